@@ -88,7 +88,10 @@ impl Block {
         let mut offsets: Vec<u16> = instructions.iter().map(|read| (read.address - pc) as u16).collect();
         let last = instructions.last().and_then(|read| decode(read, bits));
         let (kind, taken, fall) = match &last {
-            Some(last) => ending(last),
+            Some(last) => {
+                let (kind, taken) = ending(last);
+                (kind, taken, last.next_ip())
+            }
             None if offsets.len() == 1 => {
                 let next = instructions.first().map_or(pc, |read| read.address + read.bytes.len() as u64);
                 (Kind::Direct, next, next)
@@ -146,30 +149,27 @@ fn decode(read: &Read<'_>, bits: u32) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// How control flow continues after an instruction: the kind, the target of a direct branch, and the address of the
-/// next instruction.
-fn ending(last: &Instruction) -> (Kind, u64, u64) {
+/// How control flow continues after an instruction: the kind, and where it goes if that is known.
+fn ending(last: &Instruction) -> (Kind, u64) {
     let next = last.next_ip();
     let target = branch_target(last);
     match last.flow_control() {
-        FlowControl::UnconditionalBranch if last.is_jmp_far() => (Kind::Far, 0, next),
-        FlowControl::UnconditionalBranch => (Kind::Direct, target, next),
-        FlowControl::IndirectBranch if last.is_jmp_far_indirect() => (Kind::Far, 0, next),
-        FlowControl::IndirectBranch => (Kind::Jump, 0, next),
-        FlowControl::ConditionalBranch => (Kind::Conditional, target, next),
-        FlowControl::Return if last.mnemonic() == Mnemonic::Ret => (Kind::Return, 0, next),
-        FlowControl::Return => (Kind::Far, 0, next),
+        FlowControl::UnconditionalBranch if last.is_jmp_far() => (Kind::Far, 0),
+        FlowControl::UnconditionalBranch => (Kind::Direct, target),
+        FlowControl::IndirectBranch if last.is_jmp_far_indirect() => (Kind::Far, 0),
+        FlowControl::IndirectBranch => (Kind::Jump, 0),
+        FlowControl::ConditionalBranch => (Kind::Conditional, target),
+        FlowControl::Return if last.mnemonic() == Mnemonic::Ret => (Kind::Return, 0),
+        FlowControl::Return => (Kind::Far, 0),
         // A far call, a system call, or the entry of a guest.
-        FlowControl::Call if !last.is_call_near() => (Kind::Far, 0, next),
-        FlowControl::Call if target == next => (Kind::CallNext, next, next),
-        FlowControl::Call => (Kind::Call, target, next),
-        FlowControl::IndirectCall if last.is_call_far_indirect() => (Kind::Far, 0, next),
-        FlowControl::IndirectCall => (Kind::CallIndirect, 0, next),
-        FlowControl::Interrupt => (Kind::Far, 0, next),
-        FlowControl::Next if is_repeated(last) => (Kind::Repeat, last.ip(), next),
-        FlowControl::Next | FlowControl::XbeginXabortXend | FlowControl::Exception => {
-            (Kind::Direct, next, next)
-        }
+        FlowControl::Call if !last.is_call_near() => (Kind::Far, 0),
+        FlowControl::Call if target == next => (Kind::CallNext, next),
+        FlowControl::Call => (Kind::Call, target),
+        FlowControl::IndirectCall if last.is_call_far_indirect() => (Kind::Far, 0),
+        FlowControl::IndirectCall => (Kind::CallIndirect, 0),
+        FlowControl::Interrupt => (Kind::Far, 0),
+        FlowControl::Next if is_repeated(last) => (Kind::Repeat, last.ip()),
+        FlowControl::Next | FlowControl::XbeginXabortXend | FlowControl::Exception => (Kind::Direct, next),
     }
 }
 

@@ -23,8 +23,8 @@ use crate::{
 
 /// Replaces the process by an emulator that runs the program. Returns if that is impossible: QEMU then makes the
 /// original call, which fails as it should, or runs the program untraced.
-pub(crate) fn execute(call: &Call, at: bool) {
-    let Some((path, arguments, environment)) = request(call, at) else { return };
+pub(crate) fn execute(call: &Call, is_execveat: bool) {
+    let Some(ExecRequest { path, arguments, environment }) = request(call, is_execveat) else { return };
     let (spool, settings) = match PROCESS.lock().as_ref() {
         Some(process) => (process.spool.clone(), process.settings.clone()),
         None => return,
@@ -57,18 +57,23 @@ fn untraced(call: &Call, path: &Path, reason: &str) {
 
 type Strings = Vec<Vec<u8>>;
 
-/// The path, arguments and environment of an execve or execveat; `None` if they are unreadable.
-fn request(call: &Call, at: bool) -> Option<(PathBuf, Strings, Strings)> {
+struct ExecRequest {
+    path: PathBuf,
+    arguments: Strings,
+    environment: Strings,
+}
+
+/// What an execve or execveat requests; `None` if it is unreadable.
+fn request(call: &Call, is_execveat: bool) -> Option<ExecRequest> {
     let [a1, a2, a3, a4, a5, _] = call.arguments;
-    let (path, arguments, environment) = match at {
-        false => (memory::string(a1)?, a2, a3),
-        true => {
-            let path = memory::string(a2)?;
-            (resolve_at(a1 as i32, &path, a5 as i32)?, a3, a4)
-        }
+    let (path, arguments, environment) = if is_execveat {
+        (resolve_at(a1 as i32, &memory::string(a2)?, a5 as i32)?, a3, a4)
+    } else {
+        (memory::string(a1)?, a2, a3)
     };
     let path = own_program(PathBuf::from(OsStr::from_bytes(&path)));
-    Some((path, memory::strings(arguments)?, memory::strings(environment)?))
+    let (arguments, environment) = (memory::strings(arguments)?, memory::strings(environment)?);
+    Some(ExecRequest { path, arguments, environment })
 }
 
 /// The path that an execveat(2) refers to.

@@ -194,8 +194,8 @@ impl Process {
         block
     }
 
-    /// Records the mapping and the bytes of code if they are new. Code that replaced none is dated back to the birth of the program:
-    /// threads have separate clocks, and none may run code that, by its clock, does not exist yet.
+    /// Records the mapping and the bytes of code if they are new. Code at a new place is dated back to the program's begin:
+    /// threads have separate clocks, and code must exist by the clock of every thread that runs it.
     fn record_code(&self, pc: u64, bytes: &[u8], placed: Placed) {
         let time = placed.not_before.max(self.birth);
         if let Some(map) = placed.new_mapping {

@@ -1,8 +1,7 @@
 //! The used parts of QEMU's plugin interface, version 1 (QEMU's `include/qemu/qemu-plugin.h`).
 //!
-//! Functions are looked up by name when the plugin is installed, so that a missing one is an error with a name and not
-//! a failure of the dynamic linker, and so that the recorder can share this crate's file formats without being a
-//! plugin.
+//! Functions are looked up by name when the plugin is installed, not linked. So the error names a missing function, and the
+//! recorder can link this crate for its file formats.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 

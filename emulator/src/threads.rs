@@ -150,7 +150,7 @@ pub(crate) fn later() -> u64 {
 }
 
 /// Stops all other threads between two blocks, so that their files are complete when another program replaces this one.
-/// They continue when the result is dropped, which happens if none did.
+/// They continue when the result is dropped, which happens only if this one stays.
 pub(crate) fn park_others(index: u32) -> Parked {
     Parked(take_others(index, PARKED))
 }

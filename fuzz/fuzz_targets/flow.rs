@@ -204,7 +204,7 @@ impl Step {
 
 impl Settings {
     fn config(&self) -> Config {
-        // Models of each family of errata, and one that nobody knows.
+        // Models of each family of errata, and an unknown one.
         let models = [0x3d, 0x4e, 0x55, 0x5c, 0x66, 0x7a, 0x8e, 0x97, 0xff];
         let model = models.get(usize::from(self.model) % 10);
         Config {

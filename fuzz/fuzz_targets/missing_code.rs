@@ -1,6 +1,6 @@
-//! Any program, run and traced, with or without event trace, PTWRITE, power events and blocks of values, decoded with a
-//! part of its code withheld: what is shown after a gap is what ran from the packet on that ended it, up to the next
-//! gap, and none of it is doubtful; no interrupt and no PTWRITE is invented. Damage changes nothing before it.
+//! Decodes the trace of any program with a part of its code withheld; event trace, PTWRITE, power events and blocks of values
+//! may be on. After a gap, the decoder shows exactly what ran from the packet that ended it up to the next gap, and invents
+//! no interrupt and no PTWRITE. Damage changes nothing before it.
 
 #![no_main]
 
@@ -38,7 +38,7 @@ struct Input {
     /// On average, one step in this many loses packets.
     loss: u8,
     events: bool,
-    /// Where bytes are changed, how many are removed, and which are inserted.
+    /// Where bytes are changed, how many are removed, the bytes to insert, and how many of these are inserted.
     damage: Option<(u16, u8, [u8; 3], u8)>,
 }
 

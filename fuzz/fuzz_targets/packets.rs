@@ -1,5 +1,5 @@
-//! Any bytes as Intel PT: the decoder always moves on, what it finds survives encoding, and what it hands on at once
-//! is what it reads one by one.
+//! Any bytes as Intel PT: the decoder always moves on, its packets survive encoding, and reading many packets at once gives
+//! the same as reading them one by one.
 
 #![no_main]
 

@@ -24,7 +24,12 @@ impl PyStore {
 
     /// The tables: name, what the records are, number of records.
     fn tables(&self) -> Vec<(String, String, u64)> {
-        tables::tables_of(&self.0)
+        let about = |table: tables::StoredTable<'_>| {
+            let schema = table.schema();
+            let title = if schema.naming.title.is_empty() { &schema.name } else { &schema.naming.title };
+            (schema.name.clone(), title.clone(), table.rows())
+        };
+        self.0.tables().map(about).collect()
     }
 
     /// The records of a table that have an instant from `begin` to `end`, in nanoseconds, the first `limit` of them.

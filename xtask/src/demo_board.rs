@@ -82,16 +82,22 @@ struct Picture {
     urgent: Vec<String>,
 }
 
-/// Returns the events of one trace of a board, in order: time, name, fields.
-fn events(trace: &Path) -> Outcome<Vec<(i64, String, Value)>> {
+struct BoardEvent {
+    time: i64,
+    name: String,
+    fields: Value,
+}
+
+/// Returns the events of one trace of a board, in order.
+fn events(trace: &Path) -> Outcome<Vec<BoardEvent>> {
     let mut script = Command::new(hodo());
     script.args(["script", "--events", "--format", "jsonl", "-q"]).arg(trace);
     let mut events = Vec::new();
     let mut wrong = None;
     command::each_line(script, |line| match serde_json::from_slice::<Value>(line) {
         Ok(event) => {
-            let time = event["ts"].as_i64().unwrap_or(0);
-            events.push((time, event["name"].as_str().unwrap_or("").to_owned(), event["fields"].clone()));
+            let (time, name) = (event["ts"].as_i64().unwrap_or(0), event["name"].as_str().unwrap_or(""));
+            events.push(BoardEvent { time, name: name.to_owned(), fields: event["fields"].clone() });
         }
         Err(error) => wrong = Some(error),
     })?;
@@ -105,7 +111,7 @@ fn pictures(folder: &Path) -> Outcome<Vec<Picture>> {
     for slave in 0..8 {
         let name = format!("slave-{slave}");
         let (mut working, mut is_disturbed) = (None, false);
-        for (_, event, fields) in events(&folder.join(&name))? {
+        for BoardEvent { name: event, fields, .. } in events(&folder.join(&name))? {
             match event.as_str() {
                 "msg_recv" => (working, is_disturbed) = (fields["id"].as_u64(), false),
                 "task_switch" if fields["next"] == URGENT => is_disturbed = true,
@@ -119,8 +125,8 @@ fn pictures(folder: &Path) -> Outcome<Vec<Picture>> {
         }
     }
     let (mut pictures, mut begin) = (Vec::new(), None);
-    for (time, event, fields) in events(&folder.join("master"))? {
-        match event.as_str() {
+    for BoardEvent { time, name, fields } in events(&folder.join("master"))? {
+        match name.as_str() {
             "func_entry" if fields["function"] == SOBEL => begin = Some(time),
             "func_exit" if fields["function"] == SOBEL => {
                 let Some(begin) = begin.take() else { continue };

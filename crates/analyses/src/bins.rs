@@ -123,10 +123,10 @@ impl<K: Hash + Eq + Copy> ValueBins<K> {
         width(self.level)
     }
 
-    /// Returns the bins that are not empty: begin, key and content.
-    pub(crate) fn into_bins(self) -> impl Iterator<Item = (Nanos, K, ValueBin)> {
+    /// Returns the bins that are not empty by their begin and key.
+    pub(crate) fn into_bins(self) -> impl Iterator<Item = ((Nanos, K), ValueBin)> {
         let width = self.width();
-        self.bins.into_iter().map(move |((index, key), bin)| (Nanos(index * width), key, bin))
+        self.bins.into_iter().map(move |((index, key), bin)| ((Nanos(index * width), key), bin))
     }
 }
 

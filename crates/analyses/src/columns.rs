@@ -41,11 +41,11 @@ pub(crate) fn duration_cells(durations: &Durations) -> [Value; 7] {
     cells.map(Value::from)
 }
 
-/// Sorts rows by their first key in descending order, then by the second.
-pub(crate) fn most_first<K: Ord>(rows: impl Iterator<Item = (u64, K, Vec<Value>)>) -> Vec<Vec<Value>> {
+/// Sorts rows by a number in descending order, then by a key.
+pub(crate) fn most_first<K: Ord>(rows: impl Iterator<Item = ((u64, K), Vec<Value>)>) -> Vec<Vec<Value>> {
     let mut rows: Vec<_> = rows.collect();
-    rows.sort_by(|one, other| (other.0, &one.1).cmp(&(one.0, &other.1)));
-    rows.into_iter().map(|(_, _, row)| row).collect()
+    rows.sort_by(|((one, key), _), ((other, next), _)| (other, key).cmp(&(one, next)));
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
 /// Returns the share of a part in a whole.

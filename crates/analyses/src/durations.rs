@@ -268,10 +268,18 @@ fn split(slot: u64) -> (u16, u64) {
     ((slot >> COUNT_BITS) as u16 - 1, slot & ((1 << COUNT_BITS) - 1))
 }
 
+/// An item with its duration in nanoseconds and its begin.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LongItem<T> {
+    pub(crate) length: u64,
+    pub(crate) begin: Nanos,
+    pub(crate) item: T,
+}
+
 /// The longest items in descending order; of equally long ones, the earlier first. With `ALL` all items, in order of begin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Longest<T, const ALL: bool = false> {
-    items: Vec<(u64, Nanos, T)>,
+    items: Vec<LongItem<T>>,
     /// The number of items, of which some are dropped.
     count: u64,
 }
@@ -291,25 +299,26 @@ impl<T: Ord, const ALL: bool> Longest<T, ALL> {
     pub(crate) fn see(&mut self, length: u64, begin: Nanos, item: T) {
         self.count += 1;
         if ALL {
-            self.items.push((length, begin, item));
-        } else if self.items.last().is_none_or(|last| self.items.len() < Self::KEPT || last.0 <= length) {
-            self.insert((length, begin, item));
+            self.items.push(LongItem { length, begin, item });
+        } else if self.items.last().is_none_or(|last| self.items.len() < Self::KEPT || last.length <= length)
+        {
+            self.insert(LongItem { length, begin, item });
         }
     }
 
-    fn insert(&mut self, item: (u64, Nanos, T)) {
+    fn insert(&mut self, new: LongItem<T>) {
         let at = self.items.partition_point(|other| {
-            (std::cmp::Reverse(other.0), other.1, &other.2) < (std::cmp::Reverse(item.0), item.1, &item.2)
+            (new.length, other.begin, &other.item) < (other.length, new.begin, &new.item)
         });
-        self.items.insert(at, item);
+        self.items.insert(at, new);
         self.items.truncate(Self::KEPT);
     }
 
-    /// Returns the items with their durations and begins.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, Nanos, T)> {
+    /// Returns the items.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &LongItem<T>> {
         let mut items: Vec<_> = self.items.iter().collect();
         if ALL {
-            items.sort_by_key(|(length, begin, item)| (*begin, *length, item));
+            items.sort_by_key(|long| (long.begin, long.length, &long.item));
         }
         items.into_iter()
     }
@@ -323,7 +332,7 @@ impl<T: Ord, const ALL: bool> Longest<T, ALL> {
 
     /// Maps each item.
     pub(crate) fn map(self, mut to: impl FnMut(T) -> T) -> Longest<T, ALL> {
-        let items = self.items.into_iter().map(|(length, begin, item)| (length, begin, to(item)));
+        let items = self.items.into_iter().map(|long| LongItem { item: to(long.item), ..long });
         Longest { items: items.collect(), count: self.count }
     }
 }
@@ -361,7 +370,7 @@ mod tests {
         let note = Value::from("the 100 longest of 170; the view `interval` has all");
         assert_eq!((longest.note(), longest.iter().count()), (Some(("note", note)), 100));
         assert_eq!(rest.note(), None);
-        assert!(rest.iter().map(|(_, Nanos(begin), _)| *begin).eq(0..170));
+        assert!(rest.iter().map(|item| item.begin.0).eq(0..170));
     }
 
     proptest! {

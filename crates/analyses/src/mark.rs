@@ -59,8 +59,17 @@ pub(crate) enum ReadingOf {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadingDelta {
     of: ReadingOf,
-    /// The earlier reading, the instructions before it, and the share of each instruction; `None` if unknown.
-    since: Option<(u64, u64, Shares)>,
+    /// `None` if one of the readings is unknown.
+    since: Option<EarlierReading>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct EarlierReading {
+    value: u64,
+    /// Number of instructions before it.
+    before: u64,
+    /// The share of each instruction since then.
+    shares: Shares,
 }
 
 impl ReadingDelta {
@@ -72,8 +81,9 @@ impl ReadingDelta {
             ReadingOf::Cycles => &mut mark.cycles,
         };
         if *value == PENDING {
-            *value = self.since.map_or(UNKNOWN, |(since, before, shares)| {
-                since.saturating_add(shares.of(mark.before.saturating_sub(before))).min(PENDING - 1)
+            *value = self.since.map_or(UNKNOWN, |since| {
+                let share = since.shares.of(mark.before.saturating_sub(since.before));
+                since.value.saturating_add(share).min(PENDING - 1)
             });
         }
     }
@@ -142,10 +152,13 @@ impl Clocks {
     #[inline]
     fn read(&mut self, of: ReadingOf, now: Option<u64>) -> ReadingDelta {
         let last = if of == ReadingOf::Time { &mut self.time } else { &mut self.cycles };
-        let (since, before) = mem::replace(last, (now, self.instructions));
+        let (value, before) = mem::replace(last, (now, self.instructions));
         let ran = self.instructions.saturating_sub(before).max(1);
-        let since = since.zip(now);
-        let since = since.map(|(since, now)| (since, before, Shares::new(now.saturating_sub(since), ran)));
+        let since = value.zip(now).map(|(value, now)| EarlierReading {
+            value,
+            before,
+            shares: Shares::new(now.saturating_sub(value), ran),
+        });
         ReadingDelta { of, since }
     }
 

@@ -12,6 +12,20 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::durations::Add;
 
+/// What a sum is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct SumKey<K> {
+    pub(crate) thread: Thread,
+    pub(crate) cpu: u32,
+    pub(crate) key: K,
+}
+
+impl<K> SumKey<K> {
+    pub(crate) fn is_wanted(&self, of: &FinishContext<'_>) -> bool {
+        of.threads.wanted(self.thread, of.selection) && of.selection.wants_cpu(self.cpu)
+    }
+}
+
 /// Sums by thread, CPU and a key. They lie in memory in order of their first use: those of one thread are near each
 /// other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,7 +33,7 @@ use crate::durations::Add;
     serialize = "K: Serialize, V: Serialize",
     deserialize = "K: DeserializeOwned + Hash + Eq, V: DeserializeOwned"
 ))]
-pub struct PerThreadSums<K, V>(IndexMap<(Thread, u32, K), V, FxBuildHasher>);
+pub struct PerThreadSums<K, V>(IndexMap<SumKey<K>, V, FxBuildHasher>);
 
 impl<K, V> Default for PerThreadSums<K, V> {
     fn default() -> PerThreadSums<K, V> {
@@ -31,12 +45,12 @@ impl<K: Hash + Eq, V: Add + Default> PerThreadSums<K, V> {
     /// The sum of a thread on a CPU.
     #[inline]
     pub(crate) fn of(&mut self, thread: Thread, cpu: u32, key: K) -> &mut V {
-        self.0.entry((thread, cpu, key)).or_default()
+        self.0.entry(SumKey { thread, cpu, key }).or_default()
     }
 
     /// Adds the sums of the next task; `threads` are the threads that run at its begin.
     pub(crate) fn add(&mut self, later: PerThreadSums<K, V>, threads: &Threads) {
-        for ((thread, cpu, key), sum) in later.0 {
+        for (SumKey { thread, cpu, key }, sum) in later.0 {
             self.of(threads.known(thread), cpu, key).add(sum);
         }
     }
@@ -45,28 +59,26 @@ impl<K: Hash + Eq, V: Add + Default> PerThreadSums<K, V> {
     pub(crate) fn settled<'s>(
         &'s self,
         threads: &'s Threads,
-    ) -> impl Iterator<Item = (Thread, u32, &'s K, &'s V)> {
-        self.0.iter().map(|((thread, cpu, key), sum)| (threads.settled(*thread), *cpu, key, sum))
+    ) -> impl Iterator<Item = (SumKey<&'s K>, &'s V)> {
+        self.0.iter().map(|(SumKey { thread, cpu, key }, sum)| {
+            (SumKey { thread: threads.settled(*thread), cpu: *cpu, key }, sum)
+        })
     }
 
     /// Returns the selected ones by value.
-    pub(crate) fn into_wanted(self, of: &FinishContext<'_>) -> impl Iterator<Item = (Thread, u32, K, V)> {
-        let known =
-            self.0.into_iter().map(|((thread, cpu, key), sum)| (of.threads.settled(thread), cpu, key, sum));
-        known.filter(|(thread, cpu, ..)| is_wanted(*thread, *cpu, of))
+    pub(crate) fn into_wanted(self, of: &FinishContext<'_>) -> impl Iterator<Item = (SumKey<K>, V)> {
+        let sums = self.0.into_iter();
+        let settled = sums.map(|(key, sum)| (SumKey { thread: of.threads.settled(key.thread), ..key }, sum));
+        settled.filter(|(key, _)| key.is_wanted(of))
     }
 
     /// The selected ones.
     pub(crate) fn wanted<'s>(
         &'s self,
         of: &'s FinishContext<'_>,
-    ) -> impl Iterator<Item = (Thread, u32, &'s K, &'s V)> {
-        self.settled(of.threads).filter(|(thread, cpu, ..)| is_wanted(*thread, *cpu, of))
+    ) -> impl Iterator<Item = (SumKey<&'s K>, &'s V)> {
+        self.settled(of.threads).filter(|(key, _)| key.is_wanted(of))
     }
-}
-
-fn is_wanted(thread: Thread, cpu: u32, of: &FinishContext<'_>) -> bool {
-    of.threads.wanted(thread, of.selection) && of.selection.wants_cpu(cpu)
 }
 
 /// What a row stands for.

@@ -150,10 +150,7 @@ pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
     let is_plain = edge.branch().is_some_and(|branch| arrive_plainly(&mut top, watch, branch, arrival));
     let depth = top.depth;
     stack.count(depth);
-    match is_plain {
-        true => Ok(()),
-        false => arrive_otherwise(stack, watch, below, edge, arrival),
-    }
+    if is_plain { Ok(()) } else { arrive_otherwise(stack, watch, below, edge, arrival) }
 }
 
 /// Slow path of [`arrive`], for rarer edges.

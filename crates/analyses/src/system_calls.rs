@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     durations::{Add, Durations, Longest},
-    per_thread_sums::PerThreadSums,
+    per_thread_sums::{PerThreadSums, SumKey},
     registers::{RegisterContent, Registers},
     settling::SettlingRows,
 };
@@ -84,6 +84,12 @@ impl SystemCallExit {
     #[inline]
     fn of(event: &KernelEvent<'_>, time: Nanos, result: i64) -> SystemCallExit {
         SystemCallExit { name: event.name, time, result, thread: event.thread, cpu: event.cpu }
+    }
+
+    /// Returns the call that began at this time.
+    fn call(self, begin: Nanos) -> EndedCall {
+        let SystemCallExit { name, result, thread, cpu, .. } = self;
+        EndedCall { cpu, thread, begin, name, result }
     }
 }
 
@@ -154,8 +160,8 @@ impl SummedCalls for Vec<OfName> {
     }
 }
 
-/// One of the longest calls: the CPU on which it ended, its thread, its name, its result, its arguments.
-pub(crate) type LongCall = (u32, Thread, u32, i64, Box<str>);
+/// One of the longest calls, and its arguments.
+pub(crate) type LongCall = (EndedCall, Box<str>);
 
 /// Sums by thread, CPU and name, and the longest calls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -169,38 +175,33 @@ impl SummedCalls for WithLongest {
 
     fn see(&mut self, length: u64, entry: OpenSystemCall<Box<str>>, exit: SystemCallExit) {
         self.calls.of(exit.thread, exit.cpu, exit.name).see(length, exit.result);
-        let call = (exit.cpu, exit.thread, exit.name, exit.result, entry.arguments);
-        self.longest.see(length, entry.time, call);
+        self.longest.see(length, entry.time, (exit.call(entry.time), entry.arguments));
     }
 
     fn add(&mut self, later: WithLongest, threads: &Threads) {
         self.calls.add(later.calls, threads);
-        self.longest.add(later.longest.map(|(cpu, thread, name, result, arguments)| {
-            (cpu, threads.known(thread), name, result, arguments)
-        }));
+        let known = |(call, arguments): LongCall| (call.known(|thread| threads.known(thread)), arguments);
+        self.longest.add(later.longest.map(known));
     }
 }
 
-/// A call: duration, begin, CPU on which it ended, thread, and name.
-pub(crate) type EachCall = (u64, Nanos, u32, Thread, u32);
-
-/// Each call.
-impl SummedCalls for Vec<EachCall> {
+/// Each call, by its duration in nanoseconds.
+impl SummedCalls for Vec<(u64, EndedCall)> {
     type Arguments = ();
 
     #[inline]
     fn see(&mut self, length: u64, entry: OpenSystemCall<()>, exit: SystemCallExit) {
-        self.push((length, entry.time, exit.cpu, exit.thread, exit.name));
+        self.push((length, exit.call(entry.time)));
     }
 
     fn add(&mut self, later: Self, threads: &Threads) {
-        for (length, begin, cpu, thread, name) in later {
-            self.push((length, begin, cpu, threads.known(thread), name));
-        }
+        self.extend(
+            later.into_iter().map(|(length, call)| (length, call.known(|thread| threads.known(thread)))),
+        );
     }
 }
 
-/// A call: the CPU on which it ended, its thread, when it began, its name and its result.
+/// A complete call; the CPU is that on which it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EndedCall {
     pub(crate) cpu: u32,
@@ -223,9 +224,8 @@ impl SummedCalls for SettlingRows<EndedCall> {
 
     #[inline]
     fn see(&mut self, _: u64, entry: OpenSystemCall<()>, exit: SystemCallExit) {
-        let SystemCallExit { name, time, result, thread, cpu } = exit;
         // A damaged trace may end a call before its begin; rows must not end before what was emitted already.
-        self.see(time.max(entry.time), EndedCall { cpu, thread, begin: entry.time, name, result });
+        self.see(exit.time.max(entry.time), exit.call(entry.time));
     }
 
     fn add(&mut self, later: Self, threads: &Threads) {
@@ -480,11 +480,11 @@ impl<S: SummedCalls> CallsPartial<S> {
 }
 
 impl<V: OfCalls> CallsPartial<PerThreadSums<u32, V>> {
-    /// Returns the selected calls of the whole trace by thread and name; a combination may occur several times.
+    /// Returns the selected calls of the whole trace by thread, CPU and name; a combination may occur several times.
     pub(crate) fn wanted<'s>(
         &'s self,
         of: &'s FinishContext<'_>,
-    ) -> impl Iterator<Item = (Thread, u32, &'s V)> {
-        self.complete().wanted(of).map(|(thread, _, name, calls)| (thread, *name, calls))
+    ) -> impl Iterator<Item = (SumKey<&'s u32>, &'s V)> {
+        self.complete().wanted(of)
     }
 }

@@ -451,7 +451,7 @@ fn a_state_without_a_meaning_is_unknown() {
     );
 }
 
-/// Wake-ups are not recorded: what needs them is unknown, and not 0.
+/// Cells that need wake-ups are null if the trace has none.
 #[test]
 fn without_wakeups_nothing_is_zero() {
     let events = [

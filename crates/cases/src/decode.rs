@@ -118,8 +118,8 @@ impl Sink for Lines<'_> {
         for address in executed.addresses() {
             let name = self.assembly.name(address);
             match executed.code.instruction(address) {
-                Ok((instruction, ..)) => {
-                    let mnemonic = format!("{:?}", instruction.mnemonic()).to_lowercase();
+                Ok(read) => {
+                    let mnemonic = format!("{:?}", read.instruction.mnemonic()).to_lowercase();
                     self.line(format_args!("    {name:16}  {mnemonic}"));
                 }
                 Err(_) => self.line(format_args!("    {name:16}  ?")),

@@ -26,6 +26,8 @@ pub fn encode<'a>(lines: &[(usize, &'a str)], assembly: &Assembly) -> Result<Tra
         let mut words = Words { words: line.split_whitespace().collect(), assembly };
         let bytes = match words.raw() {
             Some(bytes) => {
+                let byte = |word: &&str| u8::from_str_radix(word, 16).ok().filter(|_| word.len() == 2);
+                let bytes: Option<Vec<u8>> = bytes.iter().map(byte).collect();
                 bytes.ok_or_else(|| Error::new(number, "expected db and bytes of two hex digits"))?
             }
             None => {
@@ -67,11 +69,10 @@ struct Words<'a, 'x> {
 }
 
 impl<'a> Words<'a, '_> {
-    /// The bytes after `db`; the inner `None` if one of them is invalid.
-    fn raw(&self) -> Option<Option<Vec<u8>>> {
+    /// The words after `db`.
+    fn raw(&self) -> Option<&[&'a str]> {
         let (&name, bytes) = self.words.split_first()?;
-        let byte = |word: &&str| u8::from_str_radix(word, 16).ok().filter(|_| word.len() == 2);
-        (name == "db").then(|| bytes.iter().map(byte).collect())
+        (name == "db").then_some(bytes)
     }
 
     fn next(&mut self) -> Option<&'a str> {

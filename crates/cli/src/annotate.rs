@@ -170,14 +170,10 @@ fn text(
                 let source = sources.line(line).unwrap_or("");
                 let file = line.file.rsplit_once('/').map_or(line.file.as_str(), |(_, file)| file);
                 let location = format!("{file}:{}", line.line);
-                let width = if counted.is_some() { 54 } else { 41 };
+                // The location takes the place of the other columns.
+                let width = if counted.is_some() { 40 } else { 27 };
                 let ipc = line.ipc.map_or(String::new(), |ipc| format!("IPC {ipc:.2}"));
-                writeln!(
-                    out,
-                    "{bold}{:>12} {ipc:>13} {location:>width$} {source}{bold:#}",
-                    line.executions,
-                    width = width - 14
-                )?;
+                writeln!(out, "{bold}{:>12} {ipc:>13} {location:>width$} {source}{bold:#}", line.executions,)?;
             }
         }
         let colour = match instruction.executions {

@@ -34,7 +34,7 @@ pub fn threads(input: &Input) -> usize {
 /// error.
 pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     let (files, synchronised) = timeline::files(input)?;
-    // Events beside control flow may define the timeline, whatever is asked of it.
+    // Events beside control flow may define the timeline, even for a command that reads control flow only.
     let events = needs.events || (needs.flow && files.len() > 1);
     let mut experiment = opened(input, files, Needs { events, ..needs })?;
     timeline::place(&mut experiment, input, synchronised)?;
@@ -165,10 +165,9 @@ pub fn times(input: &Input) -> Result<Option<TimeSpan>, Failure> {
 /// Resolves `--time` against the traces; also returns its time zone, for people.
 fn resolved(input: &Input, traces: &Traces<'_>) -> Result<Option<(TimeSpan, Option<String>)>, Failure> {
     match times(input)? {
-        // No open trace has times.
-        Some(_) if traces.span().is_none() => Ok(None),
-        Some(span) => Ok(Some(traces.resolve(&span)?)),
-        None => Ok(None),
+        Some(span) if traces.span().is_some() => Ok(Some(traces.resolve(&span)?)),
+        // No times are requested, or no open trace has times.
+        _ => Ok(None),
     }
 }
 
@@ -273,11 +272,8 @@ pub fn interrupted() -> ExitCode {
 }
 
 /// Returns the exit code after reading, with or without losses.
-pub fn exit_code(input: &Input, losses_are_empty: bool) -> ExitCode {
-    match input.strict && !losses_are_empty {
-        true => LOSS.into(),
-        false => ExitCode::SUCCESS,
-    }
+pub fn exit_code(input: &Input, lossless: bool) -> ExitCode {
+    if input.strict && !lossless { LOSS.into() } else { ExitCode::SUCCESS }
 }
 
 /// Returns the exit code for an experiment, some inputs of which may be unreadable. Reports on standard error if
@@ -291,10 +287,7 @@ pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> E
         let names: Vec<String> = input.files.iter().map(|file| file.display().to_string()).collect();
         message!("{}: none of its events can be read", names.join(", "));
     }
-    match nothing || !experiment.problems.is_empty() {
-        true => UNREADABLE.into(),
-        false => exit_code(input, lossless),
-    }
+    if nothing || !experiment.problems.is_empty() { UNREADABLE.into() } else { exit_code(input, lossless) }
 }
 
 /// Reports losses on standard error, for outputs that can't contain them.

@@ -37,8 +37,5 @@ pub fn print(text: fmt::Arguments<'_>) {
 
 /// Returns the exit code of a command: an error if it succeeded, but a message could not be written.
 pub fn checked(code: ExitCode) -> ExitCode {
-    match LOST.swap(false, Relaxed) && code == ExitCode::SUCCESS {
-        true => UNREADABLE.into(),
-        false => code,
-    }
+    if LOST.swap(false, Relaxed) && code == ExitCode::SUCCESS { UNREADABLE.into() } else { code }
 }

@@ -91,22 +91,24 @@ fn parse(arguments: &[String], part: &str) -> Result<Box<Fold>, Failure> {
 /// `hodo fold`.
 pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
     let Some(text) = &command.task else {
-        let part = command.part.expect("the parser asks for a part or a task");
-        return fold_part(&command.what, part, &arguments_of(env::args()), None, command);
+        return fold_part(&command.what, part_of(command), &arguments_of(env::args()), None, command);
     };
-    let (task, part, parsed) = task(text)?;
-    fold_part(&parsed.what, part, &task.arguments, Some(&task.identity), command)
+    let (task, parsed) = task(text)?;
+    fold_part(&parsed.what, part_of(&parsed), &task.arguments, Some(&task.identity), command)
 }
 
-/// Parses a task.
-fn task(text: &str) -> Result<(Task, Portion, Box<Fold>), Failure> {
+fn part_of(command: &Fold) -> Portion {
+    command.part.expect("the parser asks for a part or a task")
+}
+
+/// Parses a task, and its arguments.
+fn task(text: &str) -> Result<(Task, Box<Fold>), Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("--task: this is not a task printed by `hodo plan`: {why}"))
     };
     let task: Task = serde_json::from_str(text).map_err(|error| wrong(&error))?;
-    let part = Portion::parse(&task.part).ok_or_else(|| wrong(&task.part))?;
     let parsed = parse(&task.arguments, &task.part)?;
-    Ok((task, part, parsed))
+    Ok((task, parsed))
 }
 
 /// The opened inputs of a plan. Symbols may take longer to read than a part takes to fold.
@@ -122,7 +124,8 @@ pub fn fold_task(
     opened: &mut Option<Opened>,
     progress: &mut (dyn FnMut(u64, u64) -> bool + Send),
 ) -> Result<Option<Part>, Failure> {
-    let (task, part, parsed) = task(text)?;
+    let (task, parsed) = task(text)?;
+    let part = part_of(&parsed);
     let unchanged = |opened: &Opened| opened.experiment.identity() == task.identity;
     let opened = match opened.take().filter(unchanged) {
         Some(unchanged) => opened.insert(unchanged),

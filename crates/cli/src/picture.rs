@@ -32,10 +32,12 @@ pub fn offset(name: &str, knots: &[TimeKnot], out: &mut dyn Write) -> io::Result
         let mark = |sample: &ClockSample| {
             let top = sample.upper.map_or(0, row_of);
             let bottom = sample.lower.map_or(HEIGHT - 1, row_of);
-            match row == row_of(sample.estimate) {
-                true => '●',
-                false if (top..=bottom).contains(&row) => '·',
-                false => ' ',
+            if row == row_of(sample.estimate) {
+                '●'
+            } else if (top..=bottom).contains(&row) {
+                '·'
+            } else {
+                ' '
             }
         };
         let line: String = samples.iter().map(mark).collect();

@@ -62,7 +62,6 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
 }
 
 fn request(command: &Record) -> Result<Request, Failure> {
-    let snapshot = command.snapshot.as_deref().map(size).transpose()?.map(Some);
     Ok(Request {
         engine: match command.engine {
             arguments::Engine::Auto => Engine::Auto,
@@ -82,7 +81,7 @@ fn request(command: &Record) -> Result<Request, Failure> {
         native_memory: command.native_memory.as_deref().map(size).transpose()?,
         time_every: command.time_every,
         overflow: command.overflow.clone(),
-        snapshot,
+        snapshot: command.snapshot.as_deref().map(size).transpose()?,
         triggers: command.trigger.clone(),
         privilege: match (command.kernel, command.user) {
             (true, false) => Privilege::Kernel,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use hodo_engine::{AnyReport, Experiment, Needs, Outcome, Request, reports};
-use hodo_model::{Interest, Parameters};
+use hodo_model::{Description, Interest, Parameters};
 
 use crate::{
     arguments::Report,
@@ -20,7 +20,7 @@ use crate::{
 /// Runs the command.
 pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     let Some(kind) = command.kind.as_deref().filter(|_| !command.list) else {
-        let lines = list().map(|(name, help, _)| format!("{name:10} {help}\n"));
+        let lines = list().map(|about| format!("{:10} {}\n", about.name, about.help));
         written(io::stdout().write_all(lines.collect::<String>().as_bytes()))?;
         return Ok(ExitCode::SUCCESS);
     };
@@ -108,20 +108,22 @@ fn draw(command: &Report, experiment: Experiment, request: &Request) -> Result<E
     Ok(code)
 }
 
-/// The name and description of `all`, which stands for every report that it includes.
-const ALL: (&str, &str) =
-    ("all", "all reports about kernel events in one pass, and functions of control flow");
+/// `all`, which stands for every report that it includes.
+const ALL: Description = Description {
+    name: "all",
+    help: "all reports about kernel events in one pass, and functions of control flow",
+    ..Description::EMPTY
+};
 
-/// Returns the names, descriptions and views of reports.
-pub fn list() -> impl Iterator<Item = (&'static str, &'static str, &'static [&'static str])> {
-    let known = reports().iter().map(|report| report.description());
-    known.map(|about| (about.name, about.help, about.views)).chain([(ALL.0, ALL.1, &[][..])])
+/// Returns the descriptions of reports.
+pub fn list() -> impl Iterator<Item = &'static Description> {
+    reports().iter().map(|report| report.description()).chain([&ALL])
 }
 
 /// Returns the reports that the names stand for, each once.
 pub fn named(names: &[String]) -> Vec<&'static AnyReport> {
     let asked = |name: &str| names.iter().any(|asked| asked == name);
-    let all = asked(ALL.0);
+    let all = asked(ALL.name);
     let is_meant = |report: &&'static AnyReport| {
         let about = report.description();
         asked(about.name) || all && about.in_all

@@ -6,16 +6,6 @@ use hodo_model::{
 };
 use hodo_store::{Budget, Error, Field, Kind, Record, Store, Wanted};
 
-/// Returns the tables of a store: name, what the records are, number of records.
-pub(crate) fn tables(store: &Store) -> Vec<(String, String, u64)> {
-    let about = |table: hodo_store::Table<'_>| {
-        let schema = table.schema();
-        let title = if schema.naming.title.is_empty() { &schema.name } else { &schema.naming.title };
-        (schema.name.clone(), title.clone(), table.rows())
-    };
-    store.tables().map(about).collect()
-}
-
 /// Returns the first records of a table that have an instant in a span, in order of their begin. The columns: the key
 /// of the lane, times, the value, further ones. A link's other lane is in columns that begin with `to_`.
 ///

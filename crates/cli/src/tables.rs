@@ -29,7 +29,7 @@ use crate::{
     report, sql, stored, timeline,
 };
 
-pub use hodo_store::Store;
+pub use hodo_store::{Store, Table as StoredTable};
 
 /// Why there are no tables.
 #[derive(Debug)]
@@ -169,11 +169,6 @@ pub fn store(arguments: &[OsString], progress: Progress<'_>) -> Result<Option<St
     Ok(found)
 }
 
-/// Returns the tables of a store: name, what the records are, number of records.
-pub fn tables_of(store: &Store) -> Vec<(String, String, u64)> {
-    stored::tables(store)
-}
-
 /// Returns at most `limit` records of a table of a store that have an instant in a span of nanoseconds. If stopped by
 /// `progress`, returns `None`.
 ///
@@ -187,7 +182,7 @@ pub fn records(
     progress: Progress<'_>,
 ) -> Result<Option<Table>, Error> {
     let Some(table) = store.table(name) else {
-        let names: Vec<String> = stored::tables(store).into_iter().map(|(name, ..)| name).collect();
+        let names: Vec<&str> = store.tables().map(|table| table.schema().name.as_str()).collect();
         let known = names.join(", ");
         return Err(Error::Usage(format!("the store has no table `{name}`; it has {known}")));
     };

@@ -129,10 +129,7 @@ pub fn clocks(experiment: &Experiment) -> Option<Table> {
     ];
     let several = clocks.iter().any(|clock| clock.input != clocks[0].input);
     let row = |clock: &TraceClock| {
-        let name = match several {
-            true => format!("{}: {}", clock.input, clock.trace),
-            false => clock.trace.clone(),
-        };
+        let name = if several { format!("{}: {}", clock.input, clock.trace) } else { clock.trace.clone() };
         let row: Vec<Value> = vec![
             name.into(),
             clock.clock.as_str().into(),

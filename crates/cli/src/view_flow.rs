@@ -35,9 +35,9 @@ use crate::{
 pub struct Recorded {
     name: String,
     threads: Vec<(String, u32)>,
-    /// It as the only input.
+    /// The options of the command line, with this recording as the only file.
     input: Input,
-    /// It opened by itself when it is first asked for; not used if the inputs have only this one.
+    /// The recording opened without the other inputs, when it is first needed; unused if it is the only recording.
     alone: OnceLock<Result<Experiment, String>>,
 }
 

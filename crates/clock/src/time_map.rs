@@ -143,10 +143,7 @@ impl TimeMap {
         let (mut low, mut high) = (-FARTHEST * 4, FARTHEST * 4);
         while low < high {
             let middle = (low + high).div_euclid(2);
-            match self.estimate(OriginNanos(middle)) < time {
-                true => low = middle + 1,
-                false => high = middle,
-            }
+            if self.estimate(OriginNanos(middle)) < time { low = middle + 1 } else { high = middle }
         }
         OriginNanos(low)
     }

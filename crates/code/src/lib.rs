@@ -32,5 +32,5 @@ pub use native::{NativeExit, Rules};
 pub use place::{Arrival, FunctionId, Place};
 pub use program::Program;
 pub use returns::{Back, DEPTH, ReturnStack, ReturnTarget};
-pub use snapshot::Snapshot;
+pub use snapshot::{ReadInstruction, Snapshot};
 pub use space::{AddressSpace, Bits, Content, Origin};

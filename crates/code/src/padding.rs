@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use iced_x86::{Instruction, Mnemonic};
 
-use crate::{Snapshot, Unreadable};
+use crate::{ReadInstruction, Snapshot, Unreadable};
 
 /// Upper limit of padding in bytes: a speculation trap of 7 bytes, aligned to 16 or 32.
 const LONGEST: u64 = 32;
@@ -25,7 +25,7 @@ pub(crate) fn never_returns(code: Snapshot<'_>, padding: Range<u64>, valid: &mut
     }
     let (mut at, mut stops) = (padding.start, false);
     while at < padding.end {
-        let (instruction, _, when) = match code.instruction(at) {
+        let ReadInstruction { instruction, valid: when, .. } = match code.instruction(at) {
             Ok(read) => read,
             Err(Unreadable::Unmapped(_) | Unreadable::MissingBytes(..)) => return at == padding.start,
             Err(Unreadable::Invalid(_)) => return false,
@@ -84,7 +84,7 @@ mod tests {
         }
     }
 
-    /// What the call at the start of this code does to the call stack, and what it means for a walk. The byte behind the
+    /// Returns how the call at the start of this code changes the call stack, and the kind of its edge. The byte after the
     /// call is unknown if it is 0.
     fn call(code: &[u8]) -> (Transfer, EdgeKind) {
         let mut space = AddressSpace::new();

@@ -20,13 +20,23 @@ pub struct Snapshot<'a> {
     pub at: u64,
 }
 
+/// An instruction in memory.
+#[derive(Clone, Debug)]
+pub struct ReadInstruction {
+    /// The instruction.
+    pub instruction: Instruction,
+    /// Where its first byte comes from.
+    pub origin: Origin,
+    /// The ticks during which it is unchanged.
+    pub valid: Range<u64>,
+}
+
 impl Snapshot<'_> {
-    /// Returns the instruction at `address`, where its first byte comes from, and the ticks during which it is
-    /// unchanged.
+    /// Returns the instruction at `address`.
     ///
     /// # Errors
     /// Returns [`Unreadable`] if there is no readable instruction.
-    pub fn instruction(&self, address: u64) -> Result<(Instruction, Origin, Range<u64>), Unreadable> {
+    pub fn instruction(&self, address: u64) -> Result<ReadInstruction, Unreadable> {
         let (content, mut valid) = self.space.at(address, self.at).ok_or(Unreadable::Unmapped(address))?;
         let mut joined = [0; LONGEST_INSTRUCTION];
         let mut bytes = content.bytes;
@@ -36,12 +46,9 @@ impl Snapshot<'_> {
             valid = valid.start.max(when.start)..valid.end.min(when.end);
         }
         let mut decoder = Decoder::with_ip(self.bits as u32, bytes, address, DecoderOptions::NONE);
-        let instruction = decoder.decode();
-        if !instruction.is_invalid() {
-            return Ok((instruction, content.origin, valid));
-        }
-        if let Some(jump) = absolute_jump(self.bits, bytes, address) {
-            return Ok((jump, content.origin, valid));
+        let decoded = Some(decoder.decode()).filter(|decoded| !decoded.is_invalid());
+        if let Some(instruction) = decoded.or_else(|| absolute_jump(self.bits, bytes, address)) {
+            return Ok(ReadInstruction { instruction, origin: content.origin, valid });
         }
         match decoder.last_error() {
             DecoderError::NoMoreBytes => Err(Unreadable::MissingBytes(address, content.origin)),
@@ -119,9 +126,9 @@ impl<'a> Reader<'a> {
         if let Some(read) = self.read_within(code, address) {
             return Ok(read);
         }
-        let (instruction, origin, valid) = code.instruction(address)?;
-        self.instruction = instruction;
-        Ok((origin, valid))
+        let read = code.instruction(address)?;
+        self.instruction = read.instruction;
+        Ok((read.origin, read.valid))
     }
 
     /// Appends the bytes at `addresses` to `to`, up to the first unknown one.

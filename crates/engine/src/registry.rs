@@ -128,8 +128,13 @@ pub struct FlowPartial {
     bytes: Option<u64>,
 }
 
-/// A thread slice as bytes: context, first tick and partial.
-pub(crate) type PackedTimeSlice = (u32, Option<u64>, Vec<u8>);
+/// A [`ThreadSlice`] as bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PackedTimeSlice {
+    pub(crate) context: u32,
+    since: Option<u64>,
+    pub(crate) partial: Vec<u8>,
+}
 
 /// A [`FlowPartial`] as bytes: the thread slices of each trace stream, and the bytes of the chunks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -174,8 +179,10 @@ impl FlowPartial {
 
     /// Encodes the partial.
     pub fn pack(&self, analysis: &dyn AnyAnalysis) -> PackedFlow {
-        let slice = |slice: &ThreadSlice<AnyPartial>| {
-            (slice.context, slice.since.map(|since| since.0), analysis.pack(&slice.partial))
+        let slice = |slice: &ThreadSlice<AnyPartial>| PackedTimeSlice {
+            context: slice.context,
+            since: slice.since.map(|since| since.0),
+            partial: analysis.pack(&slice.partial),
         };
         let track = |(&track, slices): (&usize, &Vec<_>)| (track, slices.iter().map(slice).collect());
         PackedFlow(self.tracks.iter().map(track).collect(), self.bytes)
@@ -183,8 +190,8 @@ impl FlowPartial {
 
     /// Decodes a partial; `None` if the bytes are not of the analysis.
     pub fn unpack(packed: PackedFlow, analysis: &dyn AnyAnalysis) -> Option<FlowPartial> {
-        let slice = |(context, since, bytes): PackedTimeSlice| {
-            Some(ThreadSlice { context, since: since.map(Tsc), partial: analysis.unpack(&bytes)? })
+        let slice = |PackedTimeSlice { context, since, partial }| {
+            Some(ThreadSlice { context, since: since.map(Tsc), partial: analysis.unpack(&partial)? })
         };
         let track = |(track, slices): (usize, Vec<_>)| {
             Some((track, slices.into_iter().map(slice).collect::<Option<Vec<_>>>()?))

@@ -123,17 +123,17 @@ fn states_are_those_of_the_kernel() {
             Some(Value::Integer(time)) => *time,
             other => panic!("{name}: {other:?}"),
         };
-        let found = match () {
-            () if time("lifetime_ns") == 10 => None,
-            () if time("unknown_ns") == 40 => Some("unknown".to_owned()),
-            () => {
-                let row = trace.table("states", "interval").rows().pop().unwrap();
-                assert_eq!(row[1], 40u64.into(), "{entries} {code}");
-                row.into_iter().rev().find_map(|cell| match cell {
-                    Value::Text(state) => Some(state),
-                    _ => None,
-                })
-            }
+        let found = if time("lifetime_ns") == 10 {
+            None
+        } else if time("unknown_ns") == 40 {
+            Some("unknown".to_owned())
+        } else {
+            let row = trace.table("states", "interval").rows().pop().unwrap();
+            assert_eq!(row[1], 40u64.into(), "{entries} {code}");
+            row.into_iter().rev().find_map(|cell| match cell {
+                Value::Text(state) => Some(state),
+                _ => None,
+            })
         };
         assert_eq!(found.as_deref(), expected, "{entries} {code}");
         assert_eq!(

@@ -18,7 +18,7 @@ struct Open {
 #[derive(Default)]
 struct Thread {
     open: Vec<Open>,
-    /// The number of the oldest open calls that are written, or have no time to write.
+    /// How many open calls, from the oldest on, are written or have no known begin.
     passed: usize,
     /// The last known time.
     now: Option<u64>,

@@ -182,7 +182,7 @@ fn a_file_of_branches_is_of_its_module() {
     }
 }
 
-/// What is missing from a file is in it, except where its format has no place for it.
+/// A file mentions the losses, if its format has a place for them.
 #[test]
 fn what_is_lost_is_in_the_file() {
     const NO_PLACE: &[&str] = &["folded", "llvm", "bolt"];

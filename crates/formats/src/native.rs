@@ -270,7 +270,7 @@ impl<'a> Reader<'_, 'a> {
         kept
     }
 
-    /// What programs were refused, and what ran unrecorded.
+    /// Programs that were refused, and other code that ran unrecorded.
     fn untraced(&self) -> Vec<Untraced> {
         let of_table = |table: &Table| {
             let pid = table.identity.0 as u32;
@@ -302,7 +302,7 @@ impl<'a> Reader<'_, 'a> {
         self.logs.snapshots.iter().map(snapshot).collect()
     }
 
-    /// What is missing from the logs, at the place where it is missing.
+    /// The losses in the logs, each at its place.
     fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();
         for thread in self.logs.threads() {

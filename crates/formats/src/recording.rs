@@ -256,8 +256,8 @@ pub struct Mapping<'a> {
     pub kernel: bool,
 }
 
-/// Additional data from Hodoscope's own recorders: code that is in no file, what was not recorded, and, from the emulated
-/// processor, exact counts to verify a decoder with.
+/// Additional data from Hodoscope's own recorders: code that is in no file, losses, and, from the emulated processor, exact
+/// counts to verify a decoder with.
 #[derive(Clone, Debug, Default)]
 pub struct RecorderData<'a> {
     /// The part stored as JSON.

@@ -157,7 +157,7 @@ impl Timing {
         let Cycles { base, count, exact, rate, .. } = self.cycles;
         let ticks = tsc.saturating_sub(base);
         let better = rate.is_none_or(|rate| by >= rate.by);
-        if !better || !exact || ticks == 0 || count == 0 {
+        if !(better && exact && ticks > 0 && count > 0) {
             return;
         }
         let plausible = self.nominal_rate().is_none_or(|nominal| {

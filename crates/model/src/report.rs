@@ -150,14 +150,14 @@ pub struct Lanes {
     pub lane: &'static [&'static str],
     /// What becomes the value of a record.
     pub value: LaneValue,
-    /// The path of a lane in the tree of all lanes, with the names of its columns in braces. Only links share it with other
-    /// lanes, from which they lead.
+    /// The path of a lane in the tree of all lanes, with the names of its columns in braces. A lane of links has the path of
+    /// the lane from which its links lead; other lanes share no path.
     pub path: &'static [&'static str],
 }
 
 impl Lanes {
-    /// The path of a thread in the tree of lanes, which its states have. The path of others of its lanes has one part more,
-    /// such as `"system calls"`.
+    /// The path of the states of a thread in the tree of lanes. The paths of its other lanes begin with it and have one part
+    /// more, such as `"system calls"`.
     pub const THREAD: [&'static str; 3] = ["Threads", "process {pid}", "{comm} ({tid})"];
 }
 

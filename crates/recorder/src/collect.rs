@@ -32,7 +32,7 @@ const MAX_NONTURBO_RATIO: u8 = 10;
 pub(crate) struct Collected {
     engine: String,
     /// The files of each thread, in order of time.
-    threads: BTreeMap<(u64, u32, u32), Vec<ThreadRecord>>,
+    threads: BTreeMap<ThreadKey, Vec<ThreadRecord>>,
     notes: Vec<Note>,
     /// The bytes of each code note, in the order of those notes.
     code: Vec<Vec<u8>>,
@@ -40,6 +40,14 @@ pub(crate) struct Collected {
     running: BTreeSet<(u32, u32)>,
     /// Messages about unreadable parts of the spool.
     unreadable: Vec<String>,
+}
+
+/// A thread; in order of its begin.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct ThreadKey {
+    start: u64,
+    pid: u32,
+    tid: u32,
 }
 
 impl Collected {
@@ -121,7 +129,7 @@ impl Collected {
                 })
             })
         });
-        let (pid, tid) = self.threads.keys().next().map_or((0, 0), |&(_, pid, tid)| (pid, tid));
+        let (pid, tid) = self.threads.keys().next().map_or((0, 0), |key| (key.pid, key.tid));
         let time_ns = self.threads.values().flatten().next().map_or(0, |record| record.start);
         let of_files = self.unreadable.iter().map(|reason| Untraced {
             thread: Thread { pid, tid },
@@ -151,7 +159,11 @@ impl Collected {
             version: concat!("hodo ", env!("CARGO_PKG_VERSION")),
             host: "",
         };
-        let names = self.threads.keys().map(|&(_, pid, tid)| Source::Thread(Thread { pid, tid })).collect();
+        let names = self
+            .threads
+            .keys()
+            .map(|&ThreadKey { pid, tid, .. }| Source::Thread(Thread { pid, tid }))
+            .collect();
         let mut writer = Writer::new(out, setup, names)?;
         self.sideband().iter().try_for_each(|event| writer.sideband(event))?;
         writer.finished_round()?;
@@ -167,14 +179,14 @@ impl Collected {
 
     /// All sideband in order of time, including the records that follow from the lives of threads.
     fn sideband(&self) -> Vec<Sideband<'_>> {
-        let mut events: Vec<(u64, u8, Sideband<'_>)> = Vec::new();
+        let mut events: Vec<((u64, u8), Sideband<'_>)> = Vec::new();
         for note in &self.notes {
             if let Some(kind) = sideband_kind(&note.kind) {
                 let thread = Thread { pid: note.pid, tid: note.tid };
-                events.push((note.time, rank(&note.kind), event(note.time, thread, kind)));
+                events.push(((note.time, rank(&note.kind)), event(note.time, thread, kind)));
             }
         }
-        for (&(_, pid, tid), records) in &self.threads {
+        for (&ThreadKey { pid, tid, .. }, records) in &self.threads {
             let thread = Thread { pid, tid };
             let start = records.first().map_or(0, |record| record.start);
             let end = records.last().map_or(0, |record| record.end);
@@ -185,15 +197,15 @@ impl Collected {
                 (end, 6, SidebandKind::SwitchOut { preempted: false, next: None }),
             ];
             for (time, rank, kind) in life.into_iter().chain(exit) {
-                events.push((time, rank, event(time, thread, kind)));
+                events.push(((time, rank), event(time, thread, kind)));
             }
         }
-        events.sort_by_key(|&(time, rank, _)| (time, rank));
-        events.into_iter().map(|(_, _, event)| event).collect()
+        events.sort_by_key(|&(key, _)| key);
+        events.into_iter().map(|(_, event)| event).collect()
     }
 
     fn hodoscope(&self) -> HodoscopeSection {
-        let threads = self.threads.iter().map(|(&(_, pid, tid), records)| {
+        let threads = self.threads.iter().map(|(&ThreadKey { pid, tid, .. }, records)| {
             let sum = |count: fn(&ThreadRecord) -> u64| records.iter().map(count).sum();
             Truth {
                 thread: Thread { pid, tid },
@@ -263,13 +275,13 @@ fn missing(record: &ThreadRecord, goes_on: bool) -> Option<String> {
 }
 
 /// The files of each thread; threads in the order in which they began.
-fn by_thread(mut records: Vec<ThreadRecord>) -> BTreeMap<(u64, u32, u32), Vec<ThreadRecord>> {
+fn by_thread(mut records: Vec<ThreadRecord>) -> BTreeMap<ThreadKey, Vec<ThreadRecord>> {
     records.sort_by_key(|record| (record.pid, record.tid, record.start, record.sequence));
-    let mut threads: BTreeMap<(u64, u32, u32), Vec<ThreadRecord>> = BTreeMap::new();
-    let mut key = (0, 0, 0);
+    let mut threads: BTreeMap<ThreadKey, Vec<ThreadRecord>> = BTreeMap::new();
+    let mut key = ThreadKey::default();
     for record in records {
-        if (key.1, key.2) != (record.pid, record.tid) {
-            key = (record.start, record.pid, record.tid);
+        if (key.pid, key.tid) != (record.pid, record.tid) {
+            key = ThreadKey { start: record.start, pid: record.pid, tid: record.tid };
         }
         threads.entry(key).or_default().push(record);
     }

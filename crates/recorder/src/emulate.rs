@@ -20,8 +20,6 @@ use crate::{
 
 /// The begin of the virtual clock: one second, because perf treats a time of 0 as no time.
 const CLOCK_START: u64 = 1_000_000_000;
-/// The default size of a snapshot.
-pub(crate) const SNAPSHOT: u64 = 4 << 20;
 /// The smallest snapshot: a few PSB periods.
 pub(crate) const SMALLEST_SNAPSHOT: u64 = 64 << 10;
 
@@ -120,7 +118,6 @@ pub(crate) fn write(
 }
 
 fn settings(request: &Request, event: &Event, plugin: &Path) -> Result<Settings, Error> {
-    let snapshot = request.snapshot.map(|size| size.unwrap_or(SNAPSHOT));
     Ok(Settings {
         plugin: plugin.as_os_str().as_bytes().to_vec(),
         psb_period: event.psb_bytes(),
@@ -128,7 +125,7 @@ fn settings(request: &Request, event: &Event, plugin: &Path) -> Result<Settings,
         mtc_period: event.mtc.then_some(event.mtc_period),
         cyc_threshold: event.cyc.then(|| event.cyc_cycles()),
         return_compression: !event.no_return_compression,
-        snapshot: snapshot.map(|size| size.next_multiple_of(4096).max(SMALLEST_SNAPSHOT)),
+        snapshot: request.snapshot.map(|size| size.next_multiple_of(4096).max(SMALLEST_SNAPSHOT)),
         filter: request.filter.as_deref().map_or_else(|| Ok(Vec::new()), filter::parse)?,
         overflow: request.overflow.clone(),
     })

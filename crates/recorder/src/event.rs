@@ -95,6 +95,7 @@ impl Event {
     pub(crate) fn config(&self) -> u64 {
         let flag = |set: bool, bit: u64| if set { bit } else { 0 };
         let field = |value: u8, mask: u64| u64::from(value) << mask.trailing_zeros();
+        // Bit 0: tracing is on.
         1 | bit::BRANCH
             | flag(self.tsc, bit::TSC)
             | flag(self.mtc, bit::MTC)

@@ -55,10 +55,8 @@ fn arguments(request: &Request) -> Vec<OsString> {
     if let Some(filter) = &request.filter {
         arguments.extend(["--filter".into(), filter.into()]);
     }
-    match request.snapshot {
-        Some(Some(size)) => arguments.push(format!("--snapshot=e{size}").into()),
-        Some(None) => arguments.push("--snapshot=e".into()),
-        None => {}
+    if let Some(size) = request.snapshot {
+        arguments.push(format!("--snapshot=e{size}").into());
     }
     if let Some(process) = request.pid {
         arguments.push(format!("--pid={process}").into());
@@ -87,7 +85,7 @@ mod tests {
             let request = Request {
                 pid: Some(7),
                 duration,
-                snapshot: Some(Some(65536)),
+                snapshot: Some(65536),
                 output: "o".into(),
                 ..Request::default()
             };
@@ -102,7 +100,7 @@ mod tests {
     fn perf_gets_the_request() {
         let request = Request {
             filter: Some("filter main @ ./a".into()),
-            snapshot: Some(None),
+            snapshot: Some(4096),
             output: "o".into(),
             command: vec!["./a".into(), "-x".into()],
             ..Request::default()
@@ -110,7 +108,7 @@ mod tests {
         let line = arguments(&request).join(std::ffi::OsStr::new(" "));
         assert_eq!(
             line,
-            "record --quiet --output o --event intel_pt//u --filter filter main @ ./a --snapshot=e -- ./a -x"
+            "record --quiet --output o --event intel_pt//u --filter filter main @ ./a --snapshot=e4096 -- ./a -x"
         );
     }
 }

@@ -107,8 +107,8 @@ pub struct Request {
     /// Lose the packets of these instructions of each thread, or of each processor of a machine, counted from its
     /// start, as if a buffer had overflowed; not on hardware.
     pub overflow: Option<Range<u64>>,
-    /// Keep only the last part of the trace of each thread, or of each processor of a machine: this many bytes, or 4 MiB.
-    pub snapshot: Option<Option<u64>>,
+    /// Keep only the last part of the trace of each thread, or of each processor of a machine: this many bytes.
+    pub snapshot: Option<u64>,
     /// Machine and native: with `snapshot`, write that part whenever one of these latencies is too long, instead of at the
     /// end.
     pub triggers: Vec<Trigger>,

@@ -80,7 +80,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
 
 fn options(request: &Request, control: Arc<Control>) -> Result<Options, Error> {
     let default = Options::default();
-    let size = request.snapshot.map(|size| size.unwrap_or(emulate::SNAPSHOT).max(emulate::SMALLEST_SNAPSHOT));
+    let size = request.snapshot.map(|size| size.max(emulate::SMALLEST_SNAPSHOT));
     Ok(Options {
         memory: request.native_memory.unwrap_or(default.memory),
         select: request.filter.as_deref().map_or(Ok(Vec::new()), selected)?,

@@ -91,7 +91,7 @@ pub fn pipe(recorded: &Recorded) -> Vec<u8> {
     for (attr, ids) in &recorded.attrs {
         out.extend(RawRecord::new(record::HEADER_ATTR, 0, [&attr[..], &words(ids)].concat()).bytes());
     }
-    for (bit, section) in recorded.features.iter().filter(|(bit, _)| ![feature::AUXTRACE].contains(bit)) {
+    for (bit, section) in recorded.features.iter().filter(|(bit, _)| **bit != feature::AUXTRACE) {
         let body = [&words(&[u64::from(*bit)])[..], section].concat();
         if body.len() < usize::from(u16::MAX) - 8 {
             out.extend(RawRecord::new(record::HEADER_FEATURE, 0, body).bytes());
@@ -108,11 +108,11 @@ pub fn folder(recorded: &Recorded) -> BTreeMap<String, Vec<u8>> {
     let mut first = Recorded { records: Vec::new(), ..recorded.clone() };
     first.features.insert(feature::DIR_FORMAT, words(&[1]));
     for (number, kept) in recorded.records.iter().enumerate() {
-        match kept.kind < record::USER_START {
-            true => parts[number % 2].extend(kept.bytes()),
+        if kept.kind < record::USER_START {
+            parts[number % 2].extend(kept.bytes());
+        } else if kept.kind != record::FINISHED_ROUND {
             // Rounds concern a single file; a recorder with threads writes none.
-            false if kept.kind == record::FINISHED_ROUND => {}
-            false => first.records.push(kept.clone()),
+            first.records.push(kept.clone());
         }
     }
     let [part_0, part_1] = parts;

@@ -1,4 +1,4 @@
-//! What an emulated processor says it ran is compared with what is decoded, however a recording is cut and read.
+//! Every decoding compares the instructions with the checkpoints of the emulated processor, and reports a difference.
 
 #[path = "../../engine/tests/setup/mod.rs"]
 mod setup;

@@ -57,7 +57,7 @@ impl Session {
         measured.as_ref().filter(|(known, _)| known == key).map(|(_, latency)| Arc::clone(latency))
     }
 
-    /// Keeps what was measured, instead of what was measured before.
+    /// Keeps a measurement in place of the one before.
     pub(crate) fn keep_measured(&self, key: String, latency: &Arc<Latency>) {
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         *measured = Some((key, Arc::clone(latency)));

@@ -135,7 +135,7 @@ impl Inputs for Made {
             return Err(Refused(format!("there is no report {report}")));
         }
         self.began.store(true, Ordering::SeqCst);
-        // Without anybody waiting for it, this ends; else it would take an hour.
+        // It ends when the page closes its connection. Otherwise it would take an hour.
         let begin = Instant::now();
         while self.rows == 0 && begin.elapsed() < Duration::from_secs(3600) {
             if !progress(0, 1) {

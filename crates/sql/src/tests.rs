@@ -59,7 +59,7 @@ impl Source for Intervals {
     }
 }
 
-/// A table that can't be computed, and must not be unless a statement names it.
+/// A table whose computation fails: only a statement that names it may cause that.
 struct Absent;
 
 impl Source for Absent {

@@ -198,11 +198,13 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
                     keys.insert(column, index);
                 }
                 IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GT
-                | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GE => match () {
-                    () if begin => chosen[0] = Some(index),
-                    () if end => chosen[2] = Some(index),
-                    () => {}
-                },
+                | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GE => {
+                    if begin {
+                        chosen[0] = Some(index);
+                    } else if end {
+                        chosen[2] = Some(index);
+                    }
+                }
                 IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_LT
                 | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_LE
                     if begin =>
@@ -246,10 +248,10 @@ impl VirtualTable {
             Some(Ok(rows)) => rows.table.row_count() as f64,
             _ => ASSUMED,
         };
-        let share = match to && (from || end) {
-            true => 0.01,
-            false if from || to || end => 0.3,
-            false => 1.0,
+        let share = match (to, from || end) {
+            (true, true) => 0.01,
+            (true, false) | (false, true) => 0.3,
+            (false, false) => 1.0,
         };
         share * (0..keys).fold(rows, |rows, _| rows.sqrt())
     }

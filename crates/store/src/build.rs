@@ -71,8 +71,10 @@ struct Out<'o> {
     codec: Codec,
     bytes: Vec<u8>,
     written: Written,
-    /// Number of blocks and of summary blocks that have their file offset.
-    placed: (usize, usize),
+    /// Number of blocks that have their file offset.
+    placed_blocks: usize,
+    /// Number of summary blocks that have their file offset.
+    placed_summaries: usize,
     /// Summaries by level that do not fill a block yet.
     pending: Vec<Vec<Summary>>,
     scratch: Mix,
@@ -87,7 +89,8 @@ impl<'o> Builder<'o> {
             codec: Codec::default(),
             bytes: Vec::new(),
             written,
-            placed: (0, 0),
+            placed_blocks: 0,
+            placed_summaries: 0,
             pending: vec![Vec::new(); usize::from(MOST_LEVEL) + 1],
             scratch: Mix::default(),
             keys: Vec::new(),
@@ -208,7 +211,8 @@ impl Out<'_> {
         }
         self.written.summarised.push(bin);
         let level = usize::from(bin.level);
-        self.pending[level].extend(entries.iter().map(|(lane, mix)| (bin.index, *lane, mix.clone())));
+        let of_lane = |(lane, mix): &Entry| Summary { bin: bin.index, lane: *lane, mix: mix.clone() };
+        self.pending[level].extend(entries.iter().map(of_lane));
         while self.pending[level].len() >= BLOCK_ENTRIES {
             let rest = self.pending[level].split_off(BLOCK_ENTRIES);
             let block = std::mem::replace(&mut self.pending[level], rest);
@@ -222,9 +226,9 @@ impl Out<'_> {
         let offset = self.output.append(&self.bytes)?;
         self.bytes.clear();
         let Written { blocks, summaries, .. } = &mut self.written;
-        blocks[self.placed.0..].iter_mut().for_each(|(_, zone)| zone.offset += offset);
-        summaries[self.placed.1..].iter_mut().for_each(|zone| zone.offset += offset);
-        self.placed = (blocks.len(), summaries.len());
+        blocks[self.placed_blocks..].iter_mut().for_each(|(_, zone)| zone.offset += offset);
+        summaries[self.placed_summaries..].iter_mut().for_each(|zone| zone.offset += offset);
+        (self.placed_blocks, self.placed_summaries) = (blocks.len(), summaries.len());
         Ok(())
     }
 

@@ -232,8 +232,14 @@ impl SummaryZone {
     }
 }
 
-/// A summary of a bin: the bin's index, the lane and the mix.
-pub(crate) type Summary = (u64, u32, Mix);
+/// A summary of a lane in a bin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Summary {
+    /// The bin's index.
+    pub(crate) bin: u64,
+    pub(crate) lane: u32,
+    pub(crate) mix: Mix,
+}
 
 /// Appends a block of summaries of one level to `out`, and returns its zone.
 pub(crate) fn encode_summaries(level: u8, entries: &[Summary], out: &mut Vec<u8>) -> SummaryZone {
@@ -243,29 +249,29 @@ pub(crate) fn encode_summaries(level: u8, entries: &[Summary], out: &mut Vec<u8>
         column.extend(values);
         encode(&column, &mut raw);
     };
-    add(&mut entries.iter().map(|(bin, ..)| *bin));
-    add(&mut entries.iter().scan(0, |before, (_, lane, _)| {
-        let lane = u64::from(*lane);
+    add(&mut entries.iter().map(|entry| entry.bin));
+    add(&mut entries.iter().scan(0, |before, entry| {
+        let lane = u64::from(entry.lane);
         Some(zigzag(std::mem::replace(before, lane), lane))
     }));
     let figures: [fn(&Mix) -> u64; 4] =
         [|mix| mix.rows, |mix| mix.weight, |mix| mix.missing, |mix| mix.values.len() as u64];
     for of in figures {
-        add(&mut entries.iter().map(|(.., mix)| of(mix)));
+        add(&mut entries.iter().map(|entry| of(&entry.mix)));
     }
     // A missing range is encoded as 1 to 0.
-    add(&mut entries.iter().map(|(.., mix)| mix.range.unwrap_or((1, 0)).0));
-    add(&mut entries.iter().map(|(.., mix)| mix.range.unwrap_or((1, 0)).1));
-    let values = || entries.iter().flat_map(|(.., mix)| &mix.values);
+    add(&mut entries.iter().map(|entry| entry.mix.range.unwrap_or((1, 0)).0));
+    add(&mut entries.iter().map(|entry| entry.mix.range.unwrap_or((1, 0)).1));
+    let values = || entries.iter().flat_map(|entry| &entry.mix.values);
     add(&mut values().map(|(value, _)| value.is_none().into()));
     add(&mut values().map(|(value, _)| value.unwrap_or(0)));
     add(&mut values().map(|(_, weight)| *weight));
     let begin = out.len();
     out.extend(lz4_flex::block::compress(&raw));
-    let lanes = entries.iter().map(|(_, lane, _)| *lane);
+    let lanes = entries.iter().map(|entry| entry.lane);
     SummaryZone {
         level,
-        bins: (entries[0].0, entries[entries.len() - 1].0),
+        bins: (entries[0].bin, entries[entries.len() - 1].bin),
         lanes: (lanes.clone().min().unwrap_or(0), lanes.max().unwrap_or(0)),
         entries: entries.len() as u32,
         values: values().count() as u32,
@@ -311,7 +317,7 @@ pub(crate) fn decode_summaries(
         if !mix.values.is_sorted_by(|one, other| one.0 < other.0) {
             return None;
         }
-        summaries.push((bins[entry], number, mix));
+        summaries.push(Summary { bin: bins[entry], lane: number, mix });
     }
     Some(summaries)
 }
@@ -340,7 +346,8 @@ mod tests {
             values: vec![(None, 3), (Some(0), rows), (Some(u64::MAX), 1)],
             range: (rows > 2).then_some((rows, u64::MAX)),
         };
-        let entries = vec![(5, 0, mix(1)), (5, 9, mix(2)), (u64::MAX >> 8, 3, mix(3))];
+        let entries = [(5, 0, mix(1)), (5, 9, mix(2)), (u64::MAX >> 8, 3, mix(3))];
+        let entries = entries.map(|(bin, lane, mix)| Summary { bin, lane, mix }).to_vec();
         let mut bytes = vec![7];
         let zone = encode_summaries(2, &entries, &mut bytes);
         assert!(zone.is_sound(10, bytes.len() as u64));

@@ -166,35 +166,43 @@ pub(crate) fn open(folder: &Path) -> Result<Option<History>, Error> {
         return Err(Error::Version { file: path, found, known: VERSION });
     }
     let trailer = size.saturating_sub(TRAILER_BYTES);
-    let (offset, length, crc) =
-        read_trailer(&file, trailer).ok_or_else(|| damaged(trailer, "the end of a history"))?;
-    if offset.checked_add(length) != Some(trailer) {
+    let found = read_trailer(&file, trailer).ok_or_else(|| damaged(trailer, "the end of a history"))?;
+    if found.footer.checked_add(found.length) != Some(trailer) {
         return Err(damaged(trailer, "a footer just before the end"));
     }
-    let footer = read_footer(&file, (offset, length), crc);
-    let footer = footer.ok_or_else(|| damaged(offset, "a footer that is whole"))?;
+    let footer = read_footer(&file, &found);
+    let footer = footer.ok_or_else(|| damaged(found.footer, "a footer that is whole"))?;
     Ok(Some(History { path, file, footer, size }))
 }
 
-/// Returns the footer's offset, length in bytes and checksum.
-fn read_trailer(file: &File, at: u64) -> Option<(u64, u64, u32)> {
+/// The end of a history, which tells where its footer is.
+struct Trailer {
+    /// The footer's offset.
+    footer: u64,
+    /// The footer's length in bytes.
+    length: u64,
+    /// The footer's checksum.
+    crc: u32,
+}
+
+fn read_trailer(file: &File, at: u64) -> Option<Trailer> {
     let mut bytes = [0; TRAILER_BYTES as usize];
     file.read_exact_at(&mut bytes, at).ok()?;
     let is_whole = bytes[24..] == END && crc32fast::hash(&bytes[..20]).to_le_bytes() == bytes[20..24];
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let crc = u32::from_le_bytes(bytes[16..20].try_into().expect("four bytes"));
-    is_whole.then(|| (word(0), word(8), crc))
+    is_whole.then(|| Trailer { footer: word(0), length: word(8), crc })
 }
 
-fn read_footer(file: &File, (offset, length): (u64, u64), crc: u32) -> Option<Footer> {
+fn read_footer(file: &File, trailer: &Trailer) -> Option<Footer> {
     // The length is checked against the file size, so a damaged trailer causes no huge allocation.
-    let mut bytes = vec![0; usize::try_from(length).ok()?];
-    file.read_exact_at(&mut bytes, offset).ok()?;
-    if crc32fast::hash(&bytes) != crc {
+    let mut bytes = vec![0; usize::try_from(trailer.length).ok()?];
+    file.read_exact_at(&mut bytes, trailer.footer).ok()?;
+    if crc32fast::hash(&bytes) != trailer.crc {
         return None;
     }
     let footer: Footer = postcard::from_bytes(&bytes).ok()?;
-    footer.is_sound(offset).then_some(footer)
+    footer.is_sound(trailer.footer).then_some(footer)
 }
 
 /// Removes the history of a folder, if there is one.

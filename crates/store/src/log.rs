@@ -9,6 +9,7 @@
 
 use std::{
     fs::File,
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -66,8 +67,17 @@ pub(crate) struct Log {
     file: File,
     /// Bytes written.
     length: u64,
-    /// Number of tables, of names, and of lanes by table in the log.
-    known: (usize, usize, Vec<usize>),
+    /// The part of the dictionary that is in the log.
+    known: Sizes,
+}
+
+/// How much of a dictionary is known.
+#[derive(Debug)]
+struct Sizes {
+    tables: usize,
+    names: usize,
+    /// Lanes of each table.
+    lanes: Vec<usize>,
 }
 
 impl Log {
@@ -115,7 +125,7 @@ impl Log {
     }
 
     fn add_dictionary(&self, dictionary: &Dictionary, bytes: &mut Vec<u8>) {
-        let (tables, names, lanes) = &self.known;
+        let Sizes { tables, names, lanes } = &self.known;
         for table in &dictionary.tables[*tables..] {
             frame(&Entry::Table(table.schema.clone()), &[], bytes);
         }
@@ -146,9 +156,9 @@ impl Log {
 }
 
 impl Dictionary {
-    fn sizes(&self) -> (usize, usize, Vec<usize>) {
+    fn sizes(&self) -> Sizes {
         let lanes = self.tables.iter().map(|table| table.lanes.len()).collect();
-        (self.tables.len(), self.names.len(), lanes)
+        Sizes { tables: self.tables.len(), names: self.names.len(), lanes }
     }
 }
 
@@ -193,7 +203,7 @@ pub(crate) fn read_head(path: &Path, file: &File) -> Result<Option<(Head, u64)>,
         return Err(Error::Version { file: path.to_owned(), found, known: VERSION });
     }
     Ok(match read_frame(file, begin, size) {
-        Some((Entry::Head(head), blocks, 0)) => Some((head, blocks)),
+        Some((Entry::Head(head), blocks)) if blocks.is_empty() => Some((head, blocks.end)),
         _ => None,
     })
 }
@@ -205,18 +215,19 @@ pub(crate) fn read(path: &Path, file: File, before: Dictionary) -> Result<Option
     let size = file.metadata().map_err(Error::system(path))?.len();
     let mut read =
         Read { file: Arc::new(file), head, dictionary: before, runs: Vec::new(), length, is_cut: false };
-    while let Some((entry, blocks, bytes)) = read_frame(&read.file, read.length, size) {
-        if read.take(entry, blocks, bytes).is_none() {
+    while let Some((entry, blocks)) = read_frame(&read.file, read.length, size) {
+        let end = blocks.end;
+        if read.take(entry, blocks).is_none() {
             break;
         }
-        read.length = blocks + bytes;
+        read.length = end;
     }
     read.is_cut = read.length < size;
     Ok(Some(read))
 }
 
-/// Returns the frame at an offset: its head, and the offset and length of its blocks.
-fn read_frame(file: &File, offset: u64, size: u64) -> Option<(Entry, u64, u64)> {
+/// Returns the frame at an offset: its head, and where its blocks are.
+fn read_frame(file: &File, offset: u64, size: u64) -> Option<(Entry, Range<u64>)> {
     let mut words = [0; FRAME_BYTES];
     let left = size.checked_sub(offset)?.checked_sub(FRAME_BYTES as u64)?;
     file.read_exact_at(&mut words, offset).ok()?;
@@ -235,12 +246,13 @@ fn read_frame(file: &File, offset: u64, size: u64) -> Option<(Entry, u64, u64)> 
         return None;
     }
     let entry = postcard::from_bytes(&bytes).ok()?;
-    Some((entry, offset + FRAME_BYTES as u64 + head, blocks))
+    let begin = offset + FRAME_BYTES as u64 + head;
+    Some((entry, begin..begin + blocks))
 }
 
 impl Read {
     /// Applies a frame; `None` if it is invalid after the earlier frames.
-    fn take(&mut self, entry: Entry, blocks: u64, bytes: u64) -> Option<()> {
+    fn take(&mut self, entry: Entry, blocks: Range<u64>) -> Option<()> {
         match entry {
             Entry::Head(_) => return None,
             Entry::Table(schema) => {
@@ -260,8 +272,8 @@ impl Read {
                 let of = self.dictionary.tables.get(table as usize)?;
                 let (lanes, width) = (of.lanes.len(), of.schema.columns.len());
                 for zone in &mut zones {
-                    zone.is_sound(lanes, width, bytes).then_some(())?;
-                    zone.offset += blocks;
+                    zone.is_sound(lanes, width, blocks.end - blocks.start).then_some(())?;
+                    zone.offset += blocks.start;
                 }
                 zones.is_sorted_by(|one, next| one.begins.1 <= next.begins.0).then_some(())?;
                 self.runs.push((table, zones));

@@ -81,7 +81,7 @@ impl<'a> JitDump<'a> {
     /// A message with the expected content that is missing.
     pub fn parse(bytes: &'a [u8]) -> Result<JitDump<'a>, String> {
         let mut header = Cursor::new(bytes, 0);
-        let magic = header.u32().map_err(text)?;
+        let magic = header.u32().map_err(cut_short)?;
         if magic == MAGIC.swap_bytes() {
             return Err("a jitdump of a big-endian machine, which is not read".to_owned());
         }
@@ -93,12 +93,12 @@ impl<'a> JitDump<'a> {
             let (_padding, pid, _time) = (header.u32()?, header.u32()?, header.u64()?);
             Ok((version, size, pid, header.u64()?))
         };
-        let (version, size, pid, flags) = fields(&mut header).map_err(text)?;
+        let (version, size, pid, flags) = fields(&mut header).map_err(cut_short)?;
         if version != 1 {
             return Err(format!("a jitdump of version {version}, expected 1"));
         }
         let mut records = Cursor::new(bytes, 0);
-        records.take(size.max(header.offset() as u32) as usize).map_err(text)?;
+        records.take(size.max(header.offset() as u32) as usize).map_err(cut_short)?;
         Ok(JitDump { pid, in_ticks: flags & ARCH_TIMESTAMP != 0, records })
     }
 
@@ -114,19 +114,19 @@ impl<'a> JitDump<'a> {
     }
 }
 
-fn text(eof: Eof) -> String {
+fn cut_short(eof: Eof) -> String {
     format!("cut short: {eof}")
 }
 
 fn record<'a>(cursor: &mut Cursor<'a>) -> Result<JitRecord<'a>, String> {
     let at = cursor.offset();
     let header = |cursor: &mut Cursor<'_>| Ok((cursor.u32()?, cursor.u32()?, cursor.u64()?));
-    let (id, size, time) = header(cursor).map_err(text)?;
+    let (id, size, time) = header(cursor).map_err(cut_short)?;
     let Some(size) = size.checked_sub(RECORD_HEADER) else {
         return Err(format!("record at offset {at:#x}: {size} bytes, expected at least {RECORD_HEADER}"));
     };
     let start = cursor.offset();
-    let mut body = Cursor::new(cursor.take(size as usize).map_err(text)?, start);
+    let mut body = Cursor::new(cursor.take(size as usize).map_err(cut_short)?, start);
     let kind = match id {
         0 => load(&mut body),
         1 => moved(&mut body),
@@ -135,7 +135,7 @@ fn record<'a>(cursor: &mut Cursor<'a>) -> Result<JitRecord<'a>, String> {
         4 => body.u64().map(|size| JitRecordKind::Unwinding { size }),
         other => Ok(JitRecordKind::Other(other)),
     };
-    Ok(JitRecord { time, kind: kind.map_err(text)? })
+    Ok(JitRecord { time, kind: kind.map_err(cut_short)? })
 }
 
 /// u32 pid, u32 tid, u64 vma, u64 address, u64 size, u64 index, name, code.

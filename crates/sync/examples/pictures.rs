@@ -137,7 +137,7 @@ fn main() -> io::Result<()> {
     plot.line(&estimate, "#1f77b4", "estimate, with its interval", 0.0);
     for message in sparse.messages.iter().filter(|message| (part.0..part.1).contains(&(message.sent / 1e9))) {
         let delay = (message.received - message.sent) / 1_000.0;
-        // What a message to the slave allows is never later than the truth, and the other way round.
+        // A message to the slave bounds the error from below, a message from it from above.
         if message.pair.send_clock == ClockId(0) {
             plot.point(message.received / 1e9, -delay, "#2ca02c");
         } else {

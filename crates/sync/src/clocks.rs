@@ -17,8 +17,8 @@ pub struct Clock {
     pub drift_ppb: u64,
     /// Greatest rate of change of the true frequency, in parts per billion per second.
     pub wander_ppb_per_s: u64,
-    /// Whether the bound of the rate of change also holds where messages can't show that it doesn't: where none arrives for
-    /// longer than 64 ms. Otherwise only drift is bounded there.
+    /// Whether the bound of the rate of change also applies while no message arrives for more than 64 ms, when messages can't
+    /// verify it. Otherwise only drift is bounded there.
     pub wander_is_known: bool,
 }
 

@@ -253,18 +253,19 @@ fn cross(a: Corner, b: Corner, c: Corner) -> f64 {
 
 /// Returns the area that removing the edge `b → c` adds, and the point beyond it where `a → b` and `d → c` meet.
 fn removal_cost(a: Corner, b: Corner, c: Corner, d: Corner) -> Option<(f64, Corner)> {
-    let (first, second) =
-        ((b.drift - a.drift, b.offset - a.offset), (c.drift - d.drift, c.offset - d.offset));
-    let turn = first.0 * second.1 - first.1 * second.0;
+    let difference =
+        |to: Corner, from: Corner| Corner { drift: to.drift - from.drift, offset: to.offset - from.offset };
+    let (first, second, edge) = (difference(b, a), difference(c, d), difference(c, b));
+    let turn = first.drift * second.offset - first.offset * second.drift;
     // Edges that are parallel or open outwards do not meet.
     if turn >= -1e-12 {
         return None;
     }
-    let share = ((c.drift - b.drift) * second.1 - (c.offset - b.offset) * second.0) / turn;
+    let share = (edge.drift * second.offset - edge.offset * second.drift) / turn;
     if !(share >= 0.0 && share.is_finite()) {
         return None;
     }
-    let meeting = Corner { drift: b.drift + first.0 * share, offset: b.offset + first.1 * share };
+    let meeting = Corner { drift: b.drift + first.drift * share, offset: b.offset + first.offset * share };
     Some((cross(b, meeting, c).abs(), meeting))
 }
 

@@ -71,6 +71,23 @@ pub(crate) struct Curve {
     pub(crate) has_high: bool,
 }
 
+/// A piece of a curve, with all that a conversion needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CurvePiece {
+    pub(crate) knot: Knot,
+    /// The x of the next knot; not after `knot` if there is no piece.
+    pub(crate) end: i64,
+    /// Number of the piece on the curve.
+    pub(crate) number: usize,
+    pub(crate) has_low: bool,
+    pub(crate) has_high: bool,
+}
+
+impl CurvePiece {
+    pub(crate) const NONE: CurvePiece =
+        CurvePiece { knot: Knot::new(0, 0, 0, 0), end: 0, number: 0, has_low: false, has_high: false };
+}
+
 impl Curve {
     /// Creates the lines through `knots`, which have strictly ascending x.
     pub(crate) fn new(knots: Vec<Knot>, fades: Option<Slope>, sides: (bool, bool)) -> Curve {
@@ -118,17 +135,17 @@ impl Curve {
         self.knots.partition_point(|knot| knot.x <= x)
     }
 
-    /// Returns the knot before `x`, the place of the next knot, and the number of the piece between; `None` if `x`
-    /// lies outside the knots. Tries the pieces after `near` first.
-    pub(crate) fn piece_around(&self, near: usize, x: i64) -> Option<(Knot, i64, usize)> {
+    /// Returns the piece that holds `x`; `None` if `x` lies outside the knots. Tries the pieces after `near` first.
+    pub(crate) fn piece_around(&self, near: usize, x: i64) -> Option<CurvePiece> {
         let lies_on = |piece: &usize| {
             *piece > 0
                 && *piece < self.knots.len()
                 && self.knots[piece - 1].x <= x
                 && x < self.knots[*piece].x
         };
-        let piece = (near + 1..near + 4).find(lies_on).unwrap_or_else(|| self.piece(x));
-        Some((*self.knots.get(piece.checked_sub(1)?)?, self.knots.get(piece)?.x, piece))
+        let number = (near + 1..near + 4).find(lies_on).unwrap_or_else(|| self.piece(x));
+        let (knot, end) = (*self.knots.get(number.checked_sub(1)?)?, self.knots.get(number)?.x);
+        Some(CurvePiece { knot, end, number, has_low: self.has_low, has_high: self.has_high })
     }
 
     /// Returns the values at `x`, which lies on `piece`.
@@ -205,7 +222,7 @@ impl Curve {
         }
     }
 
-    /// Returns the places without a knot where the estimate violates a bound, or of all bounds with `all`.
+    /// Returns the places of the bounds that the estimate violates, or of all bounds, unless they have a knot.
     fn violated(&self, bounds: &[Bound], all: bool) -> Vec<i64> {
         let mut piece = 0;
         let mut places = Vec::new();

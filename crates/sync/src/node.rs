@@ -44,7 +44,7 @@ struct Framed {
     contradictions: u64,
 }
 
-/// The drift bound is widened to `drift_ppb` or more, until the fewest contradict.
+/// Widens the drift bound from `drift_ppb` until as few sightings as possible contradict the others, and drops those.
 fn frame(sightings: &[Sighting], drift_ppb: u64) -> Framed {
     let origin = median(sightings.iter().map(|sighting| sighting.units));
     let base = median(sightings.iter().map(|sighting| sighting.time - sighting.units));
@@ -77,10 +77,10 @@ pub(crate) fn clamp(segment: &mut ClockSegment, sightings: &[Sighting], slope: S
     }
 }
 
-/// Returns the curve of all times that the sightings allow; `None` if there are none. `published` are the same messages
-/// as the published methods take them: without the uncertainty of readings. `tick` is the clock's. The bounds of its
-/// motion are those `assumed`, wider ones that the messages ask for, and at least `least`. `thinned` says whether messages that
-/// others imply were discarded.
+/// Returns the curve between the bounds that the sightings set; `None` if they allow no time. `published` are the same
+/// messages without the uncertainty of readings, as the published methods take them. `tick` is the clock's. Its motion is
+/// bounded as `assumed`, or wider if the messages require it, and at least by `least`. `thinned`: whether redundant messages
+/// were discarded.
 pub(crate) fn bounded(
     sightings: &[Sighting],
     published: &[Sighting],

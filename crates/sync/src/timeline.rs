@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clocks::{ClockId, Method},
-    curve::{Curve, Knot, Offsets},
+    curve::{Curve, CurvePiece, Offsets},
     report::Report,
     units::{LIMIT, Scale, ceil_nanos, floor_nanos},
 };
@@ -289,23 +289,6 @@ pub struct Cursor<'a> {
     piece: CurvePiece,
 }
 
-/// The last used piece of a curve, with all that a conversion needs.
-#[derive(Clone, Copy, Debug)]
-struct CurvePiece {
-    knot: Knot,
-    /// The x of the next knot; not after `knot` if no piece is cached.
-    end: i64,
-    /// Number of the piece on the curve.
-    number: usize,
-    has_low: bool,
-    has_high: bool,
-}
-
-impl CurvePiece {
-    const NONE: CurvePiece =
-        CurvePiece { knot: Knot::new(0, 0, 0, 0), end: 0, number: 0, has_low: false, has_high: false };
-}
-
 impl Cursor<'_> {
     /// Converts the reading `ticks`.
     pub fn convert(&mut self, ticks: u64) -> Stamp {
@@ -321,10 +304,10 @@ impl Cursor<'_> {
         let x = segment.x(units);
         if x < self.piece.knot.x || self.piece.end <= x {
             let Some(curve) = &segment.curve else { return segment.time(units).stamp() };
-            let Some((knot, end, number)) = curve.piece_around(self.piece.number, x) else {
+            let Some(piece) = curve.piece_around(self.piece.number, x) else {
                 return segment.time(units).stamp();
             };
-            self.piece = CurvePiece { knot, end, number, has_low: curve.has_low, has_high: curve.has_high };
+            self.piece = piece;
         }
         let offsets = self.piece.knot.at(x);
         segment.instant(units, (self.piece.has_low, self.piece.has_high), offsets).stamp()

@@ -56,10 +56,7 @@ impl Scale {
         }
         while low < high {
             let middle = high - (high - low) / 2;
-            match self.units(middle) as u128 <= units {
-                true => low = middle,
-                false => high = middle - 1,
-            }
+            if self.units(middle) as u128 <= units { low = middle } else { high = middle - 1 }
         }
         low
     }

@@ -13,6 +13,8 @@
 //! just beyond a bound escapes the tests, as delays hide the rest. The bounds used are therefore wider than those that
 //! pass, by [`DRIFT_MARGIN`] and [`WANDER_MARGIN`], and never tighter than those assumed.
 
+use std::ops::Range;
+
 use crate::{
     bounds::{Bound, envelope},
     cover::conflicts,
@@ -38,7 +40,7 @@ const FIRST_WANDER: f64 = 64.0;
 ///
 /// A frequency that jumps by `f` bends away from a clock of wander `w` by `f²/8w`. The tests see it where that exceeds the
 /// delays of both directions together, or their noise in one; the interval misses the truth where it exceeds the delay of
-/// one. So this is also the ratio of delays of both directions that is borne.
+/// one. So this is also the greatest ratio between the delays of the two directions that is tolerated.
 const WANDER_MARGIN: f64 = 16.0;
 
 /// The greatest wander bound that is tried, as a multiple of the one assumed. Where it does not pass, the frequency changes at
@@ -193,7 +195,7 @@ impl<'a> Tested<'a> {
         Tested { all: bounds, sides: vec![side(false), side(true)], places, gap: least_gap(bounds) }
     }
 
-    /// Returns the least drift bound that passes: of the half of what is assumed, what is assumed, and wider ones.
+    /// Returns the least drift bound that passes: half of the assumed one, the assumed one, or a wider one.
     fn drift(&self, assumed: u64) -> u64 {
         let passes = |drift: u64| {
             let bounds = within(self.all, Slope::from_ppb(drift));
@@ -276,13 +278,13 @@ fn gap_of_windows(bounds: &[Bound]) -> Option<f64> {
 
 impl Side {
     /// Returns the range of the messages in a row that are farthest from the interval, if chance does not explain it.
-    fn longest_row(&self, ends: &[i64]) -> Option<(usize, usize)> {
+    fn longest_row(&self, ends: &[i64]) -> Option<Range<usize>> {
         let noise = self.noise?;
         let distance = |(value, end): (&i64, &i64)| if self.upper { value - end } else { end - value };
         let beyond = self.values.iter().zip(ends).map(distance).map(|distance| (distance - FLOOR).max(0));
-        let (weight, from, to) = largest_rectangle(&beyond.collect::<Vec<_>>());
+        let (weight, row) = largest_rectangle(&beyond.collect::<Vec<_>>());
         let evidence = EVIDENCE + (self.values.len() as f64).ln();
-        (weight as f64 > evidence * noise).then_some((from, to))
+        (weight as f64 > evidence * noise).then_some(row)
     }
 
     /// Returns whether one clock of the motion explains all messages of this direction by delays that chance explains: of each
@@ -339,9 +341,9 @@ impl Side {
         let slope = Slope::from_ppb(WIDEST_DRIFT_PPB);
         for _ in 0..ROWS {
             let Some(ends) = envelope(bounds, &self.places, slope, self.upper) else { return };
-            let Some((from, to)) = self.longest_row(&ends) else { return };
-            self.places.drain(from..to);
-            self.values.drain(from..to);
+            let Some(row) = self.longest_row(&ends) else { return };
+            self.places.drain(row.clone());
+            self.values.drain(row);
         }
     }
 }
@@ -377,8 +379,8 @@ fn noise(places: &[i64], values: &[i64], thinned: bool) -> Option<f64> {
 
 /// Returns the largest product of a number of consecutive values, at least [`LEAST_ROW`], and the least of them, with
 /// their range.
-fn largest_rectangle(values: &[i64]) -> (i128, usize, usize) {
-    let mut best = (0, 0, 0);
+fn largest_rectangle(values: &[i64]) -> (i128, Range<usize>) {
+    let mut best = (0, 0..0);
     // Ascending values, and the index from which on nothing is less.
     let mut open: Vec<(i64, usize)> = Vec::new();
     for (index, &value) in values.iter().chain([&i64::MIN]).enumerate() {
@@ -386,7 +388,7 @@ fn largest_rectangle(values: &[i64]) -> (i128, usize, usize) {
         while let Some((height, begin)) = open.pop_if(|(height, _)| *height >= value) {
             let weight = height as i128 * (index - begin) as i128;
             if index - begin >= LEAST_ROW && weight > best.0 {
-                best = (weight, begin, index);
+                best = (weight, begin..index);
             }
             from = begin;
         }

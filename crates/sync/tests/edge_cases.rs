@@ -117,7 +117,7 @@ fn a_clock_that_stops_goes_on_in_a_new_segment() {
 }
 
 #[test]
-fn extreme_readings_are_borne_and_named() {
+fn extreme_readings_are_accepted_and_named() {
     let mut pairs: Vec<Pair> = (0..100)
         .flat_map(|i| {
             [pair(A, i * 1_000_000, i * 1_000_000 + 500), pair(B, i * 1_000_000 + 600, i * 1_000_000 + 900)]
@@ -159,7 +159,7 @@ fn clocks_that_nothing_connects_stay_unknown() {
     );
 }
 
-/// What two clocks can't decide is neither before nor after.
+/// Two events have no order if the intervals of their times overlap.
 #[test]
 fn order_is_certain_only_where_intervals_lie_apart() {
     let timeline = solve(&[pair(A, 1_000_000, 501_000), pair(B, 502_000, 1_003_000)]);

@@ -190,7 +190,7 @@ proptest! {
 
     /// Whatever readings come: no panic, and intervals hold their estimates.
     #[test]
-    fn any_pairs_are_borne(
+    fn any_pairs_are_accepted(
         pairs in prop::collection::vec((0u32..4, 0u32..4, any::<u64>(), any::<u64>(), 0u32..64), 0..200),
         frequencies in prop::collection::vec(any::<u64>(), 4),
     ) {

@@ -71,7 +71,7 @@ fn intervals_hold_the_truth_where_messages_hardly_show_a_slew() {
         assert!(coverage >= 0.999, "{slew}: {} % covered", coverage * 100.0);
         let clock = &timeline.report().clocks[1];
         assert!(clock.breaks_bounds, "{slew}: {clock:?}");
-        // What is slewed at all may be slewed by 500 ppm beside what the clocks were assumed to drift.
+        // A clock with any slew may be slewed by 500 ppm, in addition to the assumed drift.
         assert!(clock.drift_bound_ppb >= 700_000, "{slew}: {clock:?}");
     }
 }
@@ -105,7 +105,7 @@ fn wrong_matches_are_dropped_beside_a_slew() {
     let mut world = slewed(3, 480.0, 6.0, 40e3);
     world.mismatch(0.01);
     let timeline = solve(&world);
-    let (found, wrong, right) = world.wrong_matches(&timeline);
+    let [found, wrong, right] = world.wrong_matches(&timeline);
     assert!(wrong > 10 && found == wrong && right <= 2, "{found} of {wrong}, and {right} right ones");
     assert!(world.judge(&timeline, 10_000).coverage() >= 0.999);
 }

@@ -36,6 +36,7 @@ impl Service {
             entry_id: -1,
             time: record.begin,
             duration: record.end - record.begin,
+            // Without the begin and the duration.
             label: self.cells(table, record)[2..].join(" "),
             kind: "CHART",
             style: Style { parent_key: Some(LOSS.to_owned()), values: Map::new() },

@@ -1,5 +1,5 @@
-//! The protocol's addresses. Loopback only: the Host header is checked, so that no page of another site reaches the
-//! server by a name that resolves to this machine, and so is the Origin of pages.
+//! The protocol's addresses. Loopback only: the Host header and the Origin are checked, so that no page of another site
+//! reaches the server by a name that resolves to this machine.
 
 use std::{
     future::Future,

@@ -92,10 +92,7 @@ fn exact(
             until(Some(record.begin), &now);
             index(record.lane).into_iter().for_each(|index| now[index] = number(kind, record.value));
         }
-        match records.len() < AT_A_TIME {
-            true => break,
-            false => last = records.into_iter().next_back(),
-        }
+        if records.len() < AT_A_TIME { break } else { last = records.into_iter().next_back() }
     }
     until(None, &now);
     Ok(values)

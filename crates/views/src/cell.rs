@@ -129,7 +129,7 @@ fn duration(nanoseconds: f64) -> String {
 /// Appends a ratio of two counts, rounded to hundredths.
 fn rate(real: f64, out: &mut String) {
     let hundredths = (real.abs() * 100.0).round();
-    // Where it has no hundredths, or is no number.
+    // Too large for hundredths, or not a number.
     if !hundredths.is_finite() || hundredths >= 1e15 {
         return *out += &format!("{real:e}");
     }
@@ -194,13 +194,13 @@ pub(crate) fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
     for word in text.split(' ') {
         let line = lines.last_mut().expect("there is a line at all times");
         let fits = width.is_none_or(|width| line.chars().count() + 1 + word.chars().count() <= width);
-        match line.is_empty() {
-            true => line.push_str(word),
-            false if fits => line.extend([" ", word]),
-            false => {
-                line.truncate(line.trim_end().len());
-                lines.push(word.to_owned());
-            }
+        if line.is_empty() {
+            line.push_str(word);
+        } else if fits {
+            line.extend([" ", word]);
+        } else {
+            line.truncate(line.trim_end().len());
+            lines.push(word.to_owned());
         }
     }
     lines

@@ -44,7 +44,7 @@ fn run() -> Result<(), Error> {
     setup::load_modules()?;
     setup::mount_spool(SPOOL)?;
     let request = command::Request::read(SPOOL)?;
-    // Now, as a guest need not live until its end.
+    // Now, because the guest may crash.
     setup::copy("/proc/kallsyms", &format!("{SPOOL}/symbols"))?;
     setup::copy("/proc/modules", &format!("{SPOOL}/modules"))?;
     setup::bring_up_loopback()?;

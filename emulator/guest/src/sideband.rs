@@ -75,7 +75,7 @@ impl Rings {
 
     /// Writes where the rings are in the machine's memory: for each ring the number of bytes in the spool that precede its
     /// own, and the numbers of its pages' frames, from `/proc/self/pagemap` (Linux,
-    /// Documentation/admin-guide/mm/pagemap.rst). The recorder finds there what this process did not live to write.
+    /// Documentation/admin-guide/mm/pagemap.rst). If this process is killed, the recorder reads the rest from there.
     fn locate(&self) -> io::Result<()> {
         const FRAME: u64 = (1 << 55) - 1;
         let map = File::open("/proc/self/pagemap")?;
@@ -111,7 +111,7 @@ impl Rings {
         self.all.iter_mut().try_for_each(Ring::drain).map_err(Error::of("sideband"))
     }
 
-    /// Opens the event of a CPU that was offline: the kernel has detached the one before. The ring before stays until the
+    /// Opens the event of a CPU that was offline: the kernel has detached the old event. The old ring stays until the
     /// recorder can find the new one.
     fn open_again(&mut self, cpu: usize) -> io::Result<()> {
         let ring = &mut self.all[cpu];
@@ -119,10 +119,12 @@ impl Rings {
         ring.begin = ring.out.stream_position()?;
         let event = open(cpu as i32)?;
         let page = map(event.as_raw_fd(), PAGE + RING)?;
-        let before = (mem::replace(&mut ring.event, event), mem::replace(&mut ring.page, page));
+        let old_event = mem::replace(&mut ring.event, event);
+        let old_page = mem::replace(&mut ring.page, page);
         self.locate()?;
+        drop(old_event);
         // SAFETY: it was mapped with this length, and nothing refers to it any more.
-        unsafe { libc::munmap(before.1.cast(), PAGE + RING) };
+        unsafe { libc::munmap(old_page.cast(), PAGE + RING) };
         Ok(())
     }
 }
@@ -206,12 +208,11 @@ impl Ring {
         // SAFETY: the ring is mapped after the first page, and the kernel does not write between tail and head.
         let ring = unsafe { std::slice::from_raw_parts(self.page.add(PAGE), RING) };
         if head != tail {
-            match from < to {
-                true => self.out.write_all(&ring[from..to])?,
-                false => {
-                    self.out.write_all(&ring[from..])?;
-                    self.out.write_all(&ring[..to])?;
-                }
+            if from < to {
+                self.out.write_all(&ring[from..to])?
+            } else {
+                self.out.write_all(&ring[from..])?;
+                self.out.write_all(&ring[..to])?;
             }
         }
         self.pointer(DATA_TAIL).store(head, Ordering::Release);

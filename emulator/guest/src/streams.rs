@@ -31,7 +31,8 @@ pub(crate) struct Streams {
     /// The command's ends of its pipes.
     theirs: Vec<OwnedFd>,
     /// Pipe for the error number if the command can't be executed.
-    report: (File, Option<File>),
+    report: File,
+    their_report: Option<File>,
 }
 
 impl Streams {
@@ -49,7 +50,8 @@ impl Streams {
             output: [Some((output.into(), port(stdout)?)), Some((errors.into(), port(stderr)?))],
             signals: port(signals)?,
             theirs: vec![their_input, their_output, their_errors],
-            report: (report.into(), Some(their_report.into())),
+            report: report.into(),
+            their_report: Some(their_report.into()),
         })
     }
 
@@ -61,7 +63,7 @@ impl Streams {
 
     /// In the child: reports why the command can't be executed.
     pub(crate) fn report(&mut self, error: i32) {
-        if let Some(report) = &mut self.report.1 {
+        if let Some(report) = &mut self.their_report {
             _ = report.write_all(&error.to_ne_bytes());
         }
     }
@@ -69,7 +71,7 @@ impl Streams {
     /// In the parent: closes the command's ends, which it has inherited.
     pub(crate) fn started(&mut self) {
         self.theirs.clear();
-        self.report.1 = None;
+        self.their_report = None;
     }
 
     /// Forwards bytes until the command ends.
@@ -96,7 +98,7 @@ impl Streams {
 
     fn status(&mut self, status: i32) -> Status {
         let mut error = [0; 4];
-        if self.report.0.read_exact(&mut error).is_ok() {
+        if self.report.read_exact(&mut error).is_ok() {
             return Status::NotStarted(i32::from_ne_bytes(error));
         }
         match libc::WIFSIGNALED(status) {

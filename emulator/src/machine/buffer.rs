@@ -88,8 +88,8 @@ impl Buffer {
         self.limit = psb.min(SIZE - SLACK);
     }
 
-    /// Writes all bytes, or moves them to the ring. After a failure nothing more is written: what follows would not
-    /// continue what is there.
+    /// Writes all bytes, or moves them to the ring. After a failure nothing more is written, because there
+    /// would be a gap.
     pub(crate) fn finish(&mut self) {
         let bytes = &self.bytes[..self.filled];
         let done = match &mut self.ring {

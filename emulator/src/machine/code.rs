@@ -68,8 +68,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) space: &'static Space,
     pub(crate) pc: u64,
     pub(crate) bytes: &'a [u8],
-    /// The time of the vCPU's last TSC packet, if code that is new has to be there since then: what a decoder finds in a
-    /// file before that may be something else. `None` if a decoder looks for it in no file.
+    /// The time of the vCPU's last TSC packet. New code is recorded as there since then, or a decoder would read the file
+    /// at this address instead, whose bytes may differ. `None` if a decoder reads no file for this code.
     pub(crate) since: Option<u64>,
     pub(crate) clock: extern "C" fn() -> i64,
 }
@@ -84,7 +84,7 @@ pub(crate) struct Sight {
     pub(crate) found: u64,
 }
 
-/// See [`Sight`].
+/// What was known of code before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Was {
     /// All of it was known.

@@ -22,7 +22,7 @@ pub(crate) struct Mode {
 impl Mode {
     /// The mode of a processor that starts: 16-bit code.
     pub(crate) const START: Mode = Mode { bits: 16, in_guest: false };
-    /// No mode: what runs after a VMRUN is unknown until it runs.
+    /// The mode after a VMRUN, before its first instruction runs.
     pub(crate) const UNKNOWN: Mode = Mode { bits: 0, in_guest: false };
 
     /// The mode that `hflags` describes.
@@ -65,6 +65,7 @@ impl Vmcb {
 
     fn of(bytes: &[u8; 0x600]) -> Vmcb {
         let word = |at: usize| (0..8).rev().fold(0, |word, index| word << 8 | u64::from(bytes[at + index]));
+        // The code segment, whose attributes have L in bit 9 and D in bit 10; then EFER.LMA.
         let (attributes, base) = (word(0x412) as u16, word(0x418));
         let is_long = word(0x4d0) & 1 << 10 != 0;
         let (bits, base) = match (is_long && attributes & 1 << 9 != 0, attributes & 1 << 10) {

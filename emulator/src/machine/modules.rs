@@ -25,9 +25,9 @@ const LOADS: &str = "do_init_module";
 const SYMBOL: usize = 24;
 /// The most symbols of a module; the largest ones have a tenth of it.
 const MOST_SYMBOLS: u64 = 1 << 20;
-/// The most bytes of the name of a module (`MODULE_NAME_LEN`) and of a symbol (`KSYM_NAME_LEN`), with the NUL at its end.
+/// The most bytes of a module's name, with the NUL at its end (`MODULE_NAME_LEN`).
 const MODULE_NAME: usize = 56;
-/// See [`MODULE_NAME`].
+/// The most bytes of a symbol's name, with the NUL at its end (`KSYM_NAME_LEN`).
 const SYMBOL_NAME: usize = 512;
 const PAGE: u64 = 4096;
 

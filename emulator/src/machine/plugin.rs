@@ -229,9 +229,10 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
     }
 }
 
-/// The tick at which recording begins: later than the log, until each vCPU runs one instruction per block.
+/// The tick at which recording begins. With a log it is later than the log's begin: each vCPU must have left its chain of
+/// blocks of several instructions.
 static BEGIN_AT: AtomicU64 = AtomicU64::new(0);
-/// A tenth of a second or so: several ticks of the guest's timer, at each of which QEMU looks for the next block.
+/// The ticks between them, about a tenth of a second: each interrupt of the guest's timer ends such a chain.
 const SETTLES: u64 = 1 << 28;
 
 /// Whether the time at which recording begins has come.

@@ -79,9 +79,10 @@ impl Processes {
             Some(wanted) => wanted == name,
             None => *inner.command.get_or_insert(thread) == thread,
         };
-        match held {
-            true => inner.spaces.insert(cr3 & CR3_PAGE),
-            false => inner.spaces.remove(&(cr3 & CR3_PAGE)),
+        if held {
+            inner.spaces.insert(cr3 & CR3_PAGE)
+        } else {
+            inner.spaces.remove(&(cr3 & CR3_PAGE))
         };
         self.version.fetch_add(1, Ordering::Release);
     }

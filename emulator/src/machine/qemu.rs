@@ -10,32 +10,26 @@ use crate::qemu::{Id, Insn, Tb, function};
 
 /// The interface version of this module.
 pub(crate) const VERSION: c_int = 7;
-/// Word indexes in `CPUX86State`, whose address QEMU 11.1 keeps in `rbp` (TCG_AREG0): RIP, CR3.
-pub(crate) const ENV_RIP: usize = 32;
-/// See [`ENV_RIP`].
-pub(crate) const ENV_CR3: usize = 72;
-/// See [`ENV_RIP`]: `hflags`, in the low half.
-pub(crate) const ENV_HFLAGS: usize = 38;
-/// See [`ENV_RIP`]: the base of CS.
-pub(crate) const ENV_CS_BASE: usize = 43;
-/// See [`ENV_RIP`].
-pub(crate) const ENV_RAX: usize = 0;
-/// See [`ENV_RIP`].
-pub(crate) const ENV_EFLAGS: usize = 33;
-/// See [`ENV_RIP`]: general registers, in the order of their numbers.
-pub(crate) const ENV_RCX: usize = 1;
-/// See [`ENV_RIP`].
-pub(crate) const ENV_RDX: usize = 2;
-/// See [`ENV_RIP`].
-pub(crate) const ENV_RSP: usize = 4;
-/// See [`ENV_RIP`].
-pub(crate) const ENV_RSI: usize = 6;
-/// See [`ENV_RIP`].
-pub(crate) const ENV_RDI: usize = 7;
 
-/// `QEMU_PLUGIN_CB_NO_REGS` and `QEMU_PLUGIN_CB_R_REGS`.
+// Word indexes in `CPUX86State`, whose address QEMU 11.1 keeps in `rbp` (TCG_AREG0). The general registers come first, in the
+// order of their numbers.
+pub(crate) const ENV_RAX: usize = 0;
+pub(crate) const ENV_RCX: usize = 1;
+pub(crate) const ENV_RDX: usize = 2;
+pub(crate) const ENV_RSP: usize = 4;
+pub(crate) const ENV_RSI: usize = 6;
+pub(crate) const ENV_RDI: usize = 7;
+pub(crate) const ENV_RIP: usize = 32;
+pub(crate) const ENV_EFLAGS: usize = 33;
+/// `hflags`, in the low half.
+pub(crate) const ENV_HFLAGS: usize = 38;
+/// The base of CS.
+pub(crate) const ENV_CS_BASE: usize = 43;
+pub(crate) const ENV_CR3: usize = 72;
+
+/// `QEMU_PLUGIN_CB_NO_REGS`.
 pub(crate) const NO_REGISTERS: c_int = 0;
-/// See [`NO_REGISTERS`].
+/// `QEMU_PLUGIN_CB_R_REGS`.
 pub(crate) const READ_REGISTERS: c_int = 1;
 /// `QEMU_PLUGIN_INLINE_ADD_U64`.
 pub(crate) const ADD: c_int = 0;
@@ -95,9 +89,10 @@ pub(crate) fn set_log(on: bool) -> Result<(), String> {
     // SAFETY: QEMU's `int` and `bool` of these names live as long as QEMU does.
     let (level, one_by_one) = unsafe { (&*level, &*one_by_one) };
     one_by_one.store(on, Ordering::SeqCst);
-    match on {
-        true => level.fetch_or(LOGGED, Ordering::SeqCst),
-        false => level.fetch_and(!LOGGED, Ordering::SeqCst),
+    if on {
+        level.fetch_or(LOGGED, Ordering::SeqCst)
+    } else {
+        level.fetch_and(!LOGGED, Ordering::SeqCst)
     };
     Ok(())
 }

@@ -6,7 +6,7 @@ use hodo_intel_pt::packet::PSB;
 
 use super::{spool::TracePiece, truth::Account};
 
-/// A place in a trace: the position of a PSB, or of the end of what was written; and what was traced before it.
+/// A position in a trace, of a PSB or of the end, and the account of the trace before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct TracePosition {
     position: u64,
@@ -77,12 +77,11 @@ impl Ring {
         }
         let (begin, end) = (self.place(first.position), self.place(now.position));
         let length = now.position - first.position;
-        match begin < end {
-            true => out.write_all(&self.bytes[begin..end])?,
-            false => {
-                out.write_all(&self.bytes[begin..])?;
-                out.write_all(&self.bytes[..end])?;
-            }
+        if begin < end {
+            out.write_all(&self.bytes[begin..end])?
+        } else {
+            out.write_all(&self.bytes[begin..])?;
+            out.write_all(&self.bytes[..end])?;
         }
         let since = if again.is_some() { self.written.before } else { first.before };
         self.covered.append(traced.since(since));

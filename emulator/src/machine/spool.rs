@@ -353,7 +353,7 @@ impl Machine {
 }
 
 impl Cpu {
-    /// Joins what was written and what was written after it.
+    /// Joins the record of a CPU with the next one of the same CPU.
     fn then(mut self, next: Cpu) -> Cpu {
         self.pieces.extend(next.pieces);
         self.checkpoints.extend(next.checkpoints);

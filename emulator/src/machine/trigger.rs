@@ -89,8 +89,15 @@ pub(crate) struct Moment {
     pub(crate) instructions: u64,
 }
 
-/// What identifies a pending latency: the trigger, the address space (0 for the kernel), the stack pointer or thread.
-pub(crate) type Key = (usize, u64, u64);
+/// Identifies a pending latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LatencyKey {
+    pub(crate) trigger: usize,
+    /// The address space; 0 for the kernel.
+    pub(crate) space: u64,
+    /// The stack pointer; the thread for a wake-up.
+    pub(crate) owner: u64,
+}
 
 /// The begin of a latency.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +111,7 @@ struct Begin {
 pub(crate) struct Triggers {
     limits: Vec<Limit>,
     ticks_per_second: u64,
-    pending: Mutex<HashMap<Key, Begin>>,
+    pending: Mutex<HashMap<LatencyKey, Begin>>,
     /// The number of pending latencies, to look at without the lock.
     count: AtomicUsize,
     snapshots: Mutex<Vec<Snapshot>>,
@@ -151,7 +158,7 @@ impl Triggers {
     }
 
     /// A latency begins; it ends where control comes to the address `ends_at`.
-    pub(crate) fn begin(&self, key: Key, at: Moment, ends_at: u64) {
+    pub(crate) fn begin(&self, key: LatencyKey, at: Moment, ends_at: u64) {
         let mut pending = lock(&self.pending);
         if pending.len() >= MOST_PENDING && !pending.contains_key(&key) {
             self.forgotten.fetch_add(pending.len() as u64, Ordering::Relaxed);
@@ -162,7 +169,7 @@ impl Triggers {
     }
 
     /// Control is at `pc`: the latency with this key ends if that is where it ends.
-    pub(crate) fn end(&self, key: Key, pc: u64, now: impl FnOnce() -> Moment) {
+    pub(crate) fn end(&self, key: LatencyKey, pc: u64, now: impl FnOnce() -> Moment) {
         let mut pending = lock(&self.pending);
         if pending.get(&key).is_none_or(|begin| begin.ends_at != pc) {
             return;
@@ -170,7 +177,7 @@ impl Triggers {
         let begin = pending.remove(&key).expect("it was just found").at;
         self.count.store(pending.len(), Ordering::Release);
         drop(pending);
-        self.check(key.0, begin, now());
+        self.check(key.trigger, begin, now());
     }
 
     /// Requests a snapshot if a latency was too long.
@@ -205,6 +212,10 @@ mod tests {
         Triggers::new(&limits.iter().map(trigger).collect::<Vec<_>>(), 2_000_000_000)
     }
 
+    fn key(trigger: usize, space: u64, owner: u64) -> LatencyKey {
+        LatencyKey { trigger, space, owner }
+    }
+
     fn moment(cpu: u32, time: u64, instructions: u64) -> Moment {
         Moment { cpu, time, instructions }
     }
@@ -213,16 +224,16 @@ mod tests {
     fn a_latency_ends_where_it_should_and_is_compared_with_its_limit() {
         let triggers = triggers(&[Limit::Nanoseconds(100), Limit::Instructions(50)]);
         for trigger in [0, 1] {
-            triggers.begin((trigger, 7, 0x1000), moment(0, 1000, 10), 0x40);
+            triggers.begin(key(trigger, 7, 0x1000), moment(0, 1000, 10), 0x40);
         }
         // Another stack, another space, another address.
-        for (key, pc) in [((0, 7, 0x2000), 0x40), ((0, 8, 0x1000), 0x40), ((0, 7, 0x1000), 0x41)] {
-            triggers.end(key, pc, || moment(0, 9000, 999));
+        for (space, stack, pc) in [(7, 0x2000, 0x40), (8, 0x1000, 0x40), (7, 0x1000, 0x41)] {
+            triggers.end(key(0, space, stack), pc, || moment(0, 9000, 999));
         }
         assert!(triggers.are_pending() && triggers.requested() == 0);
         // At 2 GHz, 200 ticks are 100 ns.
-        triggers.end((0, 7, 0x1000), 0x40, || moment(0, 1200, 60));
-        triggers.end((1, 7, 0x1000), 0x40, || moment(0, 1200, 60));
+        triggers.end(key(0, 7, 0x1000), 0x40, || moment(0, 1200, 60));
+        triggers.end(key(1, 7, 0x1000), 0x40, || moment(0, 1200, 60));
         assert!(!triggers.are_pending() && triggers.requested() == 0);
         triggers.check(0, moment(0, 1000, 10), moment(1, 1201, 3));
         triggers.check(1, moment(0, 1000, 10), moment(1, 1001, 999));
@@ -237,7 +248,7 @@ mod tests {
     #[test]
     fn functions_that_never_return_do_not_fill_memory() {
         let triggers = triggers(&[Limit::Nanoseconds(100)]);
-        (0..=MOST_PENDING as u64).for_each(|stack| triggers.begin((0, 0, stack), Moment::default(), 1));
+        (0..=MOST_PENDING as u64).for_each(|stack| triggers.begin(key(0, 0, stack), Moment::default(), 1));
         assert_eq!(triggers.forgotten(), MOST_PENDING as u64);
         assert_eq!(lock(&triggers.pending).len(), 1);
     }

@@ -408,10 +408,7 @@ impl Vcpu {
         let last = begun.min(flow.count.saturating_sub(1));
         let at = flow.address(last).wrapping_add(self.shift);
         self.retire_first(block, last);
-        let fall = match last + 1 < flow.count {
-            true => flow.address(last + 1).wrapping_add(self.shift),
-            false => at,
-        };
+        let fall = if last + 1 < flow.count { flow.address(last + 1).wrapping_add(self.shift) } else { at };
         if next == at {
             self.counters.restarted += 1;
         } else if next == fall {

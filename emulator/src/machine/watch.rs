@@ -18,7 +18,7 @@ use super::{
     qemu,
     settings::Settings,
     symbols::Symbols,
-    trigger::{Latency, Moment, Triggers},
+    trigger::{Latency, LatencyKey, Moment, Triggers},
     vcpu::Vcpu,
 };
 use crate::block::Kind;
@@ -89,15 +89,22 @@ struct Names {
     offset: AtomicU64,
 }
 
-/// What a vCPU knows about what it watches for.
+#[derive(Clone, Copy)]
+struct Syscall {
+    begin: Moment,
+    stack: u64,
+    returns_to: u64,
+}
+
+/// The watches of a vCPU and their states.
 #[derive(Default)]
 pub(crate) struct Watcher {
     /// Whether interrupts are on; `None` at the begin.
     interrupts: Option<bool>,
     /// When they went off.
     off_since: Option<Moment>,
-    /// The last system call: its begin, stack pointer and return address.
-    call: Option<(Moment, u64, u64)>,
+    /// The last system call.
+    call: Option<Syscall>,
     /// Entries of functions in the present address space, and their triggers.
     entries: Vec<(u64, usize)>,
     /// The address space and the version for which they are known.
@@ -255,43 +262,38 @@ impl Watch {
         let now = vcpu.moment();
         // At the begin, the time at which they went off is unknown.
         let was_known = vcpu.watcher.interrupts.replace(on).is_some();
-        match on {
-            true => {
-                if let Some(begin) = vcpu.watcher.off_since.take() {
-                    self.interrupts_off.iter().for_each(|&trigger| triggers.check(trigger, begin, now));
-                }
+        if on {
+            if let Some(begin) = vcpu.watcher.off_since.take() {
+                self.interrupts_off.iter().for_each(|&trigger| triggers.check(trigger, begin, now));
             }
-            false => {
-                // CLI does not end a block.
-                let since = previous.and_then(|block| block.since_cli).unwrap_or(0);
-                let begin = Moment { instructions: now.instructions.saturating_sub(since), ..now };
-                vcpu.watcher.off_since = was_known.then_some(begin);
-            }
+        } else {
+            // CLI does not end a block.
+            let since = previous.and_then(|block| block.since_cli).unwrap_or(0);
+            let begin = Moment { instructions: now.instructions.saturating_sub(since), ..now };
+            vcpu.watcher.off_since = was_known.then_some(begin);
         }
     }
 
     /// A near return led to `pc`: perhaps from a watched function.
     fn returned(&self, triggers: &Triggers, vcpu: &mut Vcpu, pc: u64, registers: Registers) {
-        let stack = registers.word(qemu::ENV_RSP).wrapping_sub(8);
+        let owner = registers.word(qemu::ENV_RSP).wrapping_sub(8);
+        let mut end =
+            |trigger, space| triggers.end(LatencyKey { trigger, space, owner }, pc, || vcpu.moment());
         if pc & KERNEL != 0 {
-            self.functions
-                .iter()
-                .for_each(|&(_, trigger)| triggers.end((trigger, 0, stack), pc, || vcpu.moment()));
+            self.functions.iter().for_each(|&(_, trigger)| end(trigger, 0));
         } else {
             let space = registers.word(qemu::ENV_CR3) & CR3_PAGE;
-            self.file_triggers
-                .iter()
-                .for_each(|&trigger| triggers.end((trigger, space, stack), pc, || vcpu.moment()));
+            self.file_triggers.iter().for_each(|&trigger| end(trigger, space));
         }
     }
 
     /// The kernel returned to user space: perhaps from a watched system call.
     fn back_in_user_space(&self, triggers: &Triggers, vcpu: &mut Vcpu, pc: u64, registers: Registers) {
         let space = registers.word(qemu::ENV_CR3) & CR3_PAGE;
-        let stack = registers.word(qemu::ENV_RSP);
-        self.syscalls
-            .iter()
-            .for_each(|&(_, trigger)| triggers.end((trigger, space, stack), pc, || vcpu.moment()));
+        let owner = registers.word(qemu::ENV_RSP);
+        for &(_, trigger) in &self.syscalls {
+            triggers.end(LatencyKey { trigger, space, owner }, pc, || vcpu.moment());
+        }
     }
 
     #[inline(always)]
@@ -311,23 +313,28 @@ impl Watch {
             }
         }
         if self.syscall_entry.contains(&pc) {
-            vcpu.watcher.call = Some((vcpu.moment(), word(qemu::ENV_RSP), word(qemu::ENV_RCX)));
+            vcpu.watcher.call = Some(Syscall {
+                begin: vcpu.moment(),
+                stack: word(qemu::ENV_RSP),
+                returns_to: word(qemu::ENV_RCX),
+            });
         }
         for &(_, trigger) in self.syscalls.iter().filter(|&&(entry, _)| entry == pc) {
-            if let Some((at, stack, back)) = vcpu.watcher.call
+            if let Some(Syscall { begin, stack: owner, returns_to }) = vcpu.watcher.call
                 && self.is_recorded(registers)
             {
-                triggers.begin((trigger, word(qemu::ENV_CR3) & CR3_PAGE, stack), at, back);
+                let space = word(qemu::ENV_CR3) & CR3_PAGE;
+                triggers.begin(LatencyKey { trigger, space, owner }, begin, returns_to);
             }
         }
         if self.readies_at.contains(&pc) && word(qemu::ENV_RDX) & WAKES != 0 {
             self.woken(triggers, vcpu, word(qemu::ENV_RSI), read);
         }
         if self.switches_at.contains(&pc) {
-            let thread = word(qemu::ENV_RSI);
-            self.wakeups
-                .iter()
-                .for_each(|&(trigger, _)| triggers.end((trigger, 0, thread), 0, || vcpu.moment()));
+            let owner = word(qemu::ENV_RSI);
+            for &(trigger, _) in &self.wakeups {
+                triggers.end(LatencyKey { trigger, space: 0, owner }, 0, || vcpu.moment());
+            }
         }
     }
 
@@ -364,10 +371,10 @@ impl Watch {
         registers: Registers,
         read: ReadMemory,
     ) {
-        let stack = registers.word(qemu::ENV_RSP);
+        let owner = registers.word(qemu::ENV_RSP);
         let mut back = [0; 8];
-        if self.is_recorded(registers) && read(stack, &mut back) {
-            triggers.begin((trigger, space, stack), vcpu.moment(), u64::from_le_bytes(back));
+        if self.is_recorded(registers) && read(owner, &mut back) {
+            triggers.begin(LatencyKey { trigger, space, owner }, vcpu.moment(), u64::from_le_bytes(back));
         }
     }
 
@@ -383,7 +390,7 @@ impl Watch {
         let mut name = None;
         for (trigger, wanted) in &self.wakeups {
             if wanted.is_none() || *wanted == *name.get_or_insert_with(|| self.names.of(thread, read)) {
-                triggers.begin((*trigger, 0, thread), vcpu.moment(), 0);
+                triggers.begin(LatencyKey { trigger: *trigger, space: 0, owner: thread }, vcpu.moment(), 0);
             }
         }
     }

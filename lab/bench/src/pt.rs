@@ -87,8 +87,7 @@ fn recording(folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// Whole programs as people start them, in CPU time of all their threads, on short recordings that perf decodes in
-/// bearable time.
+/// Whole programs as people start them, in CPU time of all their threads, on short recordings, as perf is slow.
 fn whole_programs(workloads: &[&Workload], folder: &Path) -> Outcome {
     let pairs: [(&[&str], &[&str], f64); 2] = [
         (&["report", "functions", "-q"], &["report", "--itrace=i0ns", "--stdio", "-i"], 50.0),

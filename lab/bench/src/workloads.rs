@@ -13,9 +13,10 @@ pub(super) struct Workload {
     pub(super) name: &'static str,
     /// The command for input of this size; each workload has a separate folder.
     command: fn(&Path, u32) -> Outcome<Vec<String>>,
-    /// The size of input that makes at least some 20 MB of trace, and one that makes so little that perf decodes it in
-    /// bearable time.
-    sizes: [u32; 2],
+    /// The size of input that makes about 20 MB of trace or more.
+    size: u32,
+    /// The size of input whose trace perf decodes within minutes.
+    short_size: u32,
 }
 
 /// The trace settings of a recording.
@@ -27,15 +28,16 @@ pub(super) struct Configuration {
 }
 
 pub(super) const WORKLOADS: [Workload; 5] = [
-    Workload { name: "cc1", command: cc1, sizes: [11, 0] },
-    Workload { name: "sqlite3", command: sqlite3, sizes: [20_000, 2_000] },
-    Workload { name: "python3", command: python3, sizes: [700, 20] },
-    Workload { name: "gzip", command: gzip, sizes: [7_000_000, 100_000] },
-    Workload { name: "node", command: node, sizes: [1_000, 0] },
+    Workload { name: "cc1", command: cc1, size: 11, short_size: 0 },
+    Workload { name: "sqlite3", command: sqlite3, size: 20_000, short_size: 2_000 },
+    Workload { name: "python3", command: python3, size: 700, short_size: 20 },
+    Workload { name: "gzip", command: gzip, size: 7_000_000, short_size: 100_000 },
+    Workload { name: "node", command: node, size: 1_000, short_size: 0 },
 ];
 
 /// A workload with a large trace.
-pub(super) const GIGABYTE: Workload = Workload { name: "sqlite3", command: sqlite3, sizes: [370_000, 2_000] };
+pub(super) const GIGABYTE: Workload =
+    Workload { name: "sqlite3", command: sqlite3, size: 370_000, short_size: 2_000 };
 
 /// The index of the default configuration.
 pub(super) const DEFAULT: usize = 1;
@@ -66,7 +68,7 @@ impl Workload {
         short: bool,
         folder: &Path,
     ) -> Outcome<PathBuf> {
-        let size = self.sizes[usize::from(short)];
+        let size = if short { self.short_size } else { self.size };
         let recording = folder.join(format!("{}-{}-{size}.data", self.name, configuration.name));
         if fs::exists(&recording)? {
             return Ok(recording);

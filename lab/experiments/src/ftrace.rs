@@ -25,8 +25,8 @@ const TESTS: [(&str, &str); 3] = [
     ("CPU", "cpu --cpu-max-prime=10000 --time=0 --events=2500"),
 ];
 
-/// What the paper's Table 2 says of each test, in megabytes a second or seconds: without a tracer, with Intel PT
-/// and with the function tracer.
+/// What the paper's Table 2 says of Intel PT and of the function tracer in each test: megabytes a second, or seconds,
+/// without and with the tracer.
 const PUBLISHED: [[&str; 2]; 3] = [
     ["32.32 → 31.99 MB/s: 1.00 %", "32.32 → 19.76 MB/s: 63.56 %"],
     ["5358.25 → 5355.59 MB/s: 0.00 %", "5358.25 → 4698.52 MB/s: 14.04 %"],

@@ -30,7 +30,7 @@ const DEFAULT_MINUTES: u64 = 30;
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Between two questions of the client, so that other programs run too.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Memory that is in use once all code is translated and all buffers are full.
+/// The part of the run after which all code is translated and all buffers are full.
 const WARM_UP: f64 = 0.1;
 /// By how much the memory at the end may exceed that after the warm-up.
 const MOST_GROWTH: f64 = 1.05;
@@ -85,11 +85,14 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     );
     let grew = |of: fn(&Sample) -> u64| of(end) as f64 > of(warm) as f64 * MOST_GROWTH;
     let streams = info["streams"].as_array().map_or(0, Vec::len);
-    match () {
-        () if wrong > 0 || answers == 0 => Err(format!("{wrong} of {answers} answers are wrong").into()),
-        () if grew(|sample| sample.recorder) || grew(|sample| sample.server) => Err("memory grew".into()),
-        () if streams == 0 || instructions == 0 => Err(format!("the recording is empty ({status})").into()),
-        () => Ok(()),
+    if wrong > 0 || answers == 0 {
+        Err(format!("{wrong} of {answers} answers are wrong").into())
+    } else if grew(|sample| sample.recorder) || grew(|sample| sample.server) {
+        Err("memory grew".into())
+    } else if streams == 0 || instructions == 0 {
+        Err(format!("the recording is empty ({status})").into())
+    } else {
+        Ok(())
     }
 }
 

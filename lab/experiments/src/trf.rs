@@ -68,25 +68,25 @@ const ALL_PACKETS: [&str; 2] =
 /// Distances of the branches of the workloads that the fit is over.
 const DISTANCES: [u32; 5] = [5, 10, 20, 40, 80];
 
-/// Prints a table for each figure, and the fit; or what is named of these.
+/// Prints a table for each figure, and the fit. An argument chooses one of the two.
 pub(super) fn run(arguments: &[String]) -> Outcome {
-    let which = match arguments {
-        [] => [true, true],
-        [one] if one == "sweeps" => [true, false],
-        [one] if one == "fit" => [false, true],
+    let (sweeps, fits) = match arguments {
+        [] => (true, true),
+        [one] if one == "sweeps" => (true, false),
+        [one] if one == "fit" => (false, true),
         _ => return Err("usage: cargo run -p lab -- trf [sweeps | fit]".into()),
     };
     setup::ensure(Need::Test)?;
     command::build_hodo()?;
     let folder = command::target().join("lab/trf");
     fs::create_dir_all(&folder)?;
-    if which[0] {
+    if sweeps {
         figures(&folder)?;
         println!("\n### With calls and returns");
         let swept = equidistant(DISTANCE, true, &folder)?;
         SWEEPS.iter().try_for_each(|sweep| self::sweep(sweep, &swept, &folder))?;
     }
-    if which[1] { fit(&folder) } else { Ok(()) }
+    if fits { fit(&folder) } else { Ok(()) }
 }
 
 /// Compiles the workload.
@@ -139,8 +139,8 @@ fn heading(setting: &str) -> String {
     )
 }
 
-/// The paper's temporal resolution factor: 0 for the best product of the two medians that was observed, of the intervals
-/// between clock readings and of the instructions in them, and 100 for the worst.
+/// The paper's temporal resolution factor. It maps the product of two medians, the interval between clock readings and the
+/// instructions in it, to 0 for the least product of all recordings and to 100 for the greatest.
 struct Factor {
     least: f64,
     greatest: f64,

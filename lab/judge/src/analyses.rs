@@ -100,13 +100,12 @@ fn judge(name: &Path, differing: &mut Vec<String>) -> Outcome {
             let summary = summaries.get(kind).unwrap_or(&summaries[&name]);
             let found = differences(&input, (kind, view), (from, to), rows, summary)?;
             let count = rows.as_array().map_or(0, Vec::len);
-            match found.is_empty() {
-                true => println!("{name:20} {count:6} rows, equal"),
-                false => {
-                    println!("{name:20} {count:6} rows, DIFFERENT");
-                    found.iter().for_each(|difference| println!("  {difference}"));
-                    differing.push(name);
-                }
+            if found.is_empty() {
+                println!("{name:20} {count:6} rows, equal")
+            } else {
+                println!("{name:20} {count:6} rows, DIFFERENT");
+                found.iter().for_each(|difference| println!("  {difference}"));
+                differing.push(name);
             }
         }
     }

@@ -53,16 +53,15 @@ pub(super) fn run(names: &[String]) -> Outcome {
         let name = folder
             .file_name()
             .map_or_else(|| folder.display().to_string(), |name| name.to_string_lossy().into_owned());
-        let verdict = match is_ctf_2(&folder)? {
-            true => {
-                let counts = counted(&path, &folder)?;
-                println!("{name}: {counts}");
-                failed.extend(counts.differs().then(|| name.clone()));
-                let mut verdict = judge(&folder, &as_ctf_18(&folder, &name)?)?;
-                verdict.only = Some("CTF 2, and babeltrace2 reads it as CTF 1.8 from us:");
-                verdict
-            }
-            false => judge(&folder, &folder)?,
+        let verdict = if is_ctf_2(&folder)? {
+            let counts = counted(&path, &folder)?;
+            println!("{name}: {counts}");
+            failed.extend(counts.differs().then(|| name.clone()));
+            let mut verdict = judge(&folder, &as_ctf_18(&folder, &name)?)?;
+            verdict.only = Some("CTF 2, and babeltrace2 reads it as CTF 1.8 from us:");
+            verdict
+        } else {
+            judge(&folder, &folder)?
         };
         println!("{name}: {verdict}");
         if verdict.differs() {
@@ -147,7 +146,7 @@ fn counted(path: &Path, folder: &Path) -> Outcome<Verdict> {
     let (beside, file) =
         (path.parent().unwrap_or(path), path.file_name().unwrap_or_default().to_string_lossy());
     let Ok(counts) = fs::read_to_string(beside.join("COUNTS.tsv")) else {
-        verdict.only = Some("CTF 2, no counts to be");
+        verdict.only = Some("CTF 2, without counts:");
         return Ok(verdict);
     };
     let rows = counts.lines().map(|line| line.split('\t').collect::<Vec<_>>()).filter(|row| row[0] == file);

@@ -1,4 +1,4 @@
-//! `cargo judge damage`: damages real recordings and compares what we decode with what really ran; also measures how
+//! `cargo judge damage`: damages real recordings and compares the decoded flow with the true one; also measures how
 //! much perf recovers. `bin/damage` does the work.
 
 use std::process::Command;
@@ -24,8 +24,8 @@ const RECORDINGS: &[(&str, &str, &str)] = &[
 pub(super) fn run(arguments: &[String]) -> Outcome {
     let mut given = arguments.iter();
     while let Some(argument) = given.next() {
-        let number = ["--count", "--seed", "--only"].contains(&argument.as_str());
-        if number && given.next().is_none() || !number && argument != "--without-perf" {
+        let takes_number = ["--count", "--seed", "--only"].contains(&argument.as_str());
+        if takes_number && given.next().is_none() || !takes_number && argument != "--without-perf" {
             return Err(USAGE.into());
         }
     }

@@ -49,8 +49,12 @@ pub(super) struct Event {
 /// The fields of an event, in the format of its reader.
 #[derive(Debug)]
 pub(super) enum Fields {
-    /// Ours: fields, and names of numbers.
-    Ours(Map<String, Value>, Map<String, Value>),
+    /// Ours.
+    Ours {
+        fields: Map<String, Value>,
+        /// With the names of numbers, such as `ip_name`.
+        context: Map<String, Value>,
+    },
     /// `a=1 b=text`.
     Text(String),
     /// perf's, in its Python interface.
@@ -73,7 +77,8 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
         files => files.iter().map(|file| Recording::new(file)).collect(),
     };
     for recording in recordings {
-        if !(judge(&recording)? & judge_written(&recording)?) {
+        let results = [judge(&recording)?, judge_written(&recording)?];
+        if results.contains(&false) {
             differing.push(recording.name.clone());
         }
     }
@@ -154,12 +159,12 @@ fn compare(ours: Vec<Event>, mut theirs: Vec<Event>, verdict: &mut Verdict) {
 }
 
 fn same(our: &Event, their: &Event) -> bool {
-    let Fields::Ours(fields, names) = &our.fields else { return false };
+    let Fields::Ours { fields, context } = &our.fields else { return false };
     (our.time, our.cpu, our.thread, &our.name) == (their.time, their.cpu, their.thread, &their.name)
         && match &their.fields {
-            Fields::Text(text) => fields::equal_text(fields, names, text),
-            Fields::Values(values) => fields::equal_values(fields, names, values),
-            Fields::Ours(..) => false,
+            Fields::Text(text) => fields::equal_text(fields, context, text),
+            Fields::Values(values) => fields::equal_values(fields, context, values),
+            Fields::Ours { .. } => false,
         }
 }
 
@@ -269,7 +274,7 @@ fn our_line(line: &str) -> Outcome<Line> {
         cpu: number(&["cpu_id", "cpu"]),
         thread: number(&["tid", "common_pid"]),
         name: line["name"].as_str().unwrap_or_default().to_owned(),
-        fields: Fields::Ours(fields, context),
+        fields: Fields::Ours { fields, context },
     }))
 }
 

@@ -199,7 +199,7 @@ fn compare(complaints: &mut Vec<String>, packets: &Path, ours: &Streams, theirs:
     Ok(())
 }
 
-/// What the logs of a recording say, and what libipt says of them.
+/// The totals of the logs of a recording, and those that libipt decodes.
 #[derive(Default)]
 struct Logs {
     /// By thread.
@@ -251,8 +251,8 @@ fn compiled(folder: &Path, name: &str) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// The digest of a thread's addresses, and their number, as libipt decodes them. `None` if libipt, which knows no time, can't
-/// decode it, as its code changes.
+/// The digest of a thread's addresses, and their number, as libipt decodes them. `None` if its code changes: libipt takes one
+/// content of each address.
 fn decode(
     harness: &Path,
     folder: &Path,

@@ -48,32 +48,16 @@ const SCENARIOS: &[Scenario] = &[
     scenario(("network", "a server answers"), ("data", "running"), ("server", ""), 0.6),
 ];
 
-/// The names of the program's threads. What waits for the CPU of others waits for other programs.
+/// The names of the program's threads. Threads with other names, which may have the CPU, are of other programs.
 const OWN_THREADS: [&str; 9] =
     ["subject", "rival", "first", "second", "partner", "low", "middle", "server", "waits"];
 
 /// The events that a path is made of.
-const EVENTS: &[&str] = &[
-    "sched:sched_switch",
-    "sched:sched_waking",
-    "sched:sched_wakeup",
-    "sched:sched_wakeup_new",
-    "sched:sched_migrate_task",
-    "sched:sched_process_fork",
-    "sched:sched_process_exec",
-    "sched:sched_process_exit",
-    "irq",
-    "timer:hrtimer_expire_entry",
-    "timer:hrtimer_expire_exit",
-    "timer:timer_expire_entry",
-    "timer:timer_expire_exit",
-    "block:block_rq_issue",
-    "block:block_rq_complete",
-    "net:net_dev_queue",
-    "net:netif_receive_skb",
-    "raw_syscalls",
-    "exceptions:page_fault_user",
-];
+const EVENTS: &str = "sched:sched_switch sched:sched_waking sched:sched_wakeup sched:sched_wakeup_new \
+    sched:sched_migrate_task sched:sched_process_fork sched:sched_process_exec sched:sched_process_exit \
+    irq timer:hrtimer_expire_entry timer:hrtimer_expire_exit timer:timer_expire_entry \
+    timer:timer_expire_exit block:block_rq_issue block:block_rq_complete net:net_dev_queue \
+    net:netif_receive_skb raw_syscalls exceptions:page_fault_user";
 
 /// Judges all scenarios, or those named.
 pub(super) fn run(names: &[String]) -> Outcome {
@@ -102,7 +86,7 @@ fn record(program: &Path, cause: &str, folder: &Path) -> Outcome<PathBuf> {
     let trace = folder.join(format!("{cause}.dat"));
     let mut record = Command::new(command::hodo());
     record.args(["record", "--quiet", "--engine", "ftrace", "--buffer-size", "32M", "-o"]).arg(&trace);
-    EVENTS.iter().for_each(|event| _ = record.args(["-e", event]));
+    EVENTS.split(' ').for_each(|event| _ = record.args(["-e", event]));
     command::quietly(record.arg("--").arg(program).arg(cause).arg(folder))?;
     Ok(trace)
 }
@@ -167,7 +151,7 @@ fn judge(scenario: &Scenario, trace: &Path) -> Outcome {
         share * 100.0,
     );
     exact(&pieces)?;
-    nobody_slept(rows(&pieces), trace)?;
+    causes_ran(rows(&pieces), trace)?;
     if share < scenario.share {
         return Err(format!("the cause has {:.1} % of the span", share * 100.0).into());
     }
@@ -199,12 +183,12 @@ fn exact(table: &Value) -> Outcome {
     if now == end { Ok(()) } else { Err(format!("pieces end at {now} ns, the span at {end} ns").into()) }
 }
 
-/// Who ran on each CPU, by the switches of the trace: for each thread, from when to when.
+/// The times at which each thread ran, by the switches of the trace.
 fn runs(trace: &Path) -> Outcome<HashMap<u64, Vec<(u64, u64)>>> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["script", "--events", "--event", "sched_switch", "--quiet", "--format", "jsonl"]).arg(trace);
     let mut runs: HashMap<u64, Vec<(u64, u64)>> = HashMap::new();
-    // By CPU: who came last, and when.
+    // By CPU: the thread that the last switch names as next, and its time.
     let mut came: HashMap<u64, (u64, u64)> = HashMap::new();
     let mut wrong = None;
     command::each_line(hodo, |line| {
@@ -227,7 +211,7 @@ fn runs(trace: &Path) -> Outcome<HashMap<u64, Vec<(u64, u64)>>> {
 }
 
 /// The thread that a piece names as cause ran from its begin to its end.
-fn nobody_slept(pieces: &[Value], trace: &Path) -> Outcome {
+fn causes_ran(pieces: &[Value], trace: &Path) -> Outcome {
     let runs = runs(trace)?;
     for row in pieces {
         let detail = row["detail"].as_str().unwrap_or_default();

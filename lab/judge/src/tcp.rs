@@ -205,14 +205,13 @@ fn judge(tables: &Value, experiment: &Path) -> Outcome {
         figure("messages", 0, "violations_before"),
         figure("messages", 0, "violations_after"),
     );
-    match () {
-        () if pairs < 1_000 => Err("too few segments have two ends".into()),
-        () if covered < errors.len() || errors.is_empty() => {
-            Err("an interval does not contain the truth".into())
-        }
-        () if figure("messages", 0, "violations_after") != 0 => {
-            Err("a segment comes before it was sent".into())
-        }
-        () => Ok(()),
+    if pairs < 1_000 {
+        Err("too few segments have two ends".into())
+    } else if covered < errors.len() || errors.is_empty() {
+        Err("an interval does not contain the truth".into())
+    } else if figure("messages", 0, "violations_after") != 0 {
+        Err("a segment comes before it was sent".into())
+    } else {
+        Ok(())
     }
 }

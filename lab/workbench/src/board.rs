@@ -46,17 +46,8 @@ const RISCV64: &[&str] = &["board/riscv64/start.S", "board/riscv64/board.c"];
 const RISCV64_FLAGS: &[&str] = &["-march=rv64imac_zicsr", "-mabi=lp64", "-mcmodel=medany"];
 const CORTEX_M3: &[&str] = &["board/cortex-m3/board.c"];
 
-const MASTER: &[&str] = &[
-    "master/master.c",
-    "master/clock.c",
-    "master/slaves.c",
-    "master/trace.c",
-    "master/work.c",
-    "board/sobel.c",
-    "hodo/sync.c",
-    "hodo/ring.c",
-    "board/oscillator.c",
-];
+const MASTER: &str = "master/master.c master/clock.c master/slaves.c master/trace.c master/work.c \
+    board/sobel.c hodo/sync.c hodo/ring.c board/oscillator.c";
 
 /// Returns the folder in which the recorder looks for these programs.
 fn folder() -> Outcome<PathBuf> {
@@ -114,7 +105,7 @@ fn build(folder: &Path) -> Outcome {
     slave("riscv64", "riscv64-unknown-elf-gcc", RISCV64_FLAGS, RISCV64, folder)?;
     slave("cortex-m3", "arm-none-eabi-gcc", &["-mcpu=cortex-m3", "-mthumb"], CORTEX_M3, folder)?;
     let mut gcc = compiler("gcc", "master", folder);
-    gcc.args(["-D_GNU_SOURCE", "-O2"]).args(MASTER.iter().map(|path| source(path)));
+    gcc.args(["-D_GNU_SOURCE", "-O2"]).args(MASTER.split(' ').map(source));
     quietly(gcc.arg("-o").arg(folder.join("hodo-board-master")))
 }
 

@@ -51,12 +51,22 @@ pub fn source(path: &str) -> PathBuf {
     command::root().join("embedded").join(path)
 }
 
-/// Compiles the library for a target into `folder`, optimised for size. Returns each part with its bytes of code and
-/// constants, and its bytes of variables.
+/// The size of a part of the library.
+#[derive(Debug)]
+pub struct PartSize {
+    /// The part.
+    pub part: &'static str,
+    /// Bytes of code and constants.
+    pub code: u64,
+    /// Bytes of variables.
+    pub variables: u64,
+}
+
+/// Compiles the library for a target into `folder`, optimised for size. Returns the size of each part.
 ///
 /// # Errors
 /// If the compiler or the program for sizes fails or is missing.
-pub fn sizes(target: &Target, folder: &Path) -> Outcome<Vec<(&'static str, u64, u64)>> {
+pub fn sizes(target: &Target, folder: &Path) -> Outcome<Vec<PartSize>> {
     fs::create_dir_all(folder)?;
     let mut sizes = Vec::new();
     for &part in LIBRARY {
@@ -70,7 +80,7 @@ pub fn sizes(target: &Target, folder: &Path) -> Outcome<Vec<(&'static str, u64, 
         let [text, data, bss, ..] = numbers[..] else {
             return Err(format!("{} says `{report}`", target.size).into());
         };
-        sizes.push((part, text, data + bss));
+        sizes.push(PartSize { part, code: text, variables: data + bss });
     }
     Ok(sizes)
 }

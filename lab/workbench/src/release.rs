@@ -26,9 +26,10 @@ use crate::{
 const PROGRAMS: [&str; 2] = ["hodo", "hodo-speed"];
 /// The emulated processor, and the wheel.
 const LIBRARIES: [&str; 2] = ["hodo-emulator", "hodoscope"];
-/// A kernel trace, and how often it is repeated so that reading it takes most of the time, and analyses of its events
-/// weigh as much as the decoders, whose loops are shorter.
-const KERNEL: (&str, &str) = ("fixtures/ctf/lttng2.13-kernel", "900");
+const KERNEL: &str = "fixtures/ctf/lttng2.13-kernel";
+/// How often the kernel trace is repeated: reading it takes most of the time, and analyses of its events weigh as much as
+/// the decoders, whose loops are shorter.
+const REPETITIONS: &str = "900";
 /// Our files of other formats with software events.
 const EVENTS: [&str; 4] = [
     "fixtures/ctf/lttng2.16-kernel-ctf2",
@@ -211,9 +212,9 @@ const RECORDED: [(&str, &str); 4] = [
 
 /// Writes the inputs of training into a folder, with the programs of another.
 fn prepare(programs: &Path, folder: &Path) -> Outcome {
-    let fixture = command::root().join(KERNEL.0);
+    let fixture = command::root().join(KERNEL);
     let mut repeat = Command::new(programs.join("hodo-repeat"));
-    command::quietly(repeat.arg(fixture).arg(KERNEL.1).arg(folder.join("kernel")))?;
+    command::quietly(repeat.arg(fixture).arg(REPETITIONS).arg(folder.join("kernel")))?;
 
     let text = workloads::generate("text", TEXT, folder)?.to_string_lossy().into_owned();
     let fib = workloads::compile("fib.c", &[], folder)?.to_string_lossy().into_owned();

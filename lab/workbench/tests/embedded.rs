@@ -53,10 +53,10 @@ fn it_compiles_for_every_target_and_is_small() {
     let folder = tempfile::tempdir().unwrap();
     for target in TARGETS {
         let parts = sizes(target, folder.path()).unwrap();
-        let code: u64 = parts.iter().map(|(_, code, _)| code).sum();
+        let code: u64 = parts.iter().map(|part| part.code).sum();
         println!("{}: {code} bytes of code: {parts:?}", target.name);
         assert!(code > 0 && code < MOST_CODE, "{}: {code} bytes of code", target.name);
-        assert!(parts.iter().all(|(_, _, variables)| *variables == 0), "{}: {parts:?}", target.name);
+        assert!(parts.iter().all(|part| part.variables == 0), "{}: {parts:?}", target.name);
     }
 }
 

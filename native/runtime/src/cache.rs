@@ -35,8 +35,9 @@ const MOST: u32 = 64;
 const REACH: u64 = 0x6000_0000;
 /// A superblock needs less room.
 pub const LARGEST: u64 = 0x1_0000;
-/// Where a landing jumps if the target is another one.
+/// Where a landing jumps if the target is another one: after two words, the addresses of the runtime's entries.
 pub const MISS: u64 = 16;
+/// Where translated code begins.
 const BEGIN: u64 = 32;
 
 /// The caches.
@@ -52,6 +53,7 @@ pub fn containing(address: u64) -> Option<u32> {
 pub fn clear() {
     for n in 0..COUNT.load(Relaxed) {
         let base = CACHES.get(n).base;
+        // The first page keeps the words before the code.
         sys::forget(base + 4096, LENGTH - 4096);
         CACHES.set(n, Cache { base, at: base + BEGIN, cold: base + LENGTH, blocks: 0 });
     }
@@ -105,27 +107,30 @@ fn create(pc: u64, count: u32) -> Option<u32> {
 
 /// The length of a cold stub.
 pub const STUB: u64 = 40;
+/// Where the slot of a cold stub is, and the code behind its `jmp [slot]`.
+const SLOT: u64 = 32;
+const AFTER_JUMP: u64 = 6;
 
-/// Emits the cold end of a link at the end of a cache: `jmp [slot]`, where the slot leads to the code behind it, which enters
-/// the runtime with the link's number. Returns its address.
+/// Emits the cold end of a link at the end of a cache: `jmp [slot]`, where the slot leads to the code behind that jump, which
+/// enters the runtime with the link's number. Returns its address.
 pub fn cold_stub(number: u32, cache: &mut Cache) -> u64 {
     cache.cold -= STUB;
     let at = cache.cold & !7;
     cache.cold = at;
     let mut e = Emitter { at, limit: at + STUB, full: false };
     e.bytes(&[0xff, 0x25]);
-    e.word(32 - 6);
+    e.word((SLOT - AFTER_JUMP) as u32);
     e.save(crate::emit::RCX, crate::context::offset::SAVED_RCX);
     e.bytes(&[0xb9]);
     e.word(number);
     e.bytes(&[0xff, 0x25]);
     let next = e.at + 4;
     e.word(cache.base.wrapping_sub(next) as u32);
-    raw::write(at + 32, at + 6);
+    raw::write(at + SLOT, at + AFTER_JUMP);
     at
 }
 
 /// Makes a cold stub lead to `to`, or back to the runtime if that is 0.
 pub fn aim_stub(stub: u64, to: u64) {
-    raw::patch8(stub + 32, if to == 0 { stub + 6 } else { to });
+    raw::patch8(stub + SLOT, if to == 0 { stub + AFTER_JUMP } else { to });
 }

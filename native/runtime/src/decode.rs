@@ -98,10 +98,15 @@ impl Instruction {
     }
 }
 
+/// A ModRM byte.
 const M: u8 = 1;
+/// An immediate of one byte.
 const I8: u8 = 2;
+/// An immediate of the operand's size, four bytes at most.
 const IZ: u8 = 4;
+/// An immediate of two bytes.
 const I16: u8 = 8;
+/// No instruction of 64-bit mode.
 const BAD: u8 = 128;
 
 /// Operands of one-byte opcodes.

@@ -25,7 +25,9 @@ pub extern "C" fn hodo_dispatch(context: &Context) {
         flush::flush(context);
     }
     match context.reason.get() {
+        // An indirect branch did not find its target in the table.
         -1 => missed(context, context.target.get()),
+        // A handler begins, or the program goes on elsewhere.
         -2 => go(context, context.pc.get()),
         link if link as u32 & CALL_BIT != 0 => calls::system_call(context, link as u32 & !CALL_BIT),
         link if link as u32 & FAR_BIT != 0 => far::go(context, link as u32 & !FAR_BIT),
@@ -78,7 +80,7 @@ fn unreachable_code(context: &Context, pc: u64, own: bool) {
         log::lost(context, note::NO_ROOM);
     }
     drop(lock);
-    // What is ours must not run: the guard page of the log is not executable.
+    // The program must not run code of the runtime: it continues in the guard page of the log, which is not executable.
     context.resume.set(if own { context.log_end() } else { pc });
 }
 

@@ -15,6 +15,10 @@ const RAX: u32 = 1;
 const RCX: u32 = 2;
 const RDX: u32 = 4;
 const RSP: u32 = 1 << 4;
+/// The registers whose second bytes have names: `ah`, `ch`, `dh` and `bh`.
+const FIRST_FOUR: u32 = 0xf;
+/// How many instructions are searched for a register that is free.
+const SEARCHED: usize = 6;
 
 /// The registers of the operand in memory.
 fn address(i: &Instruction, bytes: &[u8]) -> u32 {
@@ -46,36 +50,38 @@ pub fn effect(i: &Instruction, bytes: &[u8]) -> Option<Effect> {
     let memory = address(i, bytes);
     let rm = i.rm().map_or(0, |r| 1u32 << r);
     let low = 1u32 << (i.opcode & 7 | (i.rex & 1) << 3);
-    let parts = if i.opcode & 1 == 0 { bytes_of(i) } else { 0 };
+    let bytes_of_operand = if i.opcode & 1 == 0 { bytes_of(i) } else { 0 };
     let known = |reads, writes| Some(Effect { reads, writes });
-    // Of 8 or 16 bits: a part of the register stays.
-    let full = |register: u32, reads: u32| {
+    // With an operand of 16 bits, the instruction keeps the rest of the register, as if it read it.
+    let writes = |register: u32, reads: u32| {
         if small { known(reads | register, 0) } else { known(reads, register) }
     };
     match (i.map, i.opcode) {
         (0, 0x00..=0x3f) if i.opcode & 7 < 6 => arithmetic(i, reg, rm, memory, small),
         (0, 0x50..=0x57) => known(low | RSP, 0),
-        (0, 0x58..=0x5f) => full(low, RSP),
-        (0, 0x63) | (1, 0xb6 | 0xb7 | 0xbe | 0xbf) => full(reg, rm | memory | bytes_of(i)),
-        (0, 0x84 | 0x85 | 0x88 | 0x89) if i.opcode != 0x89 || rm == 0 => known(reg | rm | parts | memory, 0),
-        (0, 0x89) => full(rm, reg),
-        (0, 0x8a) => known(reg | rm | memory | 0xf, 0),
-        (0, 0x8b) => full(reg, rm | memory),
-        (0, 0x8d) => full(reg, memory),
+        (0, 0x58..=0x5f) => writes(low, RSP),
+        (0, 0x63) | (1, 0xb6 | 0xb7 | 0xbe | 0xbf) => writes(reg, rm | memory | bytes_of(i)),
+        (0, 0x84 | 0x85 | 0x88 | 0x89) if i.opcode != 0x89 || rm == 0 => {
+            known(reg | rm | bytes_of_operand | memory, 0)
+        }
+        (0, 0x89) => writes(rm, reg),
+        (0, 0x8a) => known(reg | rm | memory | FIRST_FOUR, 0),
+        (0, 0x8b) => writes(reg, rm | memory),
+        (0, 0x8d) => writes(reg, memory),
         (0, 0x80 | 0x83 | 0x81) => known(byte(i, rm) | memory, 0),
         (0, 0xa8 | 0xa9) => known(RAX, 0),
-        (0, 0xb8..=0xbf) => full(low, 0),
+        (0, 0xb8..=0xbf) => writes(low, 0),
         (0, 0xc0 | 0xc1 | 0xd0 | 0xd1) => known(byte(i, rm) | memory, 0),
         (0, 0xd2 | 0xd3) => known(byte(i, rm) | memory | RCX, 0),
         // XABORT and XBEGIN.
         (0, 0xc6 | 0xc7) if i.modrm >> 3 & 7 != 0 => None,
-        (0, 0xc7) if rm != 0 => full(rm, 0),
+        (0, 0xc7) if rm != 0 => writes(rm, 0),
         (0, 0xc6 | 0xc7) => known(byte(i, rm) | memory, 0),
         (0, 0xf6 | 0xf7) if i.modrm >> 3 & 7 < 4 => known(byte(i, rm) | memory, 0),
         (0, 0xf6 | 0xf7) => known(byte(i, rm) | memory | RAX | RDX, 0),
         (0, 0xfe | 0xff) if i.modrm >> 3 & 7 < 2 => known(byte(i, rm) | memory, 0),
         (0, 0x98) => known(RAX, 0),
-        (0, 0x99) => full(RDX, RAX),
+        (0, 0x99) => writes(RDX, RAX),
         (0, 0x90) => known(0, 0),
         (0, 0x69 | 0x6b) | (1, 0xbc | 0xbd) => known(reg | rm | memory, 0),
         (1, 0x1e | 0x1f | 0x18 | 0x0d) => known(memory, 0),
@@ -93,9 +99,9 @@ pub fn effect(i: &Instruction, bytes: &[u8]) -> Option<Effect> {
     }
 }
 
-/// Registers whose parts an operand of 8 bits may name: without REX, numbers 4 to 7 are parts of the first four.
+/// Registers whose second byte an operand of 8 bits may name: without REX, numbers 4 to 7 stand for these bytes.
 fn bytes_of(i: &Instruction) -> u32 {
-    if i.rex == 0 { 0xf } else { 0 }
+    if i.rex == 0 { FIRST_FOUR } else { 0 }
 }
 
 fn byte(i: &Instruction, rm: u32) -> u32 {
@@ -109,7 +115,7 @@ fn arithmetic(i: &Instruction, reg: u32, rm: u32, memory: u32, small: bool) -> O
         1 | 3 if rm == reg && matches!(i.opcode & 0x38, 0x30 | 0x28) && !small => {
             return Some(Effect { reads: 0, writes: reg });
         }
-        0 | 2 => reg | rm | memory | 0xf,
+        0 | 2 => reg | rm | memory | FIRST_FOUR,
         _ => reg | rm | memory,
     };
     Some(Effect { reads, writes: 0 })
@@ -119,7 +125,7 @@ fn arithmetic(i: &Instruction, reg: u32, rm: u32, memory: u32, small: bool) -> O
 pub fn dead_register(bytes: &[u8], mut pc: u64) -> Option<u8> {
     let mut read = RSP | 1 << 12;
     let mut at = 0;
-    for _ in 0..6 {
+    for _ in 0..SEARCHED {
         let code = bytes.get(at..)?;
         let i = decode(code, pc)?;
         let effect = effect(&i, code)?;

@@ -11,6 +11,7 @@ use crate::{
 
 /// The order of registers in a frame.
 const ORDER: [usize; 16] = [8, 9, 10, 11, 12, 13, 14, 15, 7, 6, 5, 3, 2, 0, 1, 4];
+// Offsets in a `ucontext`.
 const STACK: u64 = 16;
 const REGISTERS: u64 = 40;
 const RIP: u64 = REGISTERS + 16 * 8;
@@ -21,7 +22,9 @@ const MASK: u64 = 296;
 /// The length of a `ucontext`.
 const LENGTH: u64 = 304;
 const INFO_LENGTH: u64 = 128;
-/// Where the vector state says how long it is: `struct _fpx_sw_bytes`.
+/// The length of a vector state as FXSAVE writes it.
+const FXSAVE_LENGTH: u64 = 512;
+/// Where the vector state contains its length: `struct _fpx_sw_bytes`.
 const SOFTWARE: u64 = 464;
 const MAGIC: u32 = 0x4650_5853;
 /// The longest vector state that is handled.
@@ -70,7 +73,7 @@ impl Frame {
         raw::read(self.0 + MASK)
     }
 
-    /// Sets that mask.
+    /// Sets the mask to which the kernel returns.
     pub fn set_mask(self, mask: u64) {
         raw::write(self.0 + MASK, mask);
     }
@@ -83,7 +86,7 @@ fn place(number: usize) -> u64 {
 /// The length of the vector state at an address.
 fn vector_length(address: u64) -> u64 {
     let [magic, length]: [u32; 2] = raw::read(address + SOFTWARE);
-    if magic == MAGIC { u64::from(length).min(MOST_VECTORS) } else { 512 }
+    if magic == MAGIC { u64::from(length).min(MOST_VECTORS) } else { FXSAVE_LENGTH }
 }
 
 /// Builds the frame of the program's handler from the program's state in `frame`, and makes `frame` start the handler.
@@ -139,8 +142,9 @@ pub fn return_from_handler(context: &Context) -> Outcome {
     let frame = Frame(at);
     let vectors: u64 = raw::read(at + VECTORS);
     if vectors != 0 {
+        // Behind the `ucontext`, aligned as XRSTOR requires.
         let room = (own + 0x400) & !63;
-        raw::copy(room, vectors, 512);
+        raw::copy(room, vectors, FXSAVE_LENGTH);
         let length = vector_length(room);
         raw::copy(room, vectors, length);
         raw::write(at + VECTORS, room);

@@ -31,7 +31,8 @@ impl Builder {
             let length = there.len().min(LONGEST);
             code[..length].copy_from_slice(&there[..length]);
             let decoded = decode(&code[..length], step.pc);
-            let Some(i) = decoded.filter(|_| self.side_count + 4 < SIDES) else {
+            // An instruction adds one side exit at most.
+            let Some(i) = decoded.filter(|_| self.side_count < SIDES) else {
                 self.leave(exit::NONE, step.pc);
                 break;
             };
@@ -115,6 +116,7 @@ impl Builder {
     /// Compares `rcx` with an address, without flags; leads to a side exit if it is another one.
     fn compare(&mut self, address: u64, kind: u8, way: Way) {
         self.e.save(RDX, offset::SAVED_RDX);
+        // mov rdx, -address
         self.e.bytes(&[0x48, 0xba]);
         self.e.long(address.wrapping_neg());
         // lea rcx, [rcx+rdx]; jrcxz over the jump; jmp side

@@ -92,7 +92,7 @@ pub fn bytes<'a>(address: u64, length: usize) -> &'a [u8] {
 
 /// Bytes of the runtime's memory, to write.
 pub fn bytes_mut<'a>(address: u64, length: usize) -> &'a mut [u8] {
-    // SAFETY: as for `bytes`, and nobody else has them.
+    // SAFETY: as for `bytes`, and there is no other reference to them.
     unsafe { core::slice::from_raw_parts_mut(address as *mut u8, length) }
 }
 

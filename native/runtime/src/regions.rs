@@ -83,8 +83,8 @@ pub fn add(start: u64, end: u64, flags: u64) {
     insert(after(start), Region { start, end, flags });
 }
 
-/// Sets whether executable memory is writable; it keeps its origin. What was not executable is in no file if
-/// `generated`.
+/// Sets whether executable memory is writable; it keeps its origin. `generated`: whether memory that becomes executable is in
+/// no file.
 pub fn protect(start: u64, end: u64, executable: bool, writable: bool, generated: bool) {
     let mut flags = if generated { flag::GENERATED } else { 0 };
     let at = after(start);

@@ -12,6 +12,7 @@ use crate::{
 /// Selected memory: begins and ends.
 static RANGES: Table<[u64; 2]> = Table::new(SELECT_HEAP);
 static COUNT: AtomicU32 = AtomicU32::new(0);
+/// The most ranges.
 const MOST: u32 = 1 << 16;
 
 /// The number of selected parts of files; 0: all code is recorded.
@@ -28,7 +29,7 @@ pub fn contains(pc: u64) -> bool {
     entries() == 0 || (0..COUNT.load(Relaxed)).any(inside)
 }
 
-/// A part of a file is mapped.
+/// Adds the selected ranges of a part of a file that is mapped.
 pub fn mapped(address: u64, length: u64, offset: u64, name: &[u8]) {
     for index in 0..entries() {
         let entry: Selected = raw::read(ARENA + SELECTED + u64::from(index) * size_of::<Selected>() as u64);
@@ -42,15 +43,15 @@ pub fn mapped(address: u64, length: u64, offset: u64, name: &[u8]) {
     }
 }
 
-/// Memory is unmapped.
+/// Removes the ranges in memory that is unmapped.
 pub fn unmapped(start: u64, end: u64) {
     let mut index = 0;
     while index < COUNT.load(Relaxed) {
-        let [first, last] = RANGES.get(index);
-        if first < end && start < last {
-            let count = COUNT.load(Relaxed) - 1;
-            RANGES.set(index, RANGES.get(count));
-            COUNT.store(count, Relaxed);
+        let [from, to] = RANGES.get(index);
+        if from < end && start < to {
+            let last = COUNT.load(Relaxed) - 1;
+            RANGES.set(index, RANGES.get(last));
+            COUNT.store(last, Relaxed);
         } else {
             index += 1;
         }

@@ -343,6 +343,7 @@ fn poison(context: &Context, frame: Frame) {
         return;
     }
     let value = frame.register(register);
+    // After the store, the register still has to pass the entry.
     let (real, poisoned) = if phase == 2 { (value + 4, bad - 4) } else { (value, bad) };
     context.real_pointer.set(real);
     frame.set_register(register, poisoned);
@@ -514,6 +515,7 @@ fn restore(context: &Context, position: &link::Position, frame: Frame) -> u64 {
             return pc;
         }
     }
+    // An instruction that begins with `mov gs:[SCRATCH], reg` has borrowed the register.
     let code = raw::bytes(position.begin, 9);
     if inside >= 9 && code[0] == 0x65 && code[5..9] == crate::context::offset::SCRATCH.to_le_bytes() {
         frame.set_register((code[3] >> 3 & 7) as usize, context.scratch.get());

@@ -144,13 +144,13 @@ pub static USED: AtomicU64 = AtomicU64::new(0);
 pub static FIRST: [AtomicU32; 4] =
     [AtomicU32::new(1), AtomicU32::new(1), AtomicU32::new(1), AtomicU32::new(0)];
 
-/// The most exits, blocks, links and steps at a time: what the tables have room for.
+/// The most exits that the table has room for.
 pub const MOST_EXITS: u32 = 1 << 25;
-/// See [`MOST_EXITS`].
+/// The most blocks.
 pub const MOST_BLOCKS: u32 = 1 << 22;
-/// See [`MOST_EXITS`].
+/// The most links.
 pub const MOST_LINKS: u32 = 1 << 25;
-/// See [`MOST_EXITS`].
+/// The most steps.
 pub const MOST_STEPS: u32 = 1 << 27;
 
 /// Takes the next number of a counter.

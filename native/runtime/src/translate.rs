@@ -237,7 +237,8 @@ impl Builder {
                 break;
             };
             let leaves_selection = self.instructions != 0 && select::contains(pc) == self.silent;
-            if leaves_selection || u32::from(self.instructions) >= most || self.side_count + 2 > SIDES {
+            // An instruction adds one side exit at most.
+            if leaves_selection || u32::from(self.instructions) >= most || self.side_count == SIDES {
                 self.leave(exit::NONE, pc);
                 break;
             }

@@ -153,11 +153,11 @@ impl Lengths<'_> {
         let path = name.split(':').next().unwrap_or(name);
         self.seen.insert(name.to_owned());
         match self.ratchet.get(name) {
-            Some(&borne) if lines < borne => {
-                let what = format!("{name} shrank to {lines} lines: lower it from {borne} in {RATCHET}");
+            Some(&allowed) if lines < allowed => {
+                let what = format!("{name} shrank to {lines} lines: lower it from {allowed} in {RATCHET}");
                 self.findings.push(Finding::at(path, line, what));
             }
-            Some(&borne) if lines == borne => {}
+            Some(&allowed) if lines == allowed => {}
             _ => self.findings.push(Finding::at(
                 path,
                 line,

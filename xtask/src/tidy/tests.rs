@@ -176,10 +176,10 @@ fn functions_and_files_have_a_limit() {
 
 #[test]
 fn the_ratchet_only_shrinks() {
-    let file = |lines: usize, borne: usize| {
+    let file = |lines: usize, allowed: usize| {
         move |root: &Path| {
             put(root, "lab/long.c", &"int x;\n".repeat(lines));
-            put(root, RATCHET, &format!("# borne\nlab/long.c {borne}\n"));
+            put(root, RATCHET, &format!("# long\nlab/long.c {allowed}\n"));
         }
     };
     broken(file(702, 701), "lab/long.c: lab/long.c has 702 lines, at most 600");

@@ -44,7 +44,7 @@ pub(super) fn lines(blocks: &[CountedBlock], summary: Summary, sources: &dyn Sou
             name.into(),
             module.into(),
         ];
-        (cost.instructions, (function, address, line), row)
+        ((cost.instructions, (function, address, line)), row)
     });
     let columns = vec![
         Column::integer("instructions", Unit::Instructions),
@@ -60,8 +60,7 @@ pub(super) fn lines(blocks: &[CountedBlock], summary: Summary, sources: &dyn Sou
 /// The costs of a function that was inlined: in all, and without functions inlined into it.
 type InlinedCosts = [BlockCost; 2];
 
-/// Returns the functions that the compiler inlined into others, with what ran of them there, functions inlined into them
-/// included.
+/// Returns the functions that the compiler inlined into others, and their costs there.
 pub(super) fn inlined(blocks: &[CountedBlock], summary: Summary, sources: &dyn Sources) -> Table {
     let mut functions: BTreeMap<(String, String), InlinedCosts> = BTreeMap::new();
     for flow in Flow::of(blocks, sources) {
@@ -93,7 +92,7 @@ pub(super) fn inlined(blocks: &[CountedBlock], summary: Summary, sources: &dyn S
             names.0.as_str().into(),
             names.1.as_str().into(),
         ];
-        (all.instructions, names, row)
+        ((all.instructions, names), row)
     });
     let columns = vec![
         Column::integer("self_instructions", Unit::Instructions),

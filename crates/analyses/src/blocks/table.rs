@@ -26,23 +26,23 @@ pub(super) fn instructions_per_cycle(instructions: u64, cycles: u64) -> Value {
     if cycles == 0 { Value::Null } else { Value::Real(instructions as f64 / cycles as f64) }
 }
 
-/// Makes a table with additional columns for cycles if the trace counts them; each row appends its own cells.
+/// Makes a table, with columns for cycles if the trace counts them. `counts` has the cycles of each row, and the
+/// instructions that were executed in them.
 fn with_cycles(
     name: &'static str,
     mut summary: Summary,
     mut columns: Vec<Column>,
     mut rows: Vec<Vec<Value>>,
-    cells: impl Iterator<Item = (u64, u64)>,
+    counts: impl Iterator<Item = (u64, u64)> + Clone,
 ) -> Table {
-    let cells: Vec<(u64, u64)> = cells.collect();
-    let sum =
-        |part: fn(&(u64, u64)) -> u64| cells.iter().fold(0, |sum: u64, row| sum.saturating_add(part(row)));
-    let (cycles, counted) = (sum(|row| row.0), sum(|row| row.1));
+    let (cycles, counted) = counts.clone().fold((0_u64, 0_u64), |(all, all_counted), (cycles, counted)| {
+        (all.saturating_add(cycles), all_counted.saturating_add(counted))
+    });
     if cycles > 0 {
         let at = 1 + columns.iter().position(|column| column.name == "time_ns").unwrap_or(0);
         let more = [Column::integer("cycles", Unit::Cycles), Column::real("ipc", Unit::InstructionsPerCycle)];
         columns.splice(at..at, more);
-        for (row, (cycles, counted)) in rows.iter_mut().zip(cells) {
+        for (row, (cycles, counted)) in rows.iter_mut().zip(counts) {
             row.splice(at..at, [Value::from(cycles), instructions_per_cycle(counted, cycles)]);
         }
         summary.push(("cycles", cycles.into()));

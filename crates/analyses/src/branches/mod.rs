@@ -12,8 +12,8 @@ use hodo_model::{
     Report, Role, Shape, Sources, Start, Table, Takes, Unit, Value, kernel::Threads,
 };
 
-use self::partial::Site;
 pub use self::partial::{BranchCounts, CountKind};
+use self::partial::{CountKey, Site};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ impl Analysis for Branches {
         let mut rows: Vec<_> = BranchCounts::together(threads).into_iter().collect();
         rows.sort_unstable_by_key(|&(key, executions)| (Reverse(executions), key));
         let sum = |kind: CountKind| {
-            let of_kind = rows.iter().filter(|((own, ..), _)| *own == kind);
+            let of_kind = rows.iter().filter(|(key, _)| key.kind == kind);
             of_kind.fold(0, |sum: u64, (_, executions)| sum.saturating_add(*executions))
         };
         let summary = vec![
@@ -79,7 +79,7 @@ impl Analysis for Branches {
             Column::name("to_module").secondary(),
             Column::text("line").secondary(),
         ];
-        let rows = rows.into_iter().map(|((kind, from, to), executions)| {
+        let rows = rows.into_iter().map(|(CountKey { kind, from, to }, executions)| {
             let ((function, module), (to_function, to_module)) =
                 (of.sources.names(from.function), of.sources.names(to.function));
             let at = address(from, of.sources);

@@ -34,6 +34,14 @@ pub(super) struct Site {
     pub(super) function: FunctionId,
 }
 
+/// What was counted, from which instruction to which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(super) struct CountKey {
+    pub(super) kind: CountKind,
+    pub(super) from: Site,
+    pub(super) to: Site,
+}
+
 /// Where a partial begins.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 enum FirstInstruction {
@@ -61,7 +69,7 @@ enum LastInstruction {
 /// The counts of some chunks of a thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BranchCounts {
-    counts: FxHashMap<(CountKind, Site, Site), u64>,
+    counts: FxHashMap<CountKey, u64>,
     first: FirstInstruction,
     /// Whether the thread left the traced code before the first instruction.
     left_first: bool,
@@ -90,7 +98,7 @@ impl BranchCounts {
         let size: u64 = code.lengths.iter().map(|&length| u64::from(length)).sum();
         let before = size - code.lengths.last().map_or(0, |&length| u64::from(length));
         let last = Site { offset: site.offset.wrapping_add(before), ..site };
-        self.add((CountKind::Run, site, last), 1);
+        self.add(CountKind::Run, site, last);
         self.last = LastInstruction::At { site: last, next: at.address.wrapping_add(size) };
         self.left = false;
     }
@@ -98,11 +106,11 @@ impl BranchCounts {
     /// Continues at an instruction.
     fn arrive(&mut self, address: u64, to: Site) {
         let LastInstruction::At { site, next } = self.last else { return };
-        match address == next {
-            true => self.add((CountKind::Next, site, to), 1),
+        if address == next {
+            self.add(CountKind::Next, site, to);
+        } else if !self.left {
             // After a system call or an interrupt, a signal handler or another program may run.
-            false if self.left => {}
-            false => self.add((CountKind::Taken, site, to), 1),
+            self.add(CountKind::Taken, site, to);
         }
     }
 
@@ -114,13 +122,15 @@ impl BranchCounts {
     }
 
     #[inline]
-    fn add(&mut self, key: (CountKind, Site, Site), executions: u64) {
-        let count = self.counts.entry(key).or_default();
-        *count = count.saturating_add(executions);
+    fn add(&mut self, kind: CountKind, from: Site, to: Site) {
+        *self.counts.entry(CountKey { kind, from, to }).or_default() += 1;
     }
 
-    fn add_counts(&mut self, other: &FxHashMap<(CountKind, Site, Site), u64>) {
-        other.iter().for_each(|(key, executions)| self.add(*key, *executions));
+    fn add_counts(&mut self, other: &FxHashMap<CountKey, u64>) {
+        for (key, executions) in other {
+            let count = self.counts.entry(*key).or_default();
+            *count = count.saturating_add(*executions);
+        }
     }
 
     /// Joins two neighbouring partials.
@@ -147,7 +157,7 @@ impl BranchCounts {
     }
 
     /// Returns the counts of all threads.
-    pub(super) fn together(threads: Vec<BranchCounts>) -> FxHashMap<(CountKind, Site, Site), u64> {
+    pub(super) fn together(threads: Vec<BranchCounts>) -> FxHashMap<CountKey, u64> {
         let mut all = BranchCounts::default();
         threads.iter().for_each(|thread| all.add_counts(&thread.counts));
         all.counts
@@ -201,7 +211,7 @@ mod tests {
     fn list(partial: &BranchCounts) -> Vec<(CountKind, u64, u64, u64)> {
         let counts = partial.counts.iter();
         let mut list: Vec<_> =
-            counts.map(|((kind, from, to), count)| (*kind, from.offset, to.offset, *count)).collect();
+            counts.map(|(key, count)| (key.kind, key.from.offset, key.to.offset, *count)).collect();
         list.sort_unstable();
         list
     }

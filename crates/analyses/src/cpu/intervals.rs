@@ -96,7 +96,7 @@ fn add_rows(intervals: Vec<(Nanos, SliceRow)>, of: &FinishContext<'_>, rows: &mu
     let mut wanted = Vec::new();
     for (to, (cpu, thread, from)) in intervals {
         let thread = thread.map(|thread| of.threads.settled(thread));
-        // Who ran where a switch is missing is unknown: that is of no thread that could be selected.
+        // The thread is unknown if a switch is missing: then no selection of threads includes the interval.
         let of_thread = match thread {
             Some(thread) => !thread.is_idle() && of.threads.wanted(thread, of.selection),
             None => of.selection.is_of_any_thread(),

@@ -2,9 +2,9 @@
 //!
 //! A thread runs on a CPU from the `sched_switch` that names it as next to the following switch there. Before the first
 //! switch on a CPU, its previous thread runs; after the last switch, its next thread runs to the end of the trace.
-//! Thread 0 is the idle thread. Interrupts count to the thread that they interrupt. If the previous thread of a switch
-//! is not the next thread of the switch before it, a switch is missing, and the thread between them is unknown; so is the
-//! one before the first switch on a CPU, if a switch on another CPU names it before.
+//! Thread 0 is the idle thread. Interrupts count to the thread that they interrupt. A switch is missing if two successive
+//! switches on a CPU do not name the same thread as next and previous: the thread between them is unknown. The thread before
+//! the first switch on a CPU is unknown, too, if an earlier switch on another CPU names it.
 
 mod intervals;
 mod over_time;
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::{TableRows, most_first, share},
     durations::Add,
-    per_thread_sums::PerThreadSums,
+    per_thread_sums::{PerThreadSums, SumKey},
 };
 
 use time_slices::{CpuSlice, Missing, TimeSlices};
@@ -136,9 +136,10 @@ impl Analysis for CpuUse {
         let ends: Vec<CpuSlice> = whole.slices.ends(span, threads).collect();
         ends.iter().for_each(|slice| whole.ran(slice));
         let mut cpus: BTreeMap<u32, UsesOfCpu> = BTreeMap::new();
-        for (thread, cpu, (), used) in
-            whole.used.settled(threads).filter(|(_, cpu, ..)| of.selection.wants_cpu(*cpu))
-        {
+        for (SumKey { thread, cpu, .. }, used) in whole.used.settled(threads) {
+            if !of.selection.wants_cpu(cpu) {
+                continue;
+            }
             let on = cpus.entry(cpu).or_default();
             if thread.is_idle() || threads.wanted(thread, of.selection) {
                 on.entry(thread).or_default().add(*used);
@@ -211,9 +212,9 @@ fn by_thread(threads: &Threads, cpus: BTreeMap<u32, UsesOfCpu>, length: u64, pro
     for (thread, used) in cpus.into_values().flatten().filter(|(thread, _)| !thread.is_idle()) {
         // If the process is unknown, the thread stands for it.
         let pid = threads.pid(thread).filter(|_| processes);
-        let sum = sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default();
-        sum.0.add(used);
-        sum.1 += 1;
+        let (sum, cpus) = sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default();
+        sum.add(used);
+        *cpus += 1;
     }
     let mut columns = vec![
         Column::name("comm"),
@@ -229,7 +230,7 @@ fn by_thread(threads: &Threads, cpus: BTreeMap<u32, UsesOfCpu>, length: u64, pro
         let mut row = threads.cells(thread).to_vec();
         let priority = used.priority.map(|(_, priority)| priority).into();
         row.extend([used.time.into(), share(used.time, length), used.switches.into(), priority, cpus.into()]);
-        (used.time, thread, row)
+        ((used.time, thread), row)
     };
     let mut rows = most_first(sums.into_iter().map(row));
     if processes {

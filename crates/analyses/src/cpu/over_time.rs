@@ -72,7 +72,7 @@ impl Analysis for CpuOverTime {
         let cpus = missing.len() as u64;
         let width = bins.width();
         let mut rows: std::collections::BTreeMap<Nanos, u64> = std::collections::BTreeMap::new();
-        for (begin, (thread, cpu), bin) in bins.into_bins() {
+        for ((begin, (thread, cpu)), bin) in bins.into_bins() {
             let is_wanted =
                 of.selection.wants_cpu(cpu) && !thread.is_idle() && of.threads.wanted(thread, of.selection);
             *rows.entry(begin).or_default() += if is_wanted { bin.area } else { 0 };

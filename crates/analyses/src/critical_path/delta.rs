@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     board::BoardEvent,
     history::{InterruptSource, TraceKey},
-    machine::{Histories, HistoryStep, InsideKernel},
+    machine::{Histories, HistoryStep, InCall, InsideKernel},
 };
 use crate::{deferred_ops::DeferredOps, running::RunningThreads};
 
@@ -136,8 +136,8 @@ impl EventPartial for Delta {
         self.labels.trace(event);
         self.compare(event, cpu);
         match event.kind {
-            Kind::SyscallEntry => self.set(cpu, Some(event.name)),
-            Kind::SyscallExit | Kind::Syscall => self.set(cpu, None),
+            Kind::SyscallEntry => self.set(cpu, InCall::In(event.name)),
+            Kind::SyscallExit | Kind::Syscall => self.set(cpu, InCall::No),
             Kind::PageFault => self.inside.entry(cpu).or_default().fault = Some(true),
             Kind::SchedSwitch
             | Kind::SchedWaking
@@ -169,7 +169,7 @@ impl Delta {
         self.steps.see(HistoryStep::Runs { time: event.time, cpu, tid });
     }
 
-    fn set(&mut self, cpu: TraceKey, call: Option<u32>) {
+    fn set(&mut self, cpu: TraceKey, call: InCall) {
         self.inside.insert(cpu, InsideKernel { call: Some(call), fault: Some(false) });
     }
 

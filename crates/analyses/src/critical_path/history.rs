@@ -263,7 +263,7 @@ impl Occupants {
         self.0.last().map_or(Nanos(0), |(time, _)| *time)
     }
 
-    /// Forgets who ran since the last switch.
+    /// Forgets which thread runs since the last switch.
     pub(crate) fn lose(&mut self) {
         self.0.last_mut().into_iter().for_each(|(_, tid)| *tid = None);
     }

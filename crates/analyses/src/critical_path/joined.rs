@@ -119,8 +119,8 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Returns the stretches of a table of the view `stretch` in which a thread ran, in order. Of several hosts there are
-/// none: which of them the control flow is of is not known.
+/// Returns the stretches of a table of the view `stretch` in which a thread ran, in order. None if it has several hosts,
+/// because the host of the control flow is unknown.
 pub fn running(table: &Table) -> Vec<ThreadStretch> {
     let Some(places) = StretchColumns::of(table) else { return Vec::new() };
     table.rows().iter().filter_map(|row| places.stretch(row)).collect()

@@ -19,11 +19,17 @@ use super::{
 };
 use crate::deferred_ops::StateMachine;
 
-/// What is known of the running thread of a CPU: the system call that it is in, and whether it had a page fault since.
+/// Whether a thread is in a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum InCall {
+    No,
+    In(u32),
+}
+
+/// What is known of the running thread of a CPU: whether it is in a system call, and had a page fault since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InsideKernel {
-    /// `Some(None)` if it is in none.
-    pub(crate) call: Option<Option<u32>>,
+    pub(crate) call: Option<InCall>,
     pub(crate) fault: Option<bool>,
 }
 
@@ -35,8 +41,8 @@ impl InsideKernel {
 
     fn via(self) -> WaitIn {
         match self.call {
-            Some(Some(call)) => WaitIn::Call(call),
-            Some(None) if self.fault == Some(true) => WaitIn::Fault,
+            Some(InCall::In(call)) => WaitIn::Call(call),
+            Some(InCall::No) if self.fault == Some(true) => WaitIn::Fault,
             _ => WaitIn::Unknown,
         }
     }

@@ -29,9 +29,9 @@ pub(super) fn choose(histories: &Histories, naming: &PathNames<'_, '_>) -> Optio
     let count = chosen.len() as u64;
     let boards = histories.boards();
     let rated = chosen.into_iter().map(|(thread, history)| {
-        let (from, to, is_whole) = life(history, naming.of.span);
+        let (from, to) = life(history, naming.of.span);
         let is_main = boards.contains(thread.trace) && !boards.has_scheduler(thread.trace);
-        let rank: Rank = match (is_main, is_whole) {
+        let rank: Rank = match (is_main, is_whole(history)) {
             (true, _) => (2, to.0.saturating_sub(from.0)),
             (false, true) => (1, to.0.saturating_sub(from.0)),
             (false, false) => (0, running(history, naming.of.span)),
@@ -47,14 +47,17 @@ pub(super) fn choose(histories: &Histories, naming: &PathNames<'_, '_>) -> Optio
     Some(Subject { thread, from, to: to.max(from), chosen: count })
 }
 
-/// When a thread began and ended, and whether it did both in the trace.
-fn life(history: &ThreadHistory, (begin, end): (Nanos, Nanos)) -> (Nanos, Nanos, bool) {
+/// When a thread began and ended in the trace.
+fn life(history: &ThreadHistory, (begin, end): (Nanos, Nanos)) -> (Nanos, Nanos) {
     let first = history.first().map_or(begin, |change| change.time).max(begin);
-    let was_born = matches!(history.first().map(|change| change.to), Some(Doing::Born(_)));
-    match history.last() {
-        Some(change) if change.to == Doing::Ended => (first, change.time.max(first), was_born),
-        _ => (first, end.max(first), false),
-    }
+    let last = history.last().filter(|change| change.to == Doing::Ended);
+    (first, last.map_or(end, |change| change.time).max(first))
+}
+
+/// Whether a thread both began and ended in the trace.
+fn is_whole(history: &ThreadHistory) -> bool {
+    matches!(history.first().map(|change| change.to), Some(Doing::Born(_)))
+        && history.last().is_some_and(|change| change.to == Doing::Ended)
 }
 
 /// How long a thread ran.

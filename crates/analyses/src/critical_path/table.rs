@@ -25,37 +25,15 @@ pub(crate) struct PathNames<'l, 'c> {
 const SOFTIRQS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
-/// System calls by what a thread waits for in them; a prefix that ends in `*`.
-const CLASSES: [(&str, &[&str]); 4] = [
-    ("lock", &["futex*"]),
-    ("child", &["wait4", "waitid", "waitpid", "vfork"]),
-    ("sleep", &["nanosleep", "clock_nanosleep*", "pause"]),
+/// System calls by what a thread waits for in them, separated by spaces; a prefix that ends in `*`.
+const CLASSES: [(&str, &str); 4] = [
+    ("lock", "futex*"),
+    ("child", "wait4 waitid waitpid vfork"),
+    ("sleep", "nanosleep clock_nanosleep* pause"),
     (
         "data",
-        &[
-            "read*",
-            "write*",
-            "pread*",
-            "pwrite*",
-            "send*",
-            "recv*",
-            "poll*",
-            "ppoll*",
-            "select",
-            "pselect*",
-            "epoll*",
-            "accept*",
-            "connect",
-            "splice",
-            "tee",
-            "fsync",
-            "fdatasync",
-            "sync*",
-            "msync",
-            "msg*",
-            "mq_*",
-            "io_*",
-        ],
+        "read* write* pread* pwrite* send* recv* poll* ppoll* select pselect* epoll* accept* connect splice tee fsync \
+         fdatasync sync* msync msg* mq_* io_*",
     ),
 ];
 
@@ -120,9 +98,9 @@ impl PathNames<'_, '_> {
             WaitIn::Call(_) => {
                 let call = self.call(via).unwrap_or_default();
                 let known = CLASSES.iter().find(|(_, patterns)| {
-                    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+                    patterns.split(' ').any(|pattern| match pattern.strip_suffix('*') {
                         Some(prefix) => call.starts_with(prefix),
-                        None => call == *pattern,
+                        None => call == pattern,
                     })
                 });
                 known.map_or("other", |(class, _)| class)
@@ -311,7 +289,7 @@ fn by_cause(naming: &PathNames<'_, '_>, summary: hodo_model::Summary, pieces: &[
         row.extend(who(naming, thread));
         row.push(naming.detail(thread.trace, cause).into());
         row.extend([count.into(), total.into(), longest.into(), share(total, all)]);
-        (total, (via, cause, thread), row)
+        ((total, (via, cause, thread)), row)
     }));
     Table::new("critical-path", Shape::Counters, summary, columns, rows)
 }

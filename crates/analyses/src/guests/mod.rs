@@ -283,7 +283,7 @@ fn by_machine(threads: &[Vec<Stay>]) -> TableRows {
         let mut row = vec![share(instructions, all), instructions.into(), name.into(), vmcs.into()];
         row.push(time.count.into());
         row.extend(duration_cells(&time));
-        (instructions, key, row)
+        ((instructions, key), row)
     });
     (columns, most_first(rows))
 }
@@ -312,7 +312,7 @@ fn by_reason(threads: &[Vec<Stay>]) -> TableRows {
     let rows = reasons.into_iter().map(|(name, (exits, GuestSums { instructions, time }))| {
         let mut row = vec![name.as_str().into(), exits.into(), instructions.into(), time.count.into()];
         row.extend(duration_cells(&time));
-        (exits, name, row)
+        ((exits, name), row)
     });
     (columns, most_first(rows))
 }

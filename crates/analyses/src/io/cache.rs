@@ -74,7 +74,7 @@ impl Analysis for PageCache {
     fn finish(&self, partials: Vec<CacheChanges>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let mut files: FxHashMap<(u32, u64), CachedPages> = FxHashMap::default();
-        add_all(&mut files, whole.0.wanted(of).map(|(_, _, file, pages)| (*file, *pages)));
+        add_all(&mut files, whole.0.wanted(of).map(|(key, pages)| (*key.key, *pages)));
         let mut all = CachedPages::default();
         files.values().for_each(|pages| all.add(*pages));
         let summary = vec![("pages_added", all.added.into()), ("pages_deleted", all.deleted.into())];
@@ -87,7 +87,7 @@ impl Analysis for PageCache {
         let rows = most_first(files.into_iter().map(|((device, inode), pages)| {
             let row: Vec<Value> =
                 vec![super::numbers(device).into(), inode.into(), pages.added.into(), pages.deleted.into()];
-            (pages.added + pages.deleted, (device, inode), row)
+            ((pages.added + pages.deleted, (device, inode)), row)
         }));
         Table::new("io", Shape::Counters, summary, columns, rows)
     }

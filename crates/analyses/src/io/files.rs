@@ -15,7 +15,7 @@ use super::{
 use crate::{
     columns::{TableRows, most_first},
     deferred_ops::DeferredOps,
-    durations::{Add, add_all},
+    durations::Add,
 };
 
 /// The analysis.
@@ -214,13 +214,13 @@ impl Analysis for Files {
         let threads = of.threads;
         let descriptors = whole.steps.finish();
         let names = descriptors.names();
-        let mut users: FxHashMap<(Thread, Option<i32>, FileId), FileUse> = FxHashMap::default();
-        let uses = descriptors.uses.iter();
-        let settled =
-            uses.map(|(&(thread, cpu, fd, file), used)| (threads.settled(thread), cpu, fd, file, *used));
-        let wanted = settled
-            .filter(|&(thread, cpu, ..)| threads.wanted(thread, of.selection) && of.selection.wants_cpu(cpu));
-        add_all(&mut users, wanted.map(|(thread, _, fd, file, used)| ((thread, fd, file), used)));
+        let mut users: FileUses = FxHashMap::default();
+        for (&(thread, cpu, fd, file), used) in &descriptors.uses {
+            let thread = threads.settled(thread);
+            if threads.wanted(thread, of.selection) && of.selection.wants_cpu(cpu) {
+                users.entry((thread, fd, file)).or_default().add(*used);
+            }
+        }
         let mut all = FileUse::default();
         users.values().for_each(|used| all.add(*used));
         let nameless = users.iter().filter(|((.., file), _)| *file == UNKNOWN);
@@ -244,6 +244,7 @@ impl Analysis for Files {
     }
 }
 
+/// Uses by thread, descriptor and file.
 type FileUses = FxHashMap<(Thread, Option<i32>, FileId), FileUse>;
 fn columns() -> [Column; 6] {
     [
@@ -286,7 +287,7 @@ fn by_file(threads: &Threads, users: FileUses, names: &[Option<&str>]) -> TableR
         let mut row = vec![name.map_or(Value::Null, Value::from)];
         row.extend(cells(&used));
         row.push((processes.len() as u64).into());
-        (used.read.saturating_add(used.written), (std::cmp::Reverse(used.time), name), row)
+        ((used.read.saturating_add(used.written), (std::cmp::Reverse(used.time), name)), row)
     });
     let rows = most_first(rows);
     let mut all = vec![Column::name("file")];
@@ -297,9 +298,9 @@ fn by_file(threads: &Threads, users: FileUses, names: &[Option<&str>]) -> TableR
 
 fn by_descriptor(threads: &Threads, users: FileUses, names: &[Option<&str>]) -> TableRows {
     let mut sums: FileUses = FxHashMap::default();
-    let of_processes =
-        users.into_iter().map(|((thread, fd, file), used)| ((process(threads, thread), fd, file), used));
-    add_all(&mut sums, of_processes);
+    for ((thread, fd, file), used) in users {
+        sums.entry((process(threads, thread), fd, file)).or_default().add(used);
+    }
     let rows = sums.into_iter().map(|((process, fd, file), used)| {
         let [comm, tid, pid] = threads.cells(process);
         let name = names[file as usize];
@@ -307,7 +308,7 @@ fn by_descriptor(threads: &Threads, users: FileUses, names: &[Option<&str>]) -> 
         // A call that failed to make a descriptor has none; those below zero are special values.
         let mut row = vec![comm, pid, fd.into(), name.map_or(Value::Null, Value::from)];
         row.extend(cells(&used));
-        (used.read.saturating_add(used.written), (std::cmp::Reverse(used.time), process, fd, name), row)
+        ((used.read.saturating_add(used.written), (std::cmp::Reverse(used.time), process, fd, name)), row)
     });
     let rows = most_first(rows);
     let mut all = vec![

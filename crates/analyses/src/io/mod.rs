@@ -193,11 +193,13 @@ impl Analysis for InputOutput {
     fn finish(&self, partials: Vec<BlockDevices>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let operations = Operations::of(of.names);
-        let wanted = || operations.among(of.base::<CallsPartial>().wanted(of));
-        let users = users::sums(wanted().map(|(thread, operation, calls)| (thread, operation, calls.into())));
+        let wanted = || of.base::<CallsPartial>().wanted(of);
+        let users = users::sums(wanted().map(|(key, calls)| (key, calls.into())), &operations);
         let summary = summary(&users, &whole);
         let (columns, rows) = match of.selection.view.as_str() {
-            "operation" => by_operation(wanted().map(|(_, operation, calls)| (operation, calls))),
+            "operation" => {
+                by_operation(wanted().filter_map(|(key, calls)| Some((operations.of_call(*key.key)?, calls))))
+            }
             "device" => by_device(whole.devices),
             view => users::by_user(of.threads, users, view == "process"),
         };
@@ -213,14 +215,9 @@ impl Operations {
         Operations(names.iter().map(|name| Operation::of(name)).collect())
     }
 
-    /// The calls that concern files.
-    fn among<V>(
-        &self,
-        calls: impl Iterator<Item = (Thread, u32, V)>,
-    ) -> impl Iterator<Item = (Thread, (Operation, bool), V)> {
-        calls.filter_map(|(thread, name, calls)| {
-            Some((thread, self.0.get(name as usize).copied().flatten()?, calls))
-        })
+    /// Returns the operation of a call that concerns files, and whether its result is a number of bytes.
+    fn of_call(&self, name: u32) -> Option<(Operation, bool)> {
+        self.0.get(name as usize).copied().flatten()
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::most_first,
     durations::{Add, add_fields},
-    per_thread_sums::PerThreadSums,
+    per_thread_sums::{PerThreadSums, SumKey},
     system_calls::{self, CallsPartial, OfCalls, OfName, is_error},
 };
 
@@ -83,8 +83,8 @@ impl Analysis for FileUsers {
 
     fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
         let (blocks, calls) = only(partials);
-        let calls = calls.wanted(of).map(|(thread, name, calls)| (thread, name, *calls));
-        let users = sums(Operations::of(of.names).among(calls));
+        let calls = calls.wanted(of).map(|(key, calls)| (key, *calls));
+        let users = sums(calls, &Operations::of(of.names));
         table(summary(&users, &blocks), by_user(of.threads, users, of.selection.view == "process"))
     }
 }
@@ -115,11 +115,16 @@ impl FileOperations {
 add_fields!(FileOperations { operations, errors, time } wrapping { read, written });
 
 /// The operations of each thread.
-pub(super) fn sums(
-    calls: impl Iterator<Item = (Thread, (Operation, bool), CallSums)>,
+pub(super) fn sums<'k>(
+    calls: impl Iterator<Item = (SumKey<&'k u32>, CallSums)>,
+    operations: &Operations,
 ) -> FxHashMap<Thread, FileOperations> {
     let mut users: FxHashMap<Thread, FileOperations> = FxHashMap::default();
-    calls.for_each(|(thread, operation, calls)| users.entry(thread).or_default().see(operation, calls));
+    for (key, calls) in calls {
+        if let Some(operation) = operations.of_call(*key.key) {
+            users.entry(key.thread).or_default().see(operation, calls);
+        }
+    }
     users
 }
 
@@ -149,7 +154,7 @@ pub(super) fn by_user(
         row.extend((!processes).then_some(tid));
         row.extend([pid, user.read.into(), user.written.into(), user.operations.into()]);
         row.extend([user.errors.into(), user.time.into()]);
-        (user.read.saturating_add(user.written), thread, row)
+        ((user.read.saturating_add(user.written), thread), row)
     });
     (columns, most_first(rows))
 }

@@ -3,7 +3,7 @@
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit, Value,
-    kernel::{Kind, Threads, field},
+    kernel::{Kind, Record, Threads, field},
     only,
 };
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,16 @@ pub struct InterruptIntervals;
 
 /// A handler's begin, and its name.
 type HandlerBegin = (Nanos, Box<str>);
-/// CPU, phase, number, begin and name.
-type HandlerRow = (u32, Phase, u32, Nanos, Box<str>);
+
+/// A complete run of a handler, but for its end.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct HandlerRow {
+    cpu: u32,
+    phase: Phase,
+    number: u32,
+    begin: Nanos,
+    name: Box<str>,
+}
 
 /// Complete runs of handlers, and those in progress.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -29,8 +37,9 @@ pub struct HandlerRuns {
     rows: SettlingRows<HandlerRow>,
 }
 
-fn row(phase: Phase, (begin, name): HandlerBegin, (end, cpu, number): HandlerEnd) -> (Nanos, HandlerRow) {
-    (end, (cpu, phase, number, begin, name))
+fn row(phase: Phase, (begin, name): HandlerBegin, end: HandlerEnd) -> (Nanos, HandlerRow) {
+    let HandlerEnd { time, cpu, number } = end;
+    (time, HandlerRow { cpu, phase, number, begin, name })
 }
 
 impl Analysis for InterruptIntervals {
@@ -54,16 +63,17 @@ impl Analysis for InterruptIntervals {
         let Item::Event(event) = item else { return };
         let HandlerRuns { hard, soft, rows } = partial;
         let Some(number) = event.integer(0).map(|number| number as u32) else { return };
-        let (key, end) = (key(event.cpu, number), (event.time, event.cpu, number));
+        let Record { time, cpu, .. } = **event;
+        let (key, end) = (key(cpu, number), HandlerEnd { time, cpu, number });
         let complete = match event.kind {
             Kind::IrqEntry => {
                 let name = String::from_utf8_lossy(event.text(field::irq::NAME).unwrap_or_default());
-                return hard.begin(key, (event.time, name.into()));
+                return hard.begin(key, (time, name.into()));
             }
             Kind::IrqExit => hard.end(key, end).map(|(begin, end)| row(Phase::Hard, begin, end)),
             Kind::SoftirqEntry => {
                 let name = SOFT.get(number as usize).copied().unwrap_or_default();
-                return soft.begin(key, (event.time, name.into()));
+                return soft.begin(key, (time, name.into()));
             }
             Kind::SoftirqExit => soft.end(key, end).map(|(begin, end)| row(Phase::Soft, begin, end)),
             _ => None,
@@ -112,15 +122,15 @@ impl Analysis for InterruptIntervals {
 
 /// Adds the runs on the selected CPUs by end. Returns how many.
 fn add_rows(mut runs: Vec<(Nanos, HandlerRow)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
-    runs.retain(|(_, (cpu, ..))| of.selection.wants_cpu(*cpu));
-    crate::settling::add_in_order(runs, rows, |(end, (cpu, phase, number, begin, name))| {
-        let name = if name.is_empty() { Value::Null } else { Value::from(&**name) };
+    runs.retain(|(_, run)| of.selection.wants_cpu(run.cpu));
+    crate::settling::add_in_order(runs, rows, |(end, run)| {
+        let name = if run.name.is_empty() { Value::Null } else { Value::from(&*run.name) };
         [
-            begin.0.into(),
-            end.0.saturating_sub(begin.0).into(),
-            u64::from(*cpu).into(),
-            phase.name().into(),
-            u64::from(*number).into(),
+            run.begin.0.into(),
+            end.0.saturating_sub(run.begin.0).into(),
+            u64::from(run.cpu).into(),
+            run.phase.name().into(),
+            u64::from(run.number).into(),
             name,
         ]
     })

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{TableRows, duration_cells, duration_columns, most_first},
-    durations::{Add, Durations, Longest, add_all},
+    durations::{Add, Durations, LongItem, Longest, add_all},
     pairs::{Pairs, Requests},
 };
 
@@ -74,7 +74,7 @@ impl Phase {
 }
 
 /// A phase of an interrupt number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Handler(Phase, u32);
 
 /// Names of softirqs by vector: the kernel's `softirq_to_name`.
@@ -83,22 +83,28 @@ const SOFT: [&str; 10] =
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct HandlerSums {
-    /// Open intervals of each phase, by CPU and number.
+    /// Lengths of the intervals of each phase, by CPU and number.
     handlers: [FxHashMap<u64, Durations>; 3],
-    longest: Longest<(Phase, u32, u32)>,
+    /// By handler and CPU.
+    longest: Longest<(Handler, u32)>,
 }
 
 impl HandlerSums {
     #[inline]
-    fn see(&mut self, phase: Phase, number: u32, cpu: u32, begin: Nanos, end: Nanos) {
-        let length = end.0.saturating_sub(begin.0);
+    fn see(&mut self, phase: Phase, begin: Nanos, HandlerEnd { time, cpu, number }: HandlerEnd) {
+        let length = time.0.saturating_sub(begin.0);
         self.handlers[phase as usize].entry(key(cpu, number)).or_default().see(length);
-        self.longest.see(length, begin, (phase, number, cpu));
+        self.longest.see(length, begin, (Handler(phase, number), cpu));
     }
 }
 
-/// The end of a handler's run: its time, the CPU, and the interrupt number.
-type HandlerEnd = (Nanos, u32, u32);
+/// The end of a handler's run.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct HandlerEnd {
+    time: Nanos,
+    cpu: u32,
+    number: u32,
+}
 
 /// The sums and open handlers after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -138,7 +144,7 @@ impl Analysis for Interrupts {
         let HandlerState { names, hard, soft, raised, sums } = partial;
         let Some(number) = event.integer(0).map(|number| number as u32) else { return };
         let (time, cpu) = (event.time, event.cpu);
-        let (key, end) = (key(cpu, number), (time, number, cpu));
+        let (key, end) = (key(cpu, number), HandlerEnd { time, cpu, number });
         match event.kind {
             Kind::IrqEntry => {
                 hard.begin(key, time);
@@ -148,20 +154,20 @@ impl Analysis for Interrupts {
                 }
             }
             Kind::IrqExit => {
-                if let Some((begin, _)) = hard.end(key, end) {
-                    sums.see(Phase::Hard, number, cpu, begin, time);
+                if let Some((begin, end)) = hard.end(key, end) {
+                    sums.see(Phase::Hard, begin, end);
                 }
             }
             Kind::SoftirqRaise => raised.ask(key, time),
             Kind::SoftirqEntry => {
                 soft.begin(key, time);
-                if let Some((begin, _)) = raised.begin(key, end) {
-                    sums.see(Phase::Raise, number, cpu, begin, time);
+                if let Some((begin, end)) = raised.begin(key, end) {
+                    sums.see(Phase::Raise, begin, end);
                 }
             }
             Kind::SoftirqExit => {
-                if let Some((begin, _)) = soft.end(key, end) {
-                    sums.see(Phase::Soft, number, cpu, begin, time);
+                if let Some((begin, end)) = soft.end(key, end) {
+                    sums.see(Phase::Soft, begin, end);
                 }
             }
             _ => {}
@@ -175,9 +181,9 @@ impl Analysis for Interrupts {
             add_all(own, more);
         }
         sums.longest.add(later.sums.longest);
-        hard.add(later.hard, |begin, (end, number, cpu)| sums.see(Phase::Hard, number, cpu, begin, end));
-        soft.add(later.soft, |begin, (end, number, cpu)| sums.see(Phase::Soft, number, cpu, begin, end));
-        raised.add(later.raised, |begin, (end, number, cpu)| sums.see(Phase::Raise, number, cpu, begin, end));
+        hard.add(later.hard, |begin, end| sums.see(Phase::Hard, begin, end));
+        soft.add(later.soft, |begin, end| sums.see(Phase::Soft, begin, end));
+        raised.add(later.raised, |begin, end| sums.see(Phase::Raise, begin, end));
         earlier
     }
 
@@ -185,16 +191,15 @@ impl Analysis for Interrupts {
         let whole = only(partials);
         let HandlerState { names, hard, soft, raised, mut sums } = whole;
         let (unmatched, unfinished) = (hard.left().0 + soft.left().0, hard.left().1 + soft.left().1);
-        raised.finish(|begin, (end, number, cpu)| sums.see(Phase::Raise, number, cpu, begin, end));
-        let mut handlers: Vec<(Handler, u32, Durations)> = Vec::new();
+        raised.finish(|begin, end| sums.see(Phase::Raise, begin, end));
+        let mut handlers: Vec<((Handler, u32), Durations)> = Vec::new();
         for (phase, numbers) in [Phase::Hard, Phase::Soft, Phase::Raise].into_iter().zip(sums.handlers) {
-            let all = numbers.into_iter().map(|(key, durations)| ((key >> 32) as u32, key as u32, durations));
-            let wanted = all.filter(|(cpu, ..)| of.selection.wants_cpu(*cpu));
-            handlers.extend(wanted.map(|(cpu, number, durations)| (Handler(phase, number), cpu, durations)));
+            let wanted = numbers.into_iter().filter(|(key, _)| of.selection.wants_cpu((key >> 32) as u32));
+            handlers.extend(wanted.map(|(key, sum)| ((Handler(phase, key as u32), (key >> 32) as u32), sum)));
         }
         let total = |phase| {
-            let of_phase = handlers.iter().filter(|(handler, ..)| handler.0 == phase);
-            Value::from(of_phase.map(|(.., durations)| durations.total).sum::<u64>())
+            let of_phase = handlers.iter().filter(|((handler, _), _)| handler.0 == phase);
+            Value::from(of_phase.map(|(_, durations)| durations.total).sum::<u64>())
         };
         let mut summary = vec![
             ("hard_ns", total(Phase::Hard)),
@@ -223,30 +228,33 @@ fn cells(names: &FxHashMap<u32, String>, Handler(phase, number): Handler) -> [Va
     [phase.name().into(), u64::from(number).into(), name.map_or(Value::Null, Value::from)]
 }
 
-fn rows(names: &FxHashMap<u32, String>, handlers: Vec<(Handler, u32, Durations)>, by_cpu: bool) -> TableRows {
+fn rows(
+    names: &FxHashMap<u32, String>,
+    handlers: Vec<((Handler, u32), Durations)>,
+    by_cpu: bool,
+) -> TableRows {
     let mut sums: std::collections::BTreeMap<(Handler, u32), Durations> = std::collections::BTreeMap::new();
-    for (handler, cpu, durations) in handlers {
+    for ((handler, cpu), durations) in handlers {
         sums.entry((handler, if by_cpu { cpu } else { 0 })).or_default().add(durations);
     }
     let mut columns = vec![Column::name("kind"), Column::integer("number", Unit::None), Column::name("name")];
     columns.extend(by_cpu.then_some(Column::integer("cpu", Unit::None)));
     columns.push(Column::integer("count", Unit::Count));
     columns.extend(duration_columns());
-    let row = |((handler, cpu), durations): ((Handler, u32), Durations)| {
+    let mut phases: [Vec<_>; 3] = Default::default();
+    for ((handler, cpu), durations) in sums {
         let mut row = cells(names, handler).to_vec();
         row.extend(by_cpu.then(|| u64::from(cpu).into()));
         row.push(durations.count.into());
         row.extend(duration_cells(&durations));
-        (durations.total, (handler, cpu), row)
-    };
-    let mut phases: [Vec<_>; 3] = Default::default();
-    sums.into_iter().map(row).for_each(|row| phases[row.1.0.0 as usize].push(row));
+        phases[handler.0 as usize].push(((durations.total, (handler, cpu)), row));
+    }
     (columns, phases.into_iter().flat_map(|rows| most_first(rows.into_iter())).collect())
 }
 
 fn slowest(
     names: &FxHashMap<u32, String>,
-    longest: &Longest<(Phase, u32, u32)>,
+    longest: &Longest<(Handler, u32)>,
     of: &FinishContext<'_>,
 ) -> TableRows {
     let columns = vec![
@@ -257,10 +265,10 @@ fn slowest(
         Column::integer("begin_ns", Unit::Nanoseconds),
         Column::integer("cpu", Unit::None),
     ];
-    let wanted = longest.iter().filter(|(.., (.., cpu))| of.selection.wants_cpu(*cpu));
-    let rows = wanted.map(|&(length, Nanos(begin), (phase, number, cpu))| {
-        let mut row = cells(names, Handler(phase, number)).to_vec();
-        row.extend([length.into(), begin.into(), u64::from(cpu).into()]);
+    let wanted = longest.iter().filter(|long| of.selection.wants_cpu(long.item.1));
+    let rows = wanted.map(|LongItem { length, begin, item: (handler, cpu) }| {
+        let mut row = cells(names, *handler).to_vec();
+        row.extend([(*length).into(), begin.0.into(), u64::from(*cpu).into()]);
         row
     });
     (columns, rows.collect())

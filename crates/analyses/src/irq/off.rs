@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{TableRows, duration_cells, duration_columns, interval_columns},
-    durations::{Add, Durations, Longest, add_all},
+    durations::{Add, Durations, LongItem, Longest, add_all},
     pairs::Pairs,
 };
 
@@ -136,7 +136,8 @@ fn intervals<const ALL: bool>(all: &Longest<u32, ALL>, of: &FinishContext<'_>) -
     let mut columns = interval_columns().to_vec();
     columns.push(Column::integer("cpu", Unit::None));
     let mut rows = Vec::new();
-    for &(length, begin, cpu) in all.iter().filter(|(.., cpu)| of.selection.wants_cpu(*cpu)) {
+    for &LongItem { length, begin, item: cpu } in all.iter().filter(|long| of.selection.wants_cpu(long.item))
+    {
         rows.push(vec![begin.0.into(), length.into(), u64::from(cpu).into()]);
     }
     (columns, rows)
@@ -148,7 +149,11 @@ fn slowest<const ALL: bool>(longest: &Longest<u32, ALL>, of: &FinishContext<'_>)
         Column::integer("begin_ns", Unit::Nanoseconds),
         Column::integer("cpu", Unit::None),
     ];
-    let wanted = longest.iter().filter(|(.., cpu)| of.selection.wants_cpu(*cpu));
-    let rows = wanted.map(|&(length, begin, cpu)| vec![length.into(), begin.0.into(), u64::from(cpu).into()]);
-    (columns, rows.collect())
+    let mut rows = Vec::new();
+    for &LongItem { length, begin, item: cpu } in
+        longest.iter().filter(|long| of.selection.wants_cpu(long.item))
+    {
+        rows.push(vec![length.into(), begin.0.into(), u64::from(cpu).into()]);
+    }
+    (columns, rows)
 }

@@ -77,7 +77,7 @@ pub(super) fn table(threads: Vec<ExecutionsPartial>, of: &FinishContext<'_>) -> 
             time_p99.into(),
             greatest(time),
         ];
-        (costs, (name, module, function), cells)
+        ((costs, (name, module, function)), cells)
     });
     Table::new("latency", Shape::Counters, summary, columns, most_first(rows))
 }

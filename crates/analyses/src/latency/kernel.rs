@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Interval, IntervalEnd, tables::FoundIntervals};
 use crate::{
     pairs::Pairs,
-    system_calls::{CallsPartial, EachCall},
+    system_calls::{CallsPartial, EndedCall},
     thread_states::{Activity, Observer, ThreadStatesDelta, WaitKind},
 };
 
@@ -52,19 +52,19 @@ pub(super) struct SyscallLatency {
 }
 
 impl EventAnalysis for SyscallLatency {
-    type Partial = CallsPartial<Vec<EachCall>>;
+    type Partial = CallsPartial<Vec<(u64, EndedCall)>>;
 
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let (unmatched, unfinished) = whole.left();
         let calls = whole.complete();
-        let own = calls.iter().filter(|(.., name)| of.names.get(*name as usize) == Some(&self.name));
-        let intervals = own.filter_map(|&(time, begin, cpu, thread, _)| {
-            let thread = of.threads.settled(thread);
+        let own = calls.iter().filter(|(_, call)| of.names.get(call.name as usize) == Some(&self.name));
+        let intervals = own.filter_map(|(time, call)| {
+            let thread = of.threads.settled(call.thread);
             if !of.threads.wanted(thread, of.selection) {
                 return None;
             }
             let name = thread.tid().map_or_else(|| "?".into(), |tid| tid.to_string().into());
-            Some(interval(name, (begin, time), Some(cpu)))
+            Some(interval(name, (call.begin, *time), Some(call.cpu)))
         });
         table(intervals.collect(), unmatched + unfinished, &self.name, of)
     }

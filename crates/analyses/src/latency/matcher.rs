@@ -26,11 +26,19 @@ pub(super) struct MarkerMatcher {
     places: Vec<(Marker, MarkerRoles)>,
     /// The instructions of all sequences, concatenated.
     patterns: Vec<Pattern>,
-    /// The bits of the first positions of sequences; `last` has those of the last positions, by role.
+    /// The bits of the first positions of sequences.
     pub(super) first: u64,
-    last: [(u64, MarkerRoles); 3],
+    /// The bits of the last positions of sequences, by role.
+    last: LastBits,
     /// Length of the longest sequence in instructions.
     pub(super) longest: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct LastBits {
+    from: u64,
+    to: u64,
+    popf: u64,
 }
 
 /// The matches of one instruction of a run.
@@ -46,8 +54,15 @@ pub(super) struct MatchedInstruction {
     pub(super) behind: MarkerRoles,
 }
 
-/// A run of code: address, function, place, offset and time of the code, number of instructions, and what ends them.
-type RunKey = (u64, FunctionId, Place, u64, u64, u32, End);
+/// A run of code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct RunKey {
+    at: Arrival,
+    offset: u64,
+    since: u64,
+    count: u32,
+    end: End,
+}
 
 /// Memoized matches of runs of code.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +73,7 @@ const MOST: usize = 1 << 20;
 
 impl MarkerMatcher {
     pub(super) fn new(from: &[Marker], to: &[Marker]) -> MarkerMatcher {
-        let mut matcher = MarkerMatcher { last: [(0, FROM), (0, TO), (0, POPF)], ..MarkerMatcher::default() };
+        let mut matcher = MarkerMatcher::default();
         for (markers, kind) in [(from, FROM), (to, TO)] {
             for marker in markers {
                 let Marker::Instructions(sequence) = marker else {
@@ -73,9 +88,10 @@ impl MarkerMatcher {
                 matcher.patterns.extend(sequence.iter().cloned());
                 matcher.first |= 1 << begin;
                 let last = 1 << (matcher.patterns.len() - 1);
-                matcher.last[usize::from(kind == TO)].0 |= last;
+                let of_role = if kind == TO { &mut matcher.last.to } else { &mut matcher.last.from };
+                *of_role |= last;
                 let is_popf = sequence.last().is_some_and(|last| last.mnemonic.starts_with("popf"));
-                matcher.last[2].0 |= if is_popf { last } else { 0 };
+                matcher.last.popf |= if is_popf { last } else { 0 };
                 matcher.longest = matcher.longest.max(sequence.len());
             }
         }
@@ -84,7 +100,7 @@ impl MarkerMatcher {
 
     /// Returns whether a marker ends in `popf`.
     pub(super) fn has_popf(&self) -> bool {
-        self.last[2].0 != 0
+        self.last.popf != 0
     }
 
     /// Returns the state after an instruction.
@@ -101,7 +117,9 @@ impl MarkerMatcher {
     /// Returns the roles of the sequences that a state completes.
     #[inline]
     pub(super) fn kinds(&self, state: u64) -> MarkerRoles {
-        self.last.iter().filter(|(bits, _)| state & bits != 0).fold(0, |all, (_, kind)| all | kind)
+        let LastBits { from, to, popf } = self.last;
+        let role = |bits: u64, role| if state & bits != 0 { role } else { 0 };
+        role(from, FROM) | role(to, TO) | role(popf, POPF)
     }
 
     /// Returns the matches of a run, in order.
@@ -113,7 +131,7 @@ impl MarkerMatcher {
         code: &Code<'_>,
     ) -> &'c [MatchedInstruction] {
         let count = code.lengths.len() as u32;
-        let key = (at.address, at.function, at.place, code.offset, code.since, count, code.end);
+        let key = RunKey { at: *at, offset: code.offset, since: code.since, count, end: code.end };
         if cache.0.len() >= MOST && !cache.0.contains_key(&key) {
             cache.0.clear();
         }

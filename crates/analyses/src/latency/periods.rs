@@ -22,8 +22,15 @@ pub(super) struct PeriodLatency {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct MatchedPeriods {
     pairs: Pairs<BegunPeriod, Nanos, String>,
-    /// The matched values, the begin, and the end time.
-    found: Vec<(String, BegunPeriod, Nanos)>,
+    found: Vec<EndedPeriod>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct EndedPeriod {
+    /// The matched values.
+    key: String,
+    begun: BegunPeriod,
+    end: Nanos,
 }
 
 impl Analysis for PeriodLatency {
@@ -42,15 +49,12 @@ impl Analysis for PeriodLatency {
 
     fn fold(&self, partial: &mut MatchedPeriods, item: Item<'_>) {
         let Item::Event(event) = item else { return };
-        let text = |field| String::from_utf8_lossy(event.text(field).unwrap_or_default()).into_owned();
-        let key = text(field::period::KEY);
+        let key = String::from_utf8_lossy(event.text(field::period::KEY).unwrap_or_default()).into_owned();
         match event.kind {
-            Kind::PeriodBegin => {
-                partial.pairs.begin(key, (event.time, text(field::period::GROUP), event.cpu));
-            }
+            Kind::PeriodBegin => partial.pairs.begin(key, BegunPeriod::of(event)),
             Kind::PeriodEnd => {
                 if let Some((begun, end)) = partial.pairs.end(key.clone(), event.time) {
-                    partial.found.push((key, begun, end));
+                    partial.found.push(EndedPeriod { key, begun, end });
                 }
             }
             _ => {}
@@ -59,7 +63,9 @@ impl Analysis for PeriodLatency {
 
     fn merge(&self, mut earlier: MatchedPeriods, later: MatchedPeriods, _: &Threads) -> MatchedPeriods {
         let MatchedPeriods { pairs, found } = &mut earlier;
-        pairs.add_keyed(later.pairs, |key, begun, end| found.push((key.clone(), begun, end)));
+        pairs.add_keyed(later.pairs, |key, begun, end| {
+            found.push(EndedPeriod { key: key.clone(), begun, end })
+        });
         found.extend(later.found);
         earlier
     }
@@ -67,20 +73,25 @@ impl Analysis for PeriodLatency {
     fn finish(&self, partials: Vec<MatchedPeriods>, of: &FinishContext<'_>) -> Table {
         let MatchedPeriods { pairs, mut found } = only(partials);
         let (unmatched, unfinished) = pairs.left();
-        found.sort_by(|(key, begun, end), (other, since, until)| {
-            (begun.0, key, end, &begun.1, begun.2).cmp(&(since.0, other, until, &since.1, since.2))
+        found.sort_by(|one, other| {
+            (one.begun.begin, &one.key, one.end, &one.begun).cmp(&(
+                other.begun.begin,
+                &other.key,
+                other.end,
+                &other.begun,
+            ))
         });
         let intervals =
-            found.into_iter().zip(1..).map(|((key, (begin, group, cpu), end), number)| Interval {
+            found.into_iter().zip(1..).map(|(EndedPeriod { key, begun, end }, number)| Interval {
                 thread: key.into(),
                 number,
-                begin: Some(begin.0),
-                time: Some(end.0.saturating_sub(begin.0)),
+                begin: Some(begun.begin.0),
+                time: Some(end.0.saturating_sub(begun.begin.0)),
                 instructions: None,
                 cycles: None,
                 first: None,
-                caller: group.into(),
-                cpu: Some(cpu.into()),
+                caller: begun.group.into(),
+                cpu: Some(begun.cpu.into()),
                 level: 0,
                 ended: IntervalEnd::Returned,
             });

@@ -96,7 +96,7 @@ impl EventAnalysis for Locks {
                 holder.and_then(|(thread, _)| thread.tid()).into(),
                 holder.map(|(_, waited)| waited).into(),
             ]);
-            (total, (pid, address), row)
+            ((total, (pid, address)), row)
         }));
         Table::new("locks", Shape::Counters, summary, columns, rows)
     }
@@ -120,14 +120,12 @@ enum LockChange {
 
 impl Lock {
     fn add(&mut self, call: &FutexCall, thread: Thread, is_wanted: bool) {
-        match call.waits {
-            true if is_wanted => {
-                self.waits.see(call.end.0.saturating_sub(call.begin.0));
-                self.waiters.insert(thread);
-                self.edges.extend([(call.begin, LockChange::Begins), (call.end, LockChange::Ends)]);
-            }
-            true => {}
-            false => self.edges.push((call.begin, LockChange::Released(thread))),
+        if !call.waits {
+            self.edges.push((call.begin, LockChange::Released(thread)));
+        } else if is_wanted {
+            self.waits.see(call.end.0.saturating_sub(call.begin.0));
+            self.waiters.insert(thread);
+            self.edges.extend([(call.begin, LockChange::Begins), (call.end, LockChange::Ends)]);
         }
     }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{most_first, share},
-    durations::{Add, Durations, Longest, add_fields},
+    durations::{Add, Durations, LongItem, Longest, add_fields},
 };
 
 /// The analysis.
@@ -50,8 +50,13 @@ struct StreamLosses {
 
 add_fields!(StreamLosses { events, packets, gaps });
 
-/// A gap: its stream, and the lost events and packets.
-type StreamGap = (String, u64, u64);
+/// A gap of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct StreamGap {
+    stream: String,
+    events: u64,
+    packets: u64,
+}
 
 /// The losses after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -87,7 +92,7 @@ impl<const ALL: bool> Analysis for Lost<ALL> {
         gaps.see(length);
         let own = partial.streams.entry(stream.clone().into_owned()).or_default();
         own.add(StreamLosses { events, packets, gaps });
-        partial.longest.see(length, Nanos(begin), (stream.into_owned(), events, packets));
+        partial.longest.see(length, Nanos(begin), StreamGap { stream: stream.into_owned(), events, packets });
     }
 
     fn merge(&self, mut earlier: StreamsLost<ALL>, later: StreamsLost<ALL>, _: &Threads) -> StreamsLost<ALL> {
@@ -146,7 +151,7 @@ fn by_stream<const ALL: bool>(whole: StreamsLost<ALL>, of: &FinishContext<'_>) -
             share(gaps.total, length),
             gaps.max.into(),
         ];
-        (gaps.total, stream, row)
+        ((gaps.total, stream), row)
     });
     most_first(rows)
 }
@@ -163,12 +168,12 @@ fn longest_columns() -> Vec<Column> {
 }
 
 fn longest<const ALL: bool>(whole: &StreamsLost<ALL>) -> Vec<Vec<Value>> {
-    let rows = whole.longest.iter().map(|(length, begin, (stream, events, packets))| {
+    let rows = whole.longest.iter().map(|LongItem { length, begin, item }| {
         let end = begin.0.saturating_add(*length);
         vec![
-            stream.as_str().into(),
-            (*events).into(),
-            (*packets).into(),
+            item.stream.as_str().into(),
+            item.events.into(),
+            item.packets.into(),
             (*length).into(),
             begin.0.into(),
             end.into(),

@@ -99,10 +99,7 @@ impl Analysis for PageAllocations {
         let threads = of.threads;
         let rows_of = if of.selection.view == "thread" { RowsOf::Threads } else { RowsOf::Processes };
         let mut rows: FxHashMap<Thread, AllocatedPages> = FxHashMap::default();
-        add_all(
-            &mut rows,
-            whole.0.wanted(of).map(|(thread, _, (), pages)| (rows_of.of(threads, thread), *pages)),
-        );
+        add_all(&mut rows, whole.0.wanted(of).map(|(key, pages)| (rows_of.of(threads, key.thread), *pages)));
         let mut all = AllocatedPages::default();
         rows.values().for_each(|pages| all.add(*pages));
         let cells = |pages: &AllocatedPages| [pages.allocated, pages.freed, pages.allocations, pages.frees];
@@ -113,7 +110,7 @@ impl Analysis for PageAllocations {
         let rows = most_first(rows.into_iter().map(|(thread, pages)| {
             let mut row = rows_of.cells(threads, thread);
             row.extend(cells(&pages).map(Into::into));
-            (pages.allocated + pages.freed, thread, row)
+            ((pages.allocated + pages.freed, thread), row)
         }));
         Table::new("memory", Shape::Counters, summary, columns, rows)
     }

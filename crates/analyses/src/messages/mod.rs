@@ -133,7 +133,7 @@ impl Analysis for Messages {
         let rows = sums.into_iter().map(|((from, to), durations)| {
             let mut row = vec![name(from).into(), name(to).into(), durations.count.into()];
             row.extend(duration_cells(&durations));
-            (durations.total, (from, to), row)
+            ((durations.total, (from, to)), row)
         });
         Table::new("messages", Shape::Counters, summary, columns, most_first(rows))
     }

@@ -46,16 +46,15 @@ impl ExecutionCounts {
         }
     }
 
-    /// Returns the executed runs: width of the execution mode in bits, bytes, and count.
-    fn runs(&self) -> impl Iterator<Item = (u8, &[u8], u64)> {
-        self.0
-            .iter()
-            .flat_map(|(&bits, runs)| runs.iter().map(move |(bytes, &count)| (bits, &**bytes, count)))
+    /// Returns the executions of each run, by the width of the execution mode in bits and its bytes.
+    fn runs(&self) -> impl Iterator<Item = ((u8, &[u8]), u64)> {
+        let all = self.0.iter();
+        all.flat_map(|(&bits, runs)| runs.iter().map(move |(bytes, &count)| ((bits, &**bytes), count)))
     }
 
     fn counts(&self) -> BTreeMap<String, u64> {
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-        for (bits, bytes, executions) in self.runs() {
+        for ((bits, bytes), executions) in self.runs() {
             for instruction in Decoder::new(bits.into(), bytes, DecoderOptions::NONE) {
                 let count = counts.entry(format!("{:?}", instruction.mnemonic()).to_lowercase()).or_default();
                 *count = count.saturating_add(executions);
@@ -83,7 +82,7 @@ impl Analysis for Mnemonics {
     }
 
     fn merge(&self, mut earlier: ExecutionCounts, later: ExecutionCounts, _: &Threads) -> ExecutionCounts {
-        later.runs().for_each(|(bits, bytes, executions)| earlier.add(bits, bytes, executions));
+        later.runs().for_each(|((bits, bytes), executions)| earlier.add(bits, bytes, executions));
         earlier
     }
 
@@ -108,7 +107,7 @@ impl Analysis for Mnemonics {
         ];
         let rows = counts.into_iter().map(|(mnemonic, count)| {
             let cells = vec![share(count, sum), count.into(), mnemonic.as_str().into()];
-            (count, mnemonic, cells)
+            ((count, mnemonic), cells)
         });
         Table::new("mnemonics", Shape::Counters, summary, columns, most_first(rows))
     }

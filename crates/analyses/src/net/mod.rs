@@ -93,10 +93,10 @@ impl Analysis for Network {
         };
         let mut all = PacketCounts::default();
         let mut rows: FxHashMap<(Option<Thread>, String), PacketCounts> = FxHashMap::default();
-        for (thread, _, device, packets) in whole.0.wanted(of) {
+        for (key, packets) in whole.0.wanted(of) {
             all.add(*packets);
-            let owner = rows_of.map(|rows_of| rows_of.of(threads, thread));
-            add_all(&mut rows, [((owner, device.clone()), *packets)]);
+            let owner = rows_of.map(|rows_of| rows_of.of(threads, key.thread));
+            add_all(&mut rows, [((owner, key.key.clone()), *packets)]);
         }
         let cells = |packets: &PacketCounts| {
             [packets.sent_bytes, packets.received_bytes, packets.sent, packets.received].map(Value::from)
@@ -112,7 +112,7 @@ impl Analysis for Network {
             let mut row = of.map_or(Vec::new(), |(rows_of, owner)| rows_of.cells(threads, owner));
             row.push(device.as_str().into());
             row.extend(cells(&packets));
-            (packets.sent_bytes.saturating_add(packets.received_bytes), (owner, device), row)
+            ((packets.sent_bytes.saturating_add(packets.received_bytes), (owner, device)), row)
         }));
         Table::new("net", Shape::Counters, summary, columns, rows)
     }

@@ -9,14 +9,14 @@ use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Period, Report, Role,
     Shape, Start, Table, Takes, Unit, Value,
-    kernel::{Kind, Threads, field},
+    kernel::{KernelEvent, Kind, Threads, field},
     only,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, share},
-    durations::{Add, Durations, Longest},
+    durations::{Add, Durations, LongItem, Longest},
     pairs::Pairs,
 };
 
@@ -47,11 +47,30 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     }
 }
 
-/// An open period: its begin, its group, the CPU on which it began.
-pub(crate) type BegunPeriod = (Nanos, String, u32);
+/// An open period; the CPU is that on which it began.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct BegunPeriod {
+    pub(crate) begin: Nanos,
+    pub(crate) group: String,
+    pub(crate) cpu: u32,
+}
 
-/// One of the longest periods: group, matching values, and the CPU on which it began.
-type Long = (String, String, u32);
+impl BegunPeriod {
+    /// Returns the period that begins with an event.
+    pub(crate) fn of(event: &KernelEvent<'_>) -> BegunPeriod {
+        let group = String::from_utf8_lossy(event.text(field::period::GROUP).unwrap_or_default());
+        BegunPeriod { begin: event.time, group: group.into_owned(), cpu: event.cpu }
+    }
+}
+
+/// One of the longest periods; the CPU is that on which it began.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct LongPeriod {
+    group: String,
+    /// The matching values.
+    key: String,
+    cpu: u32,
+}
 
 /// The sums and open periods after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -64,14 +83,14 @@ pub struct PeriodState<const ALL: bool> {
 struct PeriodSums<const ALL: bool> {
     /// By group, then by CPU.
     groups: BTreeMap<String, BTreeMap<u32, Durations>>,
-    longest: Longest<Long, ALL>,
+    longest: Longest<LongPeriod, ALL>,
 }
 
 impl<const ALL: bool> PeriodSums<ALL> {
-    fn see(&mut self, key: &str, (begin, group, cpu): BegunPeriod, end: Nanos) {
+    fn see(&mut self, key: &str, BegunPeriod { begin, group, cpu }: BegunPeriod, end: Nanos) {
         let length = end.0.saturating_sub(begin.0);
         self.groups.entry(group.clone()).or_default().entry(cpu).or_default().see(length);
-        self.longest.see(length, begin, (group, key.to_owned(), cpu));
+        self.longest.see(length, begin, LongPeriod { group, key: key.to_owned(), cpu });
     }
 }
 
@@ -91,11 +110,10 @@ impl<const ALL: bool> Analysis for Periods<ALL> {
 
     fn fold(&self, partial: &mut PeriodState<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
-        let text = |field| String::from_utf8_lossy(event.text(field).unwrap_or_default()).into_owned();
         let PeriodState { pairs, sums } = partial;
-        let key = text(field::period::KEY);
+        let key = String::from_utf8_lossy(event.text(field::period::KEY).unwrap_or_default()).into_owned();
         match event.kind {
-            Kind::PeriodBegin => pairs.begin(key, (event.time, text(field::period::GROUP), event.cpu)),
+            Kind::PeriodBegin => pairs.begin(key, BegunPeriod::of(event)),
             Kind::PeriodEnd => {
                 if let Some((begun, end)) = pairs.end(key.clone(), event.time) {
                     sums.see(&key, begun, end);
@@ -152,25 +170,23 @@ fn by_group(groups: BTreeMap<String, Durations>) -> TableRows {
         let mut row = vec![group.as_str().into(), durations.count.into()];
         row.extend(duration_cells(&durations));
         row.push(share(durations.total, all));
-        (durations.total, group, row)
+        ((durations.total, group), row)
     });
     (columns, most_first(rows))
 }
 
-fn intervals<const ALL: bool>(all: &Longest<Long, ALL>, of: &FinishContext<'_>) -> TableRows {
+fn intervals<const ALL: bool>(all: &Longest<LongPeriod, ALL>, of: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.extend([Column::name("group"), Column::text("match"), Column::integer("cpu", Unit::None)]);
     let mut rows = Vec::new();
-    for (length, begin, (group, key, cpu)) in all.iter() {
-        if of.selection.wants_cpu(*cpu) {
-            let (group, key) = (group.as_str().into(), key.as_str().into());
-            rows.push(vec![begin.0.into(), (*length).into(), group, key, u64::from(*cpu).into()]);
-        }
+    for LongItem { length, begin, item } in all.iter().filter(|long| of.selection.wants_cpu(long.item.cpu)) {
+        let (group, key) = (item.group.as_str().into(), item.key.as_str().into());
+        rows.push(vec![begin.0.into(), (*length).into(), group, key, u64::from(item.cpu).into()]);
     }
     (columns, rows)
 }
 
-fn slowest<const ALL: bool>(longest: &Longest<Long, ALL>, of: &FinishContext<'_>) -> TableRows {
+fn slowest<const ALL: bool>(longest: &Longest<LongPeriod, ALL>, of: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::name("group"),
         Column::text("match"),
@@ -179,16 +195,16 @@ fn slowest<const ALL: bool>(longest: &Longest<Long, ALL>, of: &FinishContext<'_>
         Column::integer("end_ns", Unit::Nanoseconds).secondary(),
         Column::integer("cpu", Unit::None),
     ];
-    let wanted = longest.iter().filter(|(.., (.., cpu))| of.selection.wants_cpu(*cpu));
-    let rows = wanted.map(|(length, begin, (group, key, cpu))| {
+    let wanted = longest.iter().filter(|long| of.selection.wants_cpu(long.item.cpu));
+    let rows = wanted.map(|LongItem { length, begin, item }| {
         let end = begin.0.saturating_add(*length);
         vec![
-            group.as_str().into(),
-            key.as_str().into(),
+            item.group.as_str().into(),
+            item.key.as_str().into(),
             (*length).into(),
             begin.0.into(),
             end.into(),
-            u64::from(*cpu).into(),
+            u64::from(item.cpu).into(),
         ]
     });
     (columns, rows.collect())

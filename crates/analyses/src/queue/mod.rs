@@ -68,6 +68,13 @@ struct QueueOfCpu {
     unknown: u64,
 }
 
+impl QueueOfCpu {
+    fn new(time: Nanos) -> QueueOfCpu {
+        let (length, sum) = (QueueLength::new(time), ValueBin::default());
+        QueueOfCpu { length, sum, longest: Nanos(0), unknown: 0 }
+    }
+}
+
 /// The queues of all CPUs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunQueues {
@@ -82,23 +89,16 @@ impl RunQueues {
         cpu: u32,
         time: Nanos,
         change: impl FnOnce(&mut QueueLength, &mut Settled<'_>) -> R,
-    ) -> (R, &mut QueueOfCpu, &mut ValueBins<u32>) {
-        let new = || QueueOfCpu {
-            length: QueueLength::new(time),
-            sum: ValueBin::default(),
-            longest: Nanos(0),
-            unknown: 0,
-        };
-        let (queue, bins) = (self.cpus.get_or(cpu, new), &mut self.bins);
+    ) -> R {
+        let (queue, bins) = (self.cpus.get_or(cpu, || QueueOfCpu::new(time)), &mut self.bins);
         let (sum, longest) = (&mut queue.sum, &mut queue.longest);
-        let result = change(&mut queue.length, &mut |LengthSpan { from, to, length }| {
+        change(&mut queue.length, &mut |LengthSpan { from, to, length }| {
             if length > 0 {
                 *longest = if length > sum.most { from } else { *longest };
                 sum.add(ValueBin { area: length.saturating_mul(to.0 - from.0), most: length });
                 bins.see(cpu, (from, to), length);
             }
-        });
-        (result, queue, bins)
+        })
     }
 
     fn change_by(&mut self, cpu: u32, time: Nanos, by: i64) {
@@ -131,13 +131,13 @@ impl Observer for RunQueues {
 
     fn lose(&mut self, (since, state): (Nanos, Activity), time: Nanos) {
         let Activity::Runnable(cpu) = state else { return };
-        let (is_early, queue, bins) =
-            self.at(cpu, time, |length, settled| length.take_back(since, time, settled));
+        let is_early = self.at(cpu, time, |length, settled| length.take_back(since, time, settled));
+        let queue = self.cpus.get_or(cpu, || QueueOfCpu::new(time));
         let lasted = time.0.saturating_sub(since.0);
         queue.unknown = queue.unknown.saturating_add(lasted);
         if !is_early {
             queue.sum.area = queue.sum.area.saturating_sub(lasted);
-            bins.take_out(cpu, (since, time));
+            self.bins.take_out(cpu, (since, time));
         }
     }
 
@@ -211,7 +211,7 @@ fn by_cpu(cpus: Vec<(u32, QueueOfCpu)>, span: u64) -> TableRows {
 fn over_time(bins: ValueBins<u32>, of: &FinishContext<'_>) -> TableRows {
     let width = bins.width();
     let mut rows: BTreeMap<Nanos, ValueBin> = BTreeMap::new();
-    for (begin, cpu, bin) in bins.into_bins() {
+    for ((begin, cpu), bin) in bins.into_bins() {
         let row = rows.entry(begin).or_default();
         if of.selection.wants_cpu(cpu) {
             row.add(bin);

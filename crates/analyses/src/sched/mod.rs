@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, thread_columns},
-    durations::{Add, Durations, Longest, add_all, add_fields},
+    durations::{Add, Durations, LongItem, Longest, add_all, add_fields},
     pairs::Requests,
-    per_thread_sums::PerThreadSums,
+    per_thread_sums::{PerThreadSums, SumKey},
     thread_states::REPORTING,
 };
 
@@ -89,12 +89,31 @@ impl WaitAfter {
 }
 
 /// A switch to a thread.
-type In = (Nanos, Thread, u32);
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct SwitchIn {
+    time: Nanos,
+    thread: Thread,
+    cpu: u32,
+}
+
+/// A wait that ended with a switch to the thread on this CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Wait {
+    thread: Thread,
+    cpu: u32,
+    after: WaitAfter,
+}
+
+impl Wait {
+    fn is_wanted(self, of: &FinishContext<'_>) -> bool {
+        of.threads.wanted(self.thread, of.selection) && of.selection.wants_cpu(self.cpu)
+    }
+}
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct SchedulingSums<const ALL: bool> {
     figures: PerThreadSums<(), SchedulingCounts>,
-    longest: Longest<(Thread, u32, WaitAfter), ALL>,
+    longest: Longest<Wait, ALL>,
 }
 
 impl<const ALL: bool> SchedulingSums<ALL> {
@@ -103,9 +122,9 @@ impl<const ALL: bool> SchedulingSums<ALL> {
     }
 
     /// Adds a wait that ended with a switch to the thread; its end is unknown if there was none.
-    fn waited(&mut self, (begin, after): (Nanos, WaitAfter), end: Option<In>) {
-        let Some((end, thread, cpu)) = end else { return };
-        let length = end.0.saturating_sub(begin.0);
+    fn waited(&mut self, (begin, after): (Nanos, WaitAfter), end: Option<SwitchIn>) {
+        let Some(SwitchIn { time, thread, cpu }) = end else { return };
+        let length = time.0.saturating_sub(begin.0);
         let totals = self.of(thread, cpu);
         match after {
             WaitAfter::Wakeup => totals.latencies.see(length),
@@ -114,7 +133,7 @@ impl<const ALL: bool> SchedulingSums<ALL> {
                 (*count, *sum) = (*count + 1, sum.saturating_add(length));
             }
         }
-        self.longest.see(length, begin, (thread, cpu, after));
+        self.longest.see(length, begin, Wait { thread, cpu, after });
     }
 }
 
@@ -122,13 +141,13 @@ impl<const ALL: bool> SchedulingSums<ALL> {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SchedulingPartial<const ALL: bool> {
     /// By tid. A wait ends with a switch to the thread, or at an unknown time, if the thread is known not to wait.
-    waits: Requests<(Nanos, WaitAfter), Option<In>>,
+    waits: Requests<(Nanos, WaitAfter), Option<SwitchIn>>,
     sums: SchedulingSums<ALL>,
 }
 
 impl<const ALL: bool> SchedulingPartial<ALL> {
     /// A thread comes to a CPU, or does not wait any more.
-    fn ends(&mut self, tid: u32, end: Option<In>) {
+    fn ends(&mut self, tid: u32, end: Option<SwitchIn>) {
         if let Some((begin, end)) = self.waits.begin(tid.into(), end) {
             self.sums.waited(begin, end);
         }
@@ -145,7 +164,7 @@ impl<const ALL: bool> SchedulingPartial<ALL> {
         }
         if let Some(tid) = next.tid().filter(|&tid| tid != 0) {
             self.sums.of(next, cpu).switches += 1;
-            self.ends(tid, Some((event.time, next, cpu)));
+            self.ends(tid, Some(SwitchIn { time: event.time, thread: next, cpu }));
         }
     }
 }
@@ -208,7 +227,7 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
         waits.finish(|begin, end| sums.waited(begin, end));
         let SchedulingSums { figures, longest } = sums;
         let sum = |field: fn(&SchedulingCounts) -> u64| {
-            Value::from(figures.wanted(of).map(|(.., totals)| field(totals)).sum::<u64>())
+            Value::from(figures.wanted(of).map(|(_, totals)| field(totals)).sum::<u64>())
         };
         let known = |value: Value| if of.wakeups.are_known() { value } else { Value::Null };
         let mut summary = vec![
@@ -222,10 +241,10 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
         ];
         let are_known = of.wakeups.are_known();
         let (shape, (columns, rows)) = match of.selection.view.as_str() {
-            "interval" => (Shape::Intervals, intervals(of.threads, &longest, of)),
+            "interval" => (Shape::Intervals, intervals(&longest, of)),
             "slowest" => {
                 summary.extend(longest.note());
-                (Shape::Counters, slowest(of.threads, &longest, of))
+                (Shape::Counters, slowest(&longest, of))
             }
             "cpu" => (Shape::Counters, by_cpu(figures.wanted(of), are_known)),
             _ => (Shape::Counters, by_thread(of.threads, figures.wanted(of), are_known)),
@@ -248,7 +267,7 @@ fn columns(of: &[Column]) -> Vec<Column> {
     columns
 }
 
-/// The cells of a row. Without wake-ups, what needs them is unknown, and not 0.
+/// The cells of a row. Those that need wake-ups are null if the trace has none.
 fn cells(figures: &SchedulingCounts, are_known: bool) -> Vec<Value> {
     let known = |value: Value| if are_known { value } else { Value::Null };
     let mut cells = vec![known(figures.latencies.count.into())];
@@ -259,7 +278,7 @@ fn cells(figures: &SchedulingCounts, are_known: bool) -> Vec<Value> {
     cells
 }
 
-type SchedulingRow<'f> = (Thread, u32, &'f (), &'f SchedulingCounts);
+type SchedulingRow<'f> = (SumKey<&'f ()>, &'f SchedulingCounts);
 
 fn by_thread<'f>(
     threads: &Threads,
@@ -267,10 +286,10 @@ fn by_thread<'f>(
     are_known: bool,
 ) -> TableRows {
     let mut sums: FxHashMap<Thread, SchedulingCounts> = FxHashMap::default();
-    add_all(&mut sums, figures.map(|(thread, .., figures)| (thread, figures.clone())));
+    add_all(&mut sums, figures.map(|(key, figures)| (key.thread, figures.clone())));
     let rows = sums.into_iter().map(|(thread, sum)| {
         let row = threads.cells(thread).into_iter().chain(cells(&sum, are_known)).collect();
-        (sum.queued(), thread, row)
+        ((sum.queued(), thread), row)
     });
     let who = thread_columns();
     (columns(&who), most_first(rows))
@@ -278,8 +297,8 @@ fn by_thread<'f>(
 
 fn by_cpu<'f>(figures: impl Iterator<Item = SchedulingRow<'f>>, are_known: bool) -> TableRows {
     let mut cpus: std::collections::BTreeMap<u32, SchedulingCounts> = std::collections::BTreeMap::new();
-    for (_, cpu, _, figures) in figures {
-        cpus.entry(cpu).or_default().add(figures.clone());
+    for (key, figures) in figures {
+        cpus.entry(key.cpu).or_default().add(figures.clone());
     }
     let mut rows = Vec::new();
     for (cpu, figures) in cpus {
@@ -288,31 +307,21 @@ fn by_cpu<'f>(figures: impl Iterator<Item = SchedulingRow<'f>>, are_known: bool)
     (columns(&[Column::integer("cpu", Unit::None)]), rows)
 }
 
-fn intervals<const ALL: bool>(
-    threads: &Threads,
-    all: &Longest<(Thread, u32, WaitAfter), ALL>,
-    of: &FinishContext<'_>,
-) -> TableRows {
+fn intervals<const ALL: bool>(all: &Longest<Wait, ALL>, of: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.extend(thread_columns());
     columns.extend([Column::integer("cpu", Unit::None), Column::name("after")]);
-    let wanted = all.iter().filter(|(.., (thread, cpu, _))| {
-        threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
-    });
-    let rows = wanted.map(|&(length, Nanos(begin), (thread, cpu, after))| {
-        let mut row: Vec<Value> = vec![begin.into(), length.into()];
-        row.extend(threads.cells(thread));
-        row.extend([u64::from(cpu).into(), after.name().into()]);
-        row
-    });
-    (columns, rows.collect())
+    let mut rows = Vec::new();
+    for LongItem { length, begin, item } in all.iter().filter(|long| long.item.is_wanted(of)) {
+        let mut row: Vec<Value> = vec![begin.0.into(), (*length).into()];
+        row.extend(of.threads.cells(item.thread));
+        row.extend([u64::from(item.cpu).into(), item.after.name().into()]);
+        rows.push(row);
+    }
+    (columns, rows)
 }
 
-fn slowest<const ALL: bool>(
-    threads: &Threads,
-    longest: &Longest<(Thread, u32, WaitAfter), ALL>,
-    of: &FinishContext<'_>,
-) -> TableRows {
+fn slowest<const ALL: bool>(longest: &Longest<Wait, ALL>, of: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::name("comm"),
         Column::integer("tid", Unit::None),
@@ -322,12 +331,10 @@ fn slowest<const ALL: bool>(
         Column::integer("cpu", Unit::None),
         Column::name("after"),
     ];
-    let wanted = longest.iter().filter(|(.., (thread, cpu, _))| {
-        threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
-    });
-    let rows = wanted.map(|&(length, Nanos(begin), (thread, cpu, after))| {
-        let mut row = threads.cells(thread).to_vec();
-        row.extend([length.into(), begin.into(), u64::from(cpu).into(), after.name().into()]);
+    let wanted = longest.iter().filter(|long| long.item.is_wanted(of));
+    let rows = wanted.map(|LongItem { length, begin, item }| {
+        let mut row = of.threads.cells(item.thread).to_vec();
+        row.extend([(*length).into(), begin.0.into(), u64::from(item.cpu).into(), item.after.name().into()]);
         row
     });
     (columns, rows.collect())

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, thread_columns},
-    durations::{Add, Durations, Longest, add_all, add_fields},
+    durations::{Add, Durations, LongItem, Longest, add_all, add_fields},
 };
 
 mod taken;
@@ -62,6 +62,10 @@ add_fields!(SignalCounts { sent, dropped, taken, latencies });
 /// Combines thread and signal number in one key.
 fn key(tid: u32, number: u32) -> u64 {
     u64::from(tid) << 32 | u64::from(number)
+}
+
+fn thread_of(key: u64) -> Thread {
+    Thread::new((key >> 32) as i64, 0)
 }
 
 /// Counters by thread and number.
@@ -146,8 +150,7 @@ impl<const ALL: bool> Analysis for Signals<ALL> {
         let SignalState { blocks, mut sums } = whole;
         let threads = of.threads;
         let (unmatched, unfinished) = blocks.finish(|cpu| threads.running(cpu).tid(), &mut sums);
-        let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
-        sums.figures.retain(|&key, _| threads.wanted(thread(key), of.selection));
+        sums.figures.retain(|&key, _| threads.wanted(thread_of(key), of.selection));
         let sum =
             |which: fn(&SignalCounts) -> u64| Value::from(sums.figures.values().map(which).sum::<u64>());
         let mut summary = vec![
@@ -205,7 +208,7 @@ fn by_signal<const ALL: bool>(sums: SignalSums<ALL>) -> TableRows {
     }
     let rows = signals.into_iter().map(|(number, figures)| {
         let row = signal(number.into()).into_iter().chain(cells(&figures)).collect();
-        (figures.sent.max(figures.taken), number, row)
+        ((figures.sent.max(figures.taken), number), row)
     });
     let columns = columns(&[Column::name("signal"), Column::integer("number", Unit::None)]);
     (columns, most_first(rows))
@@ -213,9 +216,9 @@ fn by_signal<const ALL: bool>(sums: SignalSums<ALL>) -> TableRows {
 
 fn by_thread<const ALL: bool>(threads: &Threads, sums: SignalSums<ALL>) -> TableRows {
     let rows = sums.figures.into_iter().map(|(key, figures)| {
-        let thread = threads.cells(Thread::new((key >> 32) as i64, 0));
+        let thread = threads.cells(thread_of(key));
         let row = thread.into_iter().chain(signal(key)).chain(cells(&figures)).collect();
-        (figures.sent.max(figures.taken), key, row)
+        ((figures.sent.max(figures.taken), key), row)
     });
     let columns = columns(&[
         Column::name("comm"),
@@ -231,11 +234,10 @@ fn intervals<const ALL: bool>(all: &Longest<u64, ALL>, of: &FinishContext<'_>) -
     let mut columns = interval_columns().to_vec();
     columns.extend(thread_columns());
     columns.extend([Column::name("signal"), Column::integer("number", Unit::None).secondary()]);
-    let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
-    let wanted = all.iter().filter(|(.., key)| of.threads.wanted(thread(*key), of.selection));
-    let rows = wanted.map(|&(length, begin, key)| {
+    let wanted = all.iter().filter(|long| of.threads.wanted(thread_of(long.item), of.selection));
+    let rows = wanted.map(|&LongItem { length, begin, item: key }| {
         let mut row: Vec<Value> = vec![begin.0.into(), length.into()];
-        row.extend(of.threads.cells(thread(key)).into_iter().chain(signal(key)));
+        row.extend(of.threads.cells(thread_of(key)).into_iter().chain(signal(key)));
         row
     });
     (columns, rows.collect())
@@ -252,8 +254,8 @@ fn slowest<const ALL: bool>(longest: &Longest<u64, ALL>, of: &FinishContext<'_>)
         Column::integer("begin_ns", Unit::Nanoseconds),
     ];
     let mut rows = Vec::new();
-    for &(length, begin, key) in longest.iter() {
-        let thread = Thread::new((key >> 32) as i64, 0);
+    for &LongItem { length, begin, item: key } in longest.iter() {
+        let thread = thread_of(key);
         if of.threads.wanted(thread, of.selection) {
             let times = [length.into(), begin.0.into()];
             rows.push(signal(key).into_iter().chain(of.threads.cells(thread)).chain(times).collect());

@@ -267,7 +267,7 @@ fn by_thread(threads: &Threads, sums: StateSums) -> TableRows {
     let rows = sums.into_iter().map(|(tid, sums)| {
         let mut row = cells(threads, tid);
         row.extend(sums.map(Value::from));
-        (sums[0] + sums[1], tid, row)
+        ((sums[0] + sums[1], tid), row)
     });
     (columns, most_first(rows))
 }
@@ -298,7 +298,7 @@ fn by_wait(threads: &Threads, times: StateTimes<Durations>, names: &[String]) ->
         row.push(wait.map_or("runnable", |(wait, _)| wait.name()).into());
         row.extend([name(names, wait.and_then(|(_, call)| call)), durations.count.into()]);
         row.extend(duration_cells(&durations));
-        (durations.total, (tid, wait), row)
+        ((durations.total, (tid, wait)), row)
     });
     (columns, most_first(rows))
 }

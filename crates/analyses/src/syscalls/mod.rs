@@ -4,7 +4,6 @@ mod intervals;
 
 use std::hash::Hash;
 
-use hodo_clock::Nanos;
 use hodo_model::{
     Column, Description, EventAnalysis, FinishContext, FlowLoop, Interest, LaneValue, Lanes, Made, Report,
     Role, Shape, Summary, Table, Takes, Unit, Value,
@@ -14,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     columns::{TableRows, duration_cells, duration_columns, most_first},
-    durations::Longest,
+    durations::{LongItem, Longest},
     system_calls::{CallsPartial, INTEREST, LongCall, OfName, SummedCalls, WithLongest},
 };
 
@@ -72,7 +71,7 @@ impl EventAnalysis for Slowest {
 
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let WithLongest { calls, longest } = whole.complete();
-        let mut summary = summary(calls.wanted(of).map(|(.., calls)| calls), &whole);
+        let mut summary = summary(calls.wanted(of).map(|(_, calls)| calls), &whole);
         summary.extend(longest.note());
         table(summary, slowest(longest, of))
     }
@@ -102,11 +101,11 @@ impl EventAnalysis for Syscalls {
         let calls = whole.wanted(of);
         match of.selection.view.as_str() {
             "thread" => {
-                let calls = sums(calls.map(|(thread, _, calls)| (thread, calls)));
+                let calls = sums(calls.map(|(key, calls)| (key.thread, calls)));
                 table(summary(calls.values(), &whole), by_thread(calls, of.threads))
             }
             _ => {
-                let calls = sums(calls.map(|(_, name, calls)| (name, calls)));
+                let calls = sums(calls.map(|(key, calls)| (*key.key, calls)));
                 table(summary(calls.values(), &whole), by_call(calls, of.names))
             }
         }
@@ -147,7 +146,7 @@ fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> 
         let mut row: Vec<Value> = vec![called(names, name).into(), of.durations.count.into()];
         row.extend(duration_cells(&of.durations));
         row.push(of.errors.into());
-        (of.durations.total, called(names, name).to_owned(), row)
+        ((of.durations.total, called(names, name).to_owned()), row)
     });
     (columns, most_first(rows))
 }
@@ -166,7 +165,7 @@ fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Thread
         row.push(sum.durations.count.into());
         row.extend(duration_cells(&sum.durations));
         row.push(sum.errors.into());
-        (sum.durations.total, thread, row)
+        ((sum.durations.total, thread), row)
     });
     (columns, most_first(rows))
 }
@@ -184,18 +183,16 @@ fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> TableRows {
         Column::text("arguments"),
     ];
     let threads = of.threads;
-    let settled = longest.iter().map(|call| (threads.settled(call.2.1), call));
-    let wanted = settled.filter(|(thread, (.., (cpu, ..)))| {
-        threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
-    });
-    let rows = wanted.map(|(thread, (length, Nanos(begin), call))| {
-        let &(cpu, _, name, result, ref arguments) = call;
-        let (length, begin) = (*length, *begin);
-        let call = called(of.names, name).into();
-        let mut row: Vec<Value> = vec![call, length.into(), begin.into(), result.into()];
-        row.extend(threads.cells(thread));
-        row.extend([u64::from(cpu).into(), Value::from(&**arguments)]);
-        row
-    });
-    (columns, rows.collect())
+    let mut rows = Vec::new();
+    for LongItem { length, begin, item: (call, arguments) } in longest.iter() {
+        let thread = threads.settled(call.thread);
+        if threads.wanted(thread, of.selection) && of.selection.wants_cpu(call.cpu) {
+            let name = called(of.names, call.name).into();
+            let mut row: Vec<Value> = vec![name, (*length).into(), begin.0.into(), call.result.into()];
+            row.extend(threads.cells(thread));
+            row.extend([u64::from(call.cpu).into(), Value::from(&**arguments)]);
+            rows.push(row);
+        }
+    }
+    (columns, rows)
 }

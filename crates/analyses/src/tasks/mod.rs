@@ -165,7 +165,7 @@ impl EventAnalysis for TaskSums {
         let tasks = &whole.runs.0;
         let rows = tasks.iter().map(|(&(trace, task), runs)| {
             let cells = [duration_cells(runs).to_vec(), whole.names(trace, task).to_vec()].concat();
-            (runs.total, (trace, task), cells)
+            ((runs.total, (trace, task)), cells)
         });
         let sum = |of: fn(&Durations) -> u64| tasks.values().map(of).fold(0, u64::saturating_add);
         let summary =

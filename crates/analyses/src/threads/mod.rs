@@ -70,7 +70,7 @@ impl Analysis for Instructions {
             let comm = thread.and_then(|thread| thread.comm.as_deref());
             let [pid, tid] = [thread.map(|thread| thread.pid), thread.map(|thread| thread.tid)]
                 .map(|id| id.map(u64::from).into());
-            (count, index, vec![share(count, sum), count.into(), comm.into(), pid, tid])
+            ((count, index), vec![share(count, sum), count.into(), comm.into(), pid, tid])
         });
         Table::new("threads", Shape::Counters, summary, columns, most_first(rows))
     }

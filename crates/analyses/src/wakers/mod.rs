@@ -151,7 +151,7 @@ impl Analysis for Wakers {
         let mut pairs: FxHashMap<(Thread, u32), WakeupSums> = FxHashMap::default();
         add_all(
             &mut pairs,
-            partial.wakeups.into_wanted(of).map(|(waker, _, tid, wakeups)| ((waker, tid), wakeups)),
+            partial.wakeups.into_wanted(of).map(|(key, wakeups)| ((key.thread, key.key), wakeups)),
         );
         let known = |value: u64| if of.wakeups.are_known() { value.into() } else { Value::Null };
         let summary = vec![
@@ -176,7 +176,7 @@ impl Analysis for Wakers {
                 wakeups.count.into(),
             ];
             row.extend(duration_cells(&wakeups.latencies));
-            (wakeups.count, (waker, tid), row)
+            ((wakeups.count, (waker, tid)), row)
         }));
         Table::new("wakers", Shape::Counters, summary, columns, rows)
     }

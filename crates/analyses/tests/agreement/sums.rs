@@ -82,19 +82,18 @@ pub(crate) fn same_waits(
 pub(crate) fn whole_lives(states: &Table, intervals: &Table) -> Result<usize, String> {
     const STATES: [&str; 6] =
         ["running_ns", "runnable_ns", "interruptible_ns", "uninterruptible_ns", "stopped_ns", "unknown_ns"];
-    let mut times: Vec<(u64, u64, u64)> = Vec::new();
     let begins = column(intervals, "begin_ns").into_iter().zip(column(intervals, "duration_ns"));
-    times.extend(
-        column(intervals, "tid").into_iter().zip(begins).map(|(tid, (begin, length))| (tid, begin, length)),
-    );
+    let times = column(intervals, "tid").into_iter().zip(begins);
+    let mut times: Vec<(u64, u64, u64)> = times.map(|(tid, (begin, length))| (tid, begin, length)).collect();
     times.sort_unstable();
-    let overlap = |pair: &[(u64, u64, u64)]| pair[0].0 == pair[1].0 && pair[0].1 + pair[0].2 > pair[1].1;
-    let twice: Vec<u64> = times.windows(2).filter(|pair| overlap(pair)).map(|pair| pair[0].0).collect();
+    let overlap = |(&(tid, begin, length), &(next_tid, next_begin, _))| {
+        (tid == next_tid && begin + length > next_begin).then_some(tid)
+    };
+    let twice: Vec<u64> = times.iter().zip(times.iter().skip(1)).filter_map(overlap).collect();
     let parts = STATES.map(|name| column(states, name));
     let mut whole = 0;
-    for (row, (tid, lifetime)) in
-        column(states, "tid").into_iter().zip(column(states, "lifetime_ns")).enumerate()
-    {
+    let lifetimes = column(states, "tid").into_iter().zip(column(states, "lifetime_ns"));
+    for (row, (tid, lifetime)) in lifetimes.enumerate() {
         let sum: u64 = parts.iter().map(|part| part[row]).sum();
         if twice.contains(&tid) {
             continue;

@@ -400,10 +400,7 @@ impl PeriodArguments {
 /// Parses a pattern of names with an optional condition.
 pub fn edge(text: &str) -> Result<Edge, String> {
     let edge = Edge::parse(text);
-    match edge.condition.is_empty() {
-        true => Ok(edge),
-        false => Condition::parse(&edge.condition).map(|_| edge),
-    }
+    if edge.condition.is_empty() { Ok(edge) } else { Condition::parse(&edge.condition).map(|_| edge) }
 }
 
 /// Parses a field, or two fields with `=` between them.
@@ -488,13 +485,13 @@ pub fn format_names() -> Vec<&'static str> {
 }
 
 fn report_names() -> Vec<&'static str> {
-    crate::report::list().map(|(name, ..)| name).collect()
+    crate::report::list().map(|about| about.name).collect()
 }
 
 fn report_help() -> String {
-    let kinds = crate::report::list().map(|(name, help, _)| format!("  {name:10} {help}\n"));
-    let views = crate::report::list().filter(|(.., views)| views.len() > 1);
-    let views = views.map(|(name, _, views)| format!("  {name:10} {}\n", views.join(", ")));
+    let kinds = crate::report::list().map(|about| format!("  {:10} {}\n", about.name, about.help));
+    let views = crate::report::list().filter(|about| about.views.len() > 1);
+    let views = views.map(|about| format!("  {:10} {}\n", about.name, about.views.join(", ")));
     format!(
         "Kinds:\n{}\nRows (--by), the default first:\n{}\nExamples:
   hodo report functions perf.data

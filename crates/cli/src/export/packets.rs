@@ -98,7 +98,7 @@ fn write(
     let setup = Setup {
         config: CONFIG,
         clock,
-        // Packets that need them are not there.
+        // Only packets of timing use them, and there are none.
         tsc_ctc_ratio: (1, 1),
         max_nonturbo_ratio: 1,
         snapshot: false,

@@ -129,23 +129,18 @@ fn check(command: &Latency, question: &Question) -> Result<(), Failure> {
     let Input { tid, pid, comm, .. } = &command.input;
     let has_threads = !(tid.is_empty() && pid.is_empty() && comm.is_empty());
     let single = command.outliers.is_some() || command.nth.is_some() || command.compare;
-    let wrong = match () {
-        () if command.question.functions && (single || command.by.is_some()) => {
-            "--functions is about all of them; --by, --outliers, --nth and --compare are about one, with --function"
-        }
-        () if single && !has_details(command) => {
-            "--outliers, --nth and --compare are for --format text, json or markdown, without --by"
-        }
-        () if single && (command.input.time.is_some() || command.input.call.is_some()) => {
-            "--outliers, --nth and --compare look at whole threads, without --time and --call"
-        }
-        () if !question.belongs_to_threads() && has_threads => {
-            "--tid, --pid and --comm select threads, but interrupts and periods belong to none; `--period 'BEGIN where …'` selects events"
-        }
-        () if (command.compare || command.nth.is_some()) && question.is_of_events() => {
-            "--nth and --compare need control flow: software events have no call trees"
-        }
-        () => return Ok(()),
+    let wrong = if command.question.functions && (single || command.by.is_some()) {
+        "--functions is about all of them; --by, --outliers, --nth and --compare are about one, with --function"
+    } else if single && !has_details(command) {
+        "--outliers, --nth and --compare are for --format text, json or markdown, without --by"
+    } else if single && (command.input.time.is_some() || command.input.call.is_some()) {
+        "--outliers, --nth and --compare look at whole threads, without --time and --call"
+    } else if !question.belongs_to_threads() && has_threads {
+        "--tid, --pid and --comm select threads, but interrupts and periods belong to none; `--period 'BEGIN where …'` selects events"
+    } else if (command.compare || command.nth.is_some()) && question.is_of_events() {
+        "--nth and --compare need control flow: software events have no call trees"
+    } else {
+        return Ok(());
     };
     Err(Failure::usage(wrong))
 }

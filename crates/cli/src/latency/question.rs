@@ -130,13 +130,15 @@ fn system_call(name: &str, experiment: &Experiment) -> Result<Intervals, Failure
             _ => Ok::<_, Failure>(of_flow(only(traces)?)),
         }
     })?;
-    match functions.is_empty() {
-        false => Ok(Intervals::SystemCalls { name: name.to_owned(), functions }),
-        true if experiment.contents.events => Ok(Intervals::Syscalls(name.to_owned())),
-        true => Err(function::root(&root, experiment).err().unwrap_or_else(|| {
-            Failure::usage("system calls are in the kernel's control flow, or in software events")
-        })),
+    if !functions.is_empty() {
+        return Ok(Intervals::SystemCalls { name: name.to_owned(), functions });
     }
+    if experiment.contents.events {
+        return Ok(Intervals::Syscalls(name.to_owned()));
+    }
+    Err(function::root(&root, experiment).err().unwrap_or_else(|| {
+        Failure::usage("system calls are in the kernel's control flow, or in software events")
+    }))
 }
 
 /// Returns the only trace of control flow.

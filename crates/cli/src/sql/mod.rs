@@ -95,16 +95,13 @@ pub fn run(command: &Sql) -> Result<ExitCode, Failure> {
     output::check(1, &command.output)?;
     let pressed = CtrlC::watch();
     let stop = pressed.flag();
-    let (table, experiment) = match command.tables {
-        true => {
-            let opened = open(command, &stop)?;
-            (Some(list(&opened.sources)), opened.experiment)
-        }
-        false => {
-            let (query, command) = split_query(command)?;
-            let opened = open(&command, &stop)?;
-            (answer(&opened, &query, command.output.limit, &stop)?, opened.experiment)
-        }
+    let (table, experiment) = if command.tables {
+        let opened = open(command, &stop)?;
+        (Some(list(&opened.sources)), opened.experiment)
+    } else {
+        let (query, command) = split_query(command)?;
+        let opened = open(&command, &stop)?;
+        (answer(&opened, &query, command.output.limit, &stop)?, opened.experiment)
     };
     let Some(table) = table.filter(|_| !pressed.is_pressed()) else {
         return Ok(ExitCode::from(INTERRUPTED));

@@ -193,11 +193,10 @@ impl Source for OfReport {
     fn table(&self, _: &[bool]) -> Result<Table, String> {
         let made = self.rows.lock().unwrap_or_else(PoisonError::into_inner).take();
         let table = made.map_or_else(|| self.run(&self.request), Ok)?;
-        match self.columns()? == table.columns() {
-            true => Ok(table),
-            false => {
-                Err(format!("the columns of `{}` depend on the time: give a span with --time", self.name))
-            }
+        if self.columns()? == table.columns() {
+            Ok(table)
+        } else {
+            Err(format!("the columns of `{}` depend on the time: give a span with --time", self.name))
         }
     }
 }

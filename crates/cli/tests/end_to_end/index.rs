@@ -213,7 +213,7 @@ fn a_store_of_control_flow_has_its_calls() {
     let known = calls.iter().flat_map(|call| [call["time_ns"].as_u64(), call["end_ns"].as_u64()]).flatten();
     let last = known.max().unwrap();
     assert!(calls.iter().any(|call| call["end_ns"].is_null()));
-    let mut expected: Vec<(u64, u64, u64, u64, String, u64)> = calls
+    let mut expected: Vec<_> = calls
         .iter()
         .map(|call| {
             let [begin, end] = ["time_ns", "end_ns"].map(|name| call[name].as_u64().unwrap_or(last));
@@ -224,7 +224,7 @@ fn a_store_of_control_flow_has_its_calls() {
     let store = Store::open(Path::new(&store)).unwrap();
     let table = store.table("calls").unwrap();
     let all = table.records(&Wanted::ALL, None, usize::MAX, &Budget::default()).unwrap();
-    let mut found: Vec<(u64, u64, u64, u64, String, u64)> = all
+    let mut found: Vec<_> = all
         .iter()
         .map(|record| {
             let key = table.key(record.lane).unwrap();

@@ -48,7 +48,7 @@ fn run(kind: &str, module: &str) -> Option<BTreeMap<String, u64>> {
 }
 
 fn expected(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
-    counts.iter().map(|&(name, counts)| (name.to_owned(), counts)).collect()
+    counts.iter().map(|&(name, count)| (name.to_owned(), count)).collect()
 }
 
 #[test]

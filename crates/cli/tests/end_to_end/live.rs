@@ -41,14 +41,10 @@ impl Drop for Lttng {
 /// Returns a command that does not run as root: root's daemons are the machine's own.
 fn unprivileged(program: &OsStr, home: &Path) -> Command {
     let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-    let mut command = match is_root {
-        true => {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
-            command
-        }
-        false => Command::new(program),
-    };
+    let mut command = Command::new(if is_root { OsStr::new("setpriv") } else { program });
+    if is_root {
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+    }
     command.env("HOME", home).env("LTTNG_HOME", home).env("LTTNG_UST_ALLOW_BLOCKING", "1");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
@@ -73,14 +69,8 @@ impl Lttng {
         let url = |port: u16| format!("tcp://127.0.0.1:{port}");
         let mut relay = lttng.command("lttng-relayd");
         relay.arg(format!("--output={}", lttng.folder.path().join("relay").display()));
-        relay.args([
-            "--control-port",
-            &url(ports[0]),
-            "--data-port",
-            &url(ports[1]),
-            "--live-port",
-            &url(ports[2]),
-        ]);
+        relay.args(["--control-port", &url(ports[0]), "--data-port", &url(ports[1])]);
+        relay.args(["--live-port", &url(ports[2])]);
         lttng.daemons.push(relay.spawn().expect("lttng-relayd starts"));
         let sessions = lttng.command("lttng-sessiond").arg("--no-kernel").spawn();
         lttng.daemons.push(sessions.expect("lttng-sessiond starts"));

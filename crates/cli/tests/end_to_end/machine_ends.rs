@@ -58,7 +58,7 @@ fn spool(folder: &Path) -> Option<PathBuf> {
     entries.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".hodo-")))
 }
 
-/// The end of each processor's trace is a loss with this reason, in `info` and in reports; and what is there is what ran.
+/// Checks that the end of each processor's trace is a loss with this reason, and that all of the trace before it is right.
 fn ends_because(recording: &str, reason: &str) {
     let truth = truth(recording);
     assert!(!truth.is_empty());

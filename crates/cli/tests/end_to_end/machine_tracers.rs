@@ -63,8 +63,8 @@ fn events_lie_in_their_calls(tracer: &str, file: &str) {
             entries.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
         events.map(|event| event["ts"].as_u64().expect("a time")).collect()
     };
-    // LTTng's events contain no thread: their report follows the switches. It has the calls that returned, without
-    // rt_sigreturn, of which LTTng has no exit, and no name: its number is 15.
+    // LTTng's events contain no thread: their report follows the switches. It has the calls that returned. LTTng has no exit
+    // and no name of call 15, rt_sigreturn.
     let follows = tracer == "lttng";
     let reported = |thread: u64, calls: &[&Call]| -> Vec<u64> {
         let report = both(&["report", "syscalls", "--by", "interval", "--format", "json"]).json();

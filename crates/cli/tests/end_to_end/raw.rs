@@ -71,18 +71,8 @@ fn fields_of_an_instruction() {
     let buffer = folder.write("trace.pt", &trace(0x1000, 1));
     let code = folder.write("code.bin", &program::code(1));
     let code = format!("{code}@0x1000");
-    let ran = hodo(&[
-        "script",
-        "--insns",
-        "--fields",
-        "tid,ip,insn",
-        "--limit",
-        "2",
-        "--pt",
-        &buffer,
-        "--code",
-        &code,
-    ]);
+    let script = ["script", "--insns", "--fields", "tid,ip,insn", "--limit", "2"];
+    let ran = hodo(&[&script[..], &["--pt", &buffer, "--code", &code]].concat());
     assert_eq!(ran.fine().stdout, "0 1000 mov $1,%ecx\n0 1005 call 0x101d\n");
 }
 

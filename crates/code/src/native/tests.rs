@@ -148,7 +148,7 @@ fn a_block_that_is_left_stays_as_it_is() {
     assert_eq!((led, left), (NativeExit::Before(graph.at(START + 2, 0).unwrap()), outcomes(1, 1)));
 }
 
-/// A return without a known call takes no outcome, nor does an uncompressed one.
+/// Returns without a known call, and returns in uncompressed traces, take no outcome.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn returns_that_lead_nowhere_are_left_to_others() {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{BlockId, CompactBlock, EdgeKind, Graph, Labels};
 
-/// An entry into the code of a block.
+/// An entry into the code of a block; [`Places`](super::code::Places) describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     Checked,
@@ -54,7 +54,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         })
     }
 
-    /// Like [`Translation::translate`], for the target of a return or indirect branch.
+    /// Like [`Graph::translate`], for the target of a return or indirect branch.
     pub(super) fn translate_landing(&mut self, id: BlockId, at: u64) {
         self.with_code(at, |translation| {
             translation.offset(id, Entry::Checked);
@@ -89,11 +89,13 @@ impl<'a, L: Labels> Graph<'a, L> {
         code.references.clear();
         // The exit reason takes the highest bits of a block id.
         let is_large = self.len() > 1 << 29;
-        self.native = match code.size() * 2 {
-            _ if is_large => Native::Refused,
-            _ if !code.is_full() => Native::Made(code),
-            room if room <= MOST_ROOM => Native::of(room, code.returns),
-            _ => Native::Refused,
+        let room = code.size() * 2;
+        self.native = if is_large || (code.is_full() && room > MOST_ROOM) {
+            Native::Refused
+        } else if code.is_full() {
+            Native::of(room, code.returns)
+        } else {
+            Native::Made(code)
         };
         matches!(self.native, Native::Made(_)).then_some(())
     }

@@ -39,7 +39,7 @@ use crate::{losses::Losses, parallel::in_order};
 pub(crate) struct Folded {
     pub(crate) states: States,
     pub(crate) totals: Totals,
-    losses: Vec<Loss>,
+    pub(super) losses: Vec<Loss>,
     bytes: u64,
 }
 
@@ -219,10 +219,7 @@ fn fold(
     while let Some((streams, runs)) = sources.next_batch() {
         pass.fold(&mut folded.states, streams, runs, &mut room.events);
     }
-    let (totals, losses, records) = sources.finish();
-    room.records = records;
-    folded.totals.add(totals);
-    folded.losses.extend(losses);
+    room.records = sources.finish(&mut folded);
     folded.bytes += slice.bytes;
     slice.parts.iter().for_each(|part| traces.release(part.trace, part.stream, part.packets.clone()));
     folded

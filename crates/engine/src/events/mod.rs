@@ -31,7 +31,7 @@ use hodo_clock::{Nanos, OriginNanos};
 use hodo_formats::ctf::recognise;
 use hodo_formats::events::{Cursor, Item, Stream, StreamPacket, Trace};
 use hodo_formats::{Contents, FORMATS, ReadEvents};
-use hodo_model::Loss;
+use hodo_model::{Loss, Value};
 
 use crate::{
     files::{Files, Maps},
@@ -212,11 +212,12 @@ impl Traces<'_> {
     }
 
     /// Returns half of the longest uncertainty interval, in nanoseconds, if some times follow a curve of `hodo sync`;
-    /// the inner `None` means that one side is unbounded.
-    pub(crate) fn uncertainty(&self) -> Option<Option<u64>> {
+    /// null if one side is unbounded.
+    pub(crate) fn uncertainty(&self) -> Option<Value> {
         let maps = self.events.iter().map(Trace::time_map).filter(|map| map.constant().is_none());
         maps.map(|map| map.half_width())
             .reduce(|one, other| one.zip(other).map(|(one, other)| one.max(other)))
+            .map(Value::from)
     }
 
     /// Returns notes about how files were interpreted: the file's name, and a sentence.

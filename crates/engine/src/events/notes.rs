@@ -3,19 +3,20 @@
 /// Formats notes about files, one line each. Notes with the same beginning share a line, because hundreds of files can
 /// have the same problem.
 pub fn note_lines<'n>(notes: impl IntoIterator<Item = (&'n str, &'n str)>) -> Vec<String> {
-    let mut groups: Vec<(&str, &str, &str, usize)> = Vec::new();
+    // The first note of each kind, and the number of further ones.
+    let mut groups: Vec<(&str, (String, usize))> = Vec::new();
     for (file, note) in notes {
         // The text after the first colon is specific to this file.
         let kind = note.split(": ").next().unwrap_or(note);
-        match groups.iter_mut().find(|(known, ..)| *known == kind) {
-            Some((.., more)) => *more += 1,
-            None => groups.push((kind, file, note, 0)),
+        match groups.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, (_, more))) => *more += 1,
+            None => groups.push((kind, (format!("{file}: {note}"), 0))),
         }
     }
-    let line = |(_, file, note, more): (&str, &str, &str, usize)| match more {
-        0 => format!("{file}: {note}"),
-        1 => format!("{file}: {note} (and 1 more file alike)"),
-        more => format!("{file}: {note} (and {more} more files alike)"),
+    let line = |(_, (first, more)): (&str, (String, usize))| match more {
+        0 => first,
+        1 => format!("{first} (and 1 more file alike)"),
+        more => format!("{first} (and {more} more files alike)"),
     };
     groups.into_iter().map(line).collect()
 }

@@ -14,7 +14,7 @@ use hodo_model::{
 
 use super::{
     EventReading, Traces,
-    fold::{Binding, StreamBinding, Totals},
+    fold::{Binding, Folded, StreamBinding, Totals},
     slices::{Part, Slice},
 };
 
@@ -88,14 +88,13 @@ impl<'t, 'a> Sources<'t, 'a> {
         (!self.runs.is_empty()).then_some((&mut self.records, &self.runs))
     }
 
-    /// Returns the totals of all streams, the losses, and the record buffers for the next slice.
-    pub(super) fn finish(self) -> (Totals, Vec<Loss>, Vec<Records>) {
-        let (mut totals, mut losses) = (Totals::default(), Vec::new());
+    /// Adds the totals and losses of all streams. Returns the record buffers for the next slice.
+    pub(super) fn finish(self, folded: &mut Folded) -> Vec<Records> {
         for source in self.sources {
-            losses.extend(source.losses.into_iter().chain(source.cursor.loss));
-            totals.add(source.bounds.totals(source.clock, source.totals));
+            folded.losses.extend(source.losses.into_iter().chain(source.cursor.loss));
+            folded.totals.add(source.bounds.totals(source.clock, source.totals));
         }
-        (totals, losses, self.records)
+        self.records
     }
 }
 

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Experiment, Outcome, Portion, Request,
-    portion::MOST_PORTIONS,
+    portion::{MOST_PORTIONS, PortionRange},
     request::{Analyses, Requested},
     run::{OfEvents, OfFlow, Plan, State, check_events, finish, finish_events},
 };
@@ -108,8 +108,7 @@ struct EventPart {
 /// A folded portion of a request, or several adjacent portions, merged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
-    /// The numbers of the first and last portion in it, and the total number of portions.
-    portions: (u32, u32, u32),
+    portions: PortionRange,
     origin: Origin,
     /// By control-flow trace and analysis.
     flows: Vec<Vec<(PackedFlow, Vec<Loss>)>>,
@@ -234,7 +233,7 @@ impl Origin {
 }
 
 impl Part {
-    fn pack(portions: (u32, u32, u32), origin: Origin, state: State, analyses: &Analyses) -> Part {
+    fn pack(portions: PortionRange, origin: Origin, state: State, analyses: &Analyses) -> Part {
         let of_flow = |partials: OfFlow| {
             let pack = |((partial, losses), of): ((FlowPartial, Losses), &Requested)| {
                 (partial.pack(of.analysis()), losses.into_list())
@@ -311,7 +310,7 @@ impl Part {
             return Err(PartError::Version(version.to_owned()));
         }
         let (part, rest): (Part, _) = postcard::take_from_bytes(content).map_err(|_| PartError::Damaged)?;
-        let (first, last, of) = part.portions;
+        let PortionRange { first, last, of } = part.portions;
         let is_one = (1..=of).contains(&first) && (first..=of).contains(&last) && of <= MOST_PORTIONS;
         match is_one && part.origin.reports.len() <= MOST_REPORTS && rest.is_empty() {
             true => Ok(part),
@@ -340,12 +339,12 @@ impl Part {
     }
 
     fn numbers(&self) -> RangeInclusive<u32> {
-        self.portions.0..=self.portions.1
+        self.portions.first..=self.portions.last
     }
 
     /// Merges it with the next part.
     fn joined(self, later: Part, analyses: &Analyses) -> Result<Part, PartError> {
-        let portions = (self.portions.0, later.portions.1, self.portions.2);
+        let portions = PortionRange { last: later.portions.last, ..self.portions };
         let origin = self.origin.clone();
         let (one, other) = (self.unpack(analyses)?, later.unpack(analyses)?);
         if one.flows.len() != other.flows.len() {
@@ -383,7 +382,7 @@ impl Part {
         let Some(first) = parts.first() else { return Err(PartError::Missing(vec![1])) };
         for (index, part) in parts.iter().enumerate() {
             let difference = part.origin.differs(&first.origin);
-            let count = (part.portions.2 != first.portions.2).then_some("the number of parts");
+            let count = (part.portions.of != first.portions.of).then_some("the number of parts");
             if let Some(what) = difference.or(count) {
                 return Err(PartError::Differs(index, what));
             }
@@ -416,7 +415,7 @@ impl Part {
         experiment: Option<&Experiment>,
         threads: usize,
     ) -> Result<Outcome, PartError> {
-        let (first, last, of) = self.portions;
+        let PortionRange { first, last, of } = self.portions;
         let missing: Vec<u32> = (1..first).chain(last + 1..=of).take(SHOWN + 1).collect();
         if !missing.is_empty() {
             return Err(PartError::Missing(missing));
@@ -538,7 +537,7 @@ mod tests {
         assert_eq!(with(|track, slices| (track, slices)), Ok(1));
         assert_eq!(with(|_, slices| (1 << 40, slices)), Err(PartError::Damaged));
         let of_nobody = |track, mut slices: Slices| {
-            slices[0].0 = 1 << 20;
+            slices[0].context = 1 << 20;
             (track, slices)
         };
         assert_eq!(with(of_nobody), Err(PartError::Damaged));
@@ -552,7 +551,7 @@ mod tests {
     #[test]
     fn bytes_behind_a_partial_are_none_of_it() {
         let longer = |track, mut slices: Slices| {
-            slices[0].2.push(0);
+            slices[0].partial.push(0);
             (track, slices)
         };
         let tables = tables(|part| change_track(part, longer));

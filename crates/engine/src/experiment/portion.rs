@@ -14,6 +14,14 @@ pub struct Portion {
     of: u32,
 }
 
+/// Adjacent portions of `of`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct PortionRange {
+    pub(super) first: u32,
+    pub(super) last: u32,
+    pub(super) of: u32,
+}
+
 impl Portion {
     /// Parses `I/N`; returns `None` if there is no such portion.
     pub fn parse(text: &str) -> Option<Portion> {
@@ -27,9 +35,9 @@ impl Portion {
         self.number == 1
     }
 
-    /// Returns the numbers of its first and last portion, both this one, and the number of all.
-    pub(super) fn alone(self) -> (u32, u32, u32) {
-        (self.number, self.number, self.of)
+    /// Returns the range of this portion alone.
+    pub(super) fn alone(self) -> PortionRange {
+        PortionRange { first: self.number, last: self.number, of: self.of }
     }
 
     /// Returns all portions of `of`, at most 2^20.

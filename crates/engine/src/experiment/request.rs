@@ -25,8 +25,8 @@ pub struct Times {
 pub struct Request {
     /// The reports. One may occur several times, with different [`views`](Request::views).
     pub reports: Vec<&'static AnyReport>,
-    /// The view of each report; empty: all have the view of the selection. Where it is given, reports of no thread ignore
-    /// a selection of threads.
+    /// The view of each report. If empty, all have the view of the selection, and reports whose rows do not belong to threads
+    /// refuse a selection of threads instead of ignoring it.
     pub views: Vec<&'static str>,
     /// The parameters of all reports.
     pub parameters: Parameters,
@@ -47,7 +47,7 @@ pub struct Request {
 pub struct Outcome {
     /// A table for each report: control-flow reports first, per trace, then counts, then event reports.
     pub tables: Vec<Table>,
-    /// Notes beside the tables, such as the events that a report needs when it found none.
+    /// Notes beside the tables, such as that a report found none of the events that it needs.
     pub notes: Vec<String>,
 }
 
@@ -168,39 +168,30 @@ impl Request {
     /// Returns the option and the report that does not support it.
     pub fn check(&self) -> Result<(), Refusal> {
         let Parameters { selection, every, period, intervals, .. } = &self.parameters;
-        let any_thread = selection.tids.is_empty() && selection.pids.is_empty() && selection.comms.is_empty();
+        let Selection { tids, pids, comms, cpus, .. } = selection;
+        let selects_threads = !(tids.is_empty() && pids.is_empty() && comms.is_empty());
         for about in self.reports.iter().map(|report| report.description()) {
             let (name, takes) = (about.name, about.takes);
-            let wrong = match () {
-                () if !any_thread && !takes.threads && self.views.is_empty() => {
-                    format!(
-                        "--tid, --pid and --comm select threads, but the rows of `{name}` do not belong to threads"
-                    )
-                }
-                () if !selection.cpus.is_empty() && !takes.cpus => {
-                    format!("--cpu-list selects CPUs, but the rows of `{name}` do not belong to CPUs")
-                }
-                () if (!self.events.is_empty() || self.condition.is_some()) && !takes.events => {
-                    format!("--event and --where select single events, but `{name}` needs all of its events")
-                }
-                () if every.is_some() && !takes.every => {
-                    format!("--every samples functions and call paths, which `{name}` does not have")
-                }
-                () if period.is_some() && !takes.period => {
-                    format!(
-                        "--begin, --end, --match and --group are for `hodo report periods`, not for `{name}`"
-                    )
-                }
-                () if selection.root.is_some() && !takes.root => {
-                    format!("--function and --syscall are for `hodo report paths`, not for `{name}`")
-                }
-                () if intervals.is_some() && !takes.intervals => {
-                    format!("--function, --from and --to are for `hodo latency`, not for `{name}`")
-                }
-                () if period.is_none() && takes.period => {
-                    format!("`{name}` needs --begin EVENT and --end EVENT: see `hodo report --help`")
-                }
-                () => continue,
+            let wrong = if selects_threads && !takes.threads && self.views.is_empty() {
+                format!(
+                    "--tid, --pid and --comm select threads, but the rows of `{name}` do not belong to threads"
+                )
+            } else if !cpus.is_empty() && !takes.cpus {
+                format!("--cpu-list selects CPUs, but the rows of `{name}` do not belong to CPUs")
+            } else if (!self.events.is_empty() || self.condition.is_some()) && !takes.events {
+                format!("--event and --where select single events, but `{name}` needs all of its events")
+            } else if every.is_some() && !takes.every {
+                format!("--every samples functions and call paths, which `{name}` does not have")
+            } else if period.is_some() && !takes.period {
+                format!("--begin, --end, --match and --group are for `hodo report periods`, not for `{name}`")
+            } else if selection.root.is_some() && !takes.root {
+                format!("--function and --syscall are for `hodo report paths`, not for `{name}`")
+            } else if intervals.is_some() && !takes.intervals {
+                format!("--function, --from and --to are for `hodo latency`, not for `{name}`")
+            } else if period.is_none() && takes.period {
+                format!("`{name}` needs --begin EVENT and --end EVENT: see `hodo report --help`")
+            } else {
+                continue;
             };
             return Err(Refusal(wrong));
         }

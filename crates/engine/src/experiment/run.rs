@@ -76,10 +76,12 @@ impl Experiment {
     /// Refuses a request if the traces contain the input of none of its analyses.
     pub(super) fn fits(&self, analyses: &Analyses) -> Result<(), Refusal> {
         let (flow, events) = (!analyses.flow.is_empty(), analyses.read_events());
-        let wrong = match () {
-            () if flow && self.contents.flow || events && self.contents.events => return Ok(()),
-            () if events => "this report is about software events, and the input has none",
-            () => "this report is about control flow, and the input has software events",
+        if flow && self.contents.flow || events && self.contents.events {
+            return Ok(());
+        }
+        let wrong = match events {
+            true => "this report is about software events, and the input has none",
+            false => "this report is about control flow, and the input has software events",
         };
         Err(Refusal(wrong.to_owned()))
     }
@@ -279,10 +281,9 @@ pub(super) fn finish(traces: &Traces<'_>, state: State, analyses: &Analyses, thr
     }
     let mut of_events = finish_events(State { flows: Vec::new(), ..state }, analyses, threads);
     if let Some(half_width) = traces.uncertainty() {
-        of_events
-            .tables
-            .iter_mut()
-            .for_each(|table| table.summary.push(("uncertainty_ns", half_width.into())));
+        for table in &mut of_events.tables {
+            table.summary.push(("uncertainty_ns", half_width.clone()));
+        }
     }
     tables.extend(of_events.tables);
     Outcome { tables, ..of_events }

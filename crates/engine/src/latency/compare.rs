@@ -81,10 +81,19 @@ pub struct Compared {
     pub paths: Vec<Difference>,
     /// Why executions ran more than the typical one, the most costly cause first.
     pub causes: Vec<Cause>,
-    /// Sums of extra instructions and nanoseconds over all executions, by kind; without the time off the CPU.
-    pub kinds: Vec<(Kind, i64, i64)>,
+    /// Sums over all executions, by kind.
+    pub kinds: BTreeMap<Kind, ExtraSums>,
     /// Sum of the extra nanoseconds off the CPU over all executions; `None` if the recording has no context switches.
     pub waiting: Option<i64>,
+}
+
+/// Sums beyond the typical execution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExtraSums {
+    /// Instructions.
+    pub instructions: i64,
+    /// Nanoseconds, without the time off the CPU.
+    pub time: i64,
 }
 
 /// A call path, identified by the names of its functions. Addresses are ignored, so a call from another place is the
@@ -135,19 +144,16 @@ pub fn compare(typical: &CallTree, slow: &[CallTree]) -> Compared {
         root.add(index, tree);
     }
     let mut compared = Compared::default();
-    let mut kinds: BTreeMap<Kind, (i64, i64)> = BTreeMap::new();
     root.list(0, slow.len(), &mut compared.paths);
     compared.causes = root.causes(slow.len());
     for path in &compared.paths {
-        let sums = kinds.entry(path.kind).or_default();
+        let sums = compared.kinds.entry(path.kind).or_default();
         let waiting = path.extra_self_waiting;
-        sums.0 = sums.0.saturating_add(path.extra_self_total);
-        sums.1 =
-            sums.1.saturating_add(path.extra_self_time.unwrap_or(0).saturating_sub(waiting.unwrap_or(0)));
+        let running = path.extra_self_time.unwrap_or(0).saturating_sub(waiting.unwrap_or(0));
+        sums.instructions = sums.instructions.saturating_add(path.extra_self_total);
+        sums.time = sums.time.saturating_add(running);
         compared.waiting = sum(compared.waiting, waiting, i64::saturating_add);
     }
-    compared.kinds =
-        kinds.into_iter().map(|(kind, (instructions, time))| (kind, instructions, time)).collect();
     compared
 }
 
@@ -161,14 +167,13 @@ impl Compared {
             ("typical_instructions", typical.instructions.into()),
             ("typical_time_ns", typical.time.into()),
         ];
-        for (kind, instructions, time) in &self.kinds {
-            let names = match kind.name() {
-                "own code" => ["extra_instructions_own_code", "extra_time_own_code_ns"],
-                "kernel" => ["extra_instructions_kernel", "extra_time_kernel_ns"],
-                _ => ["extra_instructions_callees", "extra_time_callees_ns"],
+        for (kind, sums) in &self.kinds {
+            let [instructions, time] = match kind {
+                Kind::Own => ["extra_instructions_own_code", "extra_time_own_code_ns"],
+                Kind::Callee => ["extra_instructions_callees", "extra_time_callees_ns"],
+                Kind::Kernel => ["extra_instructions_kernel", "extra_time_kernel_ns"],
             };
-            summary.push((names[0], (*instructions).into()));
-            summary.push((names[1], (*time).into()));
+            summary.extend([(instructions, sums.instructions.into()), (time, sums.time.into())]);
         }
         summary.extend(self.waiting.map(|time| ("extra_time_waiting_ns", time.into())));
         let mut columns = vec![
@@ -338,21 +343,20 @@ impl Path {
     }
 
     fn causes(&self, slow: usize) -> Vec<Cause> {
-        type Found = (u64, [(u64, u64); 3], u64);
-        let mut causes: BTreeMap<Vec<String>, Found> = BTreeMap::new();
+        let mut causes: BTreeMap<Vec<String>, Cause> = BTreeMap::new();
         for (path, extras) in (1..=slow).filter_map(|index| self.cause(index)) {
-            let (executions, ranges, total) = causes.entry(path).or_insert((0, [(u64::MAX, 0); 3], 0));
-            *executions += 1;
-            *total = total.saturating_add(extras[0]);
-            for (range, extra) in ranges.iter_mut().zip(extras) {
+            let empty = (u64::MAX, 0);
+            let (extra, extra_there, extra_self) = (empty, empty, empty);
+            let new = Cause { path: path.clone(), executions: 0, extra, extra_there, extra_self, total: 0 };
+            let cause = causes.entry(path).or_insert(new);
+            cause.executions += 1;
+            cause.total = cause.total.saturating_add(extras[0]);
+            let ranges = [&mut cause.extra, &mut cause.extra_there, &mut cause.extra_self];
+            for (range, extra) in ranges.into_iter().zip(extras) {
                 *range = (range.0.min(extra), range.1.max(extra));
             }
         }
-        let cause = |(path, (executions, ranges, total)): (Vec<String>, Found)| {
-            let [extra, extra_there, extra_self] = ranges;
-            Cause { path, executions, extra, extra_there, extra_self, total }
-        };
-        let mut causes: Vec<Cause> = causes.into_iter().map(cause).collect();
+        let mut causes: Vec<Cause> = causes.into_values().collect();
         causes.sort_by_key(|cause| std::cmp::Reverse(cause.total));
         causes
     }
@@ -450,7 +454,9 @@ mod tests {
             ("hash".to_owned(), 1, (7, 7), (7, 7)),
         ];
         assert_eq!(reported, expected);
-        assert_eq!(compared.kinds, [(Kind::Own, 10, 10), (Kind::Callee, 1007, 1007)]);
+        let sums = |kind| compared.kinds[&kind];
+        assert_eq!(sums(Kind::Own), ExtraSums { instructions: 10, time: 10 });
+        assert_eq!(sums(Kind::Callee), ExtraSums { instructions: 1007, time: 1007 });
         let cause = |path: &[&str], executions, extra, there, total| Cause {
             path: path.iter().map(|&name| name.to_owned()).collect(),
             executions,

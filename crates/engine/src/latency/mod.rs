@@ -13,12 +13,12 @@ mod resolve;
 mod slowest;
 mod trees;
 
-pub use compare::{Cause, Compared, Difference, Kind, aligned, compare};
+pub use compare::{Cause, Compared, Difference, ExtraSums, Kind, aligned, compare};
 pub use hodo_analyses::latency::{
     Grouping, HistogramBin, Interval, IntervalEnd, Measure, Named, NamedPair, PERCENTILES, PairsError, Scale,
     bins, grouped, histogram, may_be_written, nearest_of, of_table, parse, percentile, shipped, summary,
     user_pairs,
 };
 pub use resolve::{function, markers};
-pub use slowest::{location, slowest, typical};
+pub use slowest::{ExecutionLocation, location, slowest, typical};
 pub use trees::{CallNode, CallTree, trees};

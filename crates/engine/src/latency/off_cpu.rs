@@ -34,7 +34,7 @@ impl OffCpu {
                 SidebandKind::SwitchIn => Some(*thread),
                 _ => None,
             };
-            // The record of the thread before it, or its own: the first one counts.
+            // The record of the previous thread and its own record both say that it is back: the first one counts.
             let Some((thread, from)) = back.and_then(|back| left.remove_entry(&back)) else { continue };
             let own = absences.entry(thread).or_default();
             let before = own.last().map_or(0, |last| last.before + (last.to.0 - last.from.0));

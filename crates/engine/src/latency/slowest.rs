@@ -19,10 +19,21 @@ pub fn typical<'i>(executions: &[&'i Interval]) -> Option<&'i Interval> {
     sorted.get(sorted.len().checked_sub(1)? / 2).copied()
 }
 
-/// Returns the process and thread of an execution, and the numbers of its instructions there; `None` if it is of
-/// software events.
-pub fn location(execution: &Interval) -> Option<(u32, u32, Range<u64>)> {
+/// Where an execution is in the control flow.
+#[derive(Clone, Debug)]
+pub struct ExecutionLocation {
+    /// Its process.
+    pub pid: u32,
+    /// Its thread.
+    pub tid: u32,
+    /// The numbers of its instructions in the thread.
+    pub instructions: Range<u64>,
+}
+
+/// Returns where an execution is in the control flow; `None` if it is of software events.
+pub fn location(execution: &Interval) -> Option<ExecutionLocation> {
     let (pid, tid) = execution.thread.split_once('/')?;
     let first = execution.first?;
-    Some((pid.parse().ok()?, tid.parse().ok()?, first..first + execution.instructions?))
+    let instructions = first..first + execution.instructions?;
+    Some(ExecutionLocation { pid: pid.parse().ok()?, tid: tid.parse().ok()?, instructions })
 }

@@ -6,7 +6,7 @@ use hodo_analyses::calls::{Call, Moment};
 use hodo_model::{FunctionId, Names};
 use rustc_hash::FxHashMap;
 
-use super::off_cpu::OffCpu;
+use super::{off_cpu::OffCpu, slowest::ExecutionLocation};
 use crate::{
     flow::{calls::CallSink, selection_filter::Spans, trace::Trace},
     losses::Losses,
@@ -71,21 +71,20 @@ struct Grower<'x, 'f> {
     context: u32,
 }
 
-/// Returns the call trees of executions, each given as process, thread and range of instruction numbers in the thread.
-/// `progress` receives the number of bytes decoded so far, over two passes, and returns whether to continue.
+/// Returns the call trees of executions. `progress` receives the number of bytes decoded so far, over two passes, and returns whether to continue.
 pub fn trees(
     flow: &Trace<'_>,
-    executions: &[(u32, u32, Range<u64>)],
+    executions: &[ExecutionLocation],
     reading: Reading<'_>,
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> (Vec<CallTree>, Losses) {
     let mut spans = Spans::default();
     let mut waiting: BTreeMap<u32, Vec<(usize, Range<u64>)>> = BTreeMap::new();
-    for (index, (pid, tid, range)) in executions.iter().enumerate() {
+    for (index, ExecutionLocation { pid, tid, instructions }) in executions.iter().enumerate() {
         let mut of_thread =
             flow.threads.iter().zip(0..).filter(|(thread, _)| (thread.pid, thread.tid) == (*pid, *tid));
         if let Some((_, context)) = of_thread.find(|&(_, context)| flow.wants(context)) {
-            waiting.entry(context).or_default().push((index, range.clone()));
+            waiting.entry(context).or_default().push((index, instructions.clone()));
         }
     }
     for (&context, list) in &mut waiting {

@@ -60,7 +60,7 @@ impl<'f> GuestKernel<'f> {
         files: &'f Files,
         guests: &GuestFiles,
         first_module: u32,
-    ) -> Vec<(GuestKernel<'f>, Module<'f>, hodo_symbols::Module)> {
+    ) -> Vec<(GuestKernel<'f>, (Module<'f>, hodo_symbols::Module))> {
         let mounted = guests.mount.iter().flat_map(|folder| machines(folder));
         let named = KernelFiles {
             kallsyms: guests.kallsyms.clone(),
@@ -82,7 +82,7 @@ impl<'f> GuestKernel<'f> {
             let symbols = kernel.symbols(&name, &ranges, &image);
             let mut of_kernel = Module::new(&name, source, kernel.problem());
             of_kernel.ranges = ranges;
-            (GuestKernel { pid, module, code }, of_kernel, symbols)
+            (GuestKernel { pid, module, code }, (of_kernel, symbols))
         });
         opened.collect()
     }

@@ -123,7 +123,7 @@ impl<'f> Modules<'f> {
             modules.index.insert(key, index);
         }
         modules.add_generated(files, options, recording);
-        for (guest, module, symbols) in
+        for (guest, (module, symbols)) in
             GuestKernel::open(files, &options.guests, modules.modules.len() as u32)
         {
             modules.push(module, symbols);

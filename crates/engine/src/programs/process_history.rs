@@ -61,13 +61,13 @@ impl<'f> ProcessHistory<'f> {
         let mut arrivals = arrivals(recording, modules).into_iter().peekable();
         for sideband in recording.of_host() {
             let at = ticks(recording, sideband);
-            let before = |(time, ..): &(Nanos, _, _)| sideband.time.is_some_and(|at| *time < at);
-            while let Some((_, at, arrival)) = arrivals.next_if(before) {
-                programs.arrive(arrival, at, modules);
+            let before = |(time, _): &(Nanos, _)| sideband.time.is_some_and(|at| *time < at);
+            while let Some((time, arrival)) = arrivals.next_if(before) {
+                programs.arrive(arrival, tick_of(recording, time), modules);
             }
             programs.follow(sideband, at, modules);
         }
-        arrivals.for_each(|(_, at, arrival)| programs.arrive(arrival, at, modules));
+        arrivals.for_each(|(time, arrival)| programs.arrive(arrival, tick_of(recording, time), modules));
         programs
     }
 
@@ -418,32 +418,32 @@ fn switches<'s>(sideband: impl Iterator<Item = (u64, &'s Sideband<'s>)>) -> Vec<
     switches
 }
 
-/// Returns code that becomes known apart from mappings, in order of time: in nanoseconds, and in ticks if the trace has
-/// any.
-fn arrivals<'f>(recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<(Nanos, u64, Arrival<'f>)> {
+/// Returns code that becomes known apart from mappings, in order of time.
+fn arrivals<'f>(recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<(Nanos, Arrival<'f>)> {
     let clock = recording.config.clock;
-    let tick = |time: Nanos| {
-        let clock = clock.filter(|_| recording.config.tsc);
-        clock.map_or(0, |clock| clock.ticks(time).0.min(u64::MAX - 1))
-    };
     let kept = recording.recorder.iter().flat_map(|emulated| &emulated.code);
-    let kept = kept.map(|code| (code.time, tick(code.time), Arrival::Kept(*code)));
+    let kept = kept.map(|code| (code.time, Arrival::Kept(*code)));
     // Code of the emulated processor is recorded as it ran, with a time that is not on the files' clock.
     let loads = modules.loads().iter().filter(|_| recording.recorder.is_none());
     let loads = loads.map(|load| {
         let in_ticks = clock.filter(|_| load.in_ticks).map(|clock| clock.nanos(Tsc(load.time)));
         let time = in_ticks.unwrap_or(Nanos(load.time));
-        (time, tick(time), Arrival::Loaded(load.clone()))
+        (time, Arrival::Loaded(load.clone()))
     });
     let mut arrivals: Vec<_> = kept.chain(loads).collect();
-    arrivals.sort_by_key(|&(time, ..)| time);
+    arrivals.sort_by_key(|&(time, _)| time);
     arrivals
 }
 
 pub(crate) fn ticks(recording: &Recording<'_>, sideband: &Sideband<'_>) -> u64 {
+    sideband.time.map_or(0, |time| tick_of(recording, time))
+}
+
+/// Returns the tick of a time; 0 if the trace has no ticks.
+fn tick_of(recording: &Recording<'_>, time: Nanos) -> u64 {
     let clock = recording.config.clock.filter(|_| recording.config.tsc);
     // The last tick stands for "never ends".
-    clock.zip(sideband.time).map_or(0, |(clock, time)| clock.ticks(time).0.min(u64::MAX - 1))
+    clock.map_or(0, |clock| clock.ticks(time).0.min(u64::MAX - 1))
 }
 
 fn holds_file(mapping: &Mapping<'_>, modules: &Modules<'_>) -> bool {

@@ -89,18 +89,14 @@ impl Thread {
 
     /// Ends the present stack at a time.
     fn change(&mut self, time: u64) -> io::Result<()> {
-        let sample = self.open.last().map(|&stack| Sample {
-            stack,
-            time: self.since,
-            weight: time.saturating_sub(self.since),
-        });
-        self.since = time;
-        match sample.filter(|sample| sample.weight > 0) {
-            Some(sample) => {
+        let begin = std::mem::replace(&mut self.since, time);
+        let weight = time.saturating_sub(begin);
+        match self.open.last() {
+            Some(&stack) if weight > 0 => {
                 self.count += 1;
-                self.samples.write_all(&sample.to_bytes())
+                self.samples.write_all(&Sample { stack, time: begin, weight }.to_bytes())
             }
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 

@@ -58,7 +58,7 @@ fn groups<'r>(rows: &'r [Row<'r>]) -> Vec<Group<'r>> {
     groups
 }
 
-/// Lists what a text of each row is, in the order of the rows: `a, b and c`, or `a, b, c, d and 3 more`.
+/// Lists the text of each row: `a, b and c`, or `a, b, c, d and 3 more`.
 fn listed(rows: &[&Row<'_>], text: impl Fn(&Row<'_>) -> String) -> String {
     let (named, more) = rows.split_at(rows.len().min(MOST_HOSTS));
     let mut names: Vec<String> = named.iter().map(|row| text(row)).collect();
@@ -69,9 +69,8 @@ fn listed(rows: &[&Row<'_>], text: impl Fn(&Row<'_>) -> String) -> String {
     if names.is_empty() { last } else { format!("{} and {last}", names.join(", ")) }
 }
 
-/// Returns what happened during a group of pieces, in words. `None` for what the subject asked for, for times of which
-/// nothing is known, and for the work of its program: of the subject itself, and of threads with its name, `own`, such as workers that it
-/// joins.
+/// Returns the cause of a group of pieces as a clause. `None` if the subject requested it (a sleep), if it is unknown, and if
+/// it is work of the subject or of threads with its name, `own`, such as workers that it joins.
 fn cause(group: &Group<'_>, own: &str) -> Option<String> {
     let row = group.rows[0];
     let who = match row.text("host") {

@@ -18,8 +18,10 @@ const TIMES: u64 = 8;
 const FEWEST: u64 = 100;
 /// The most functions that are reported.
 const MOST: usize = 3;
-/// Causes named at most, and the share of all extra instructions below which a cause is not named.
-const CAUSES: (usize, f64) = (3, 0.1);
+/// The most causes that a finding names.
+const MOST_CAUSES: usize = 3;
+/// The least share of all extra instructions with which a cause is named.
+const LEAST_SHARE: f64 = 0.1;
 
 const EXECUTIONS: Need = ("latency", "histogram");
 const FUNCTIONS: Need = ("functions", "");
@@ -106,21 +108,21 @@ fn main_path(causes: &Table) -> Option<Vec<String>> {
 fn sentence(causes: &Table) -> String {
     let rows = Row::all(causes);
     let all = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.integer("extra_total")));
-    let named = rows.iter().filter(|row| share(row.integer("extra_total"), all) >= CAUSES.1).take(CAUSES.0);
+    let is_large = |row: &&Row<'_>| share(row.integer("extra_total"), all) >= LEAST_SHARE;
+    let named = rows.iter().filter(is_large).take(MOST_CAUSES);
     let cause = |row: &Row<'_>| {
-        let range = |name: &str| {
-            let [least, most] = ["min", "max"].map(|end| row.integer(&format!("extra_{name}{end}")));
+        let range = |prefix: &str| {
+            let [least, most] = ["min", "max"].map(|end| row.integer(&format!("{prefix}{end}")));
             if least == most { count(least) } else { format!("{} to {}", count(least), count(most)) }
         };
         let path = row.text("path");
-        let where_most = match path.contains(" → ") {
-            true => format!("{} of them in {path}", range("there_")),
-            false => format!("{} of them in its own code", range("self_")),
-        };
+        let (own, place) =
+            if path.contains(" → ") { ("extra_there_", path) } else { ("extra_self_", "its own code") };
         format!(
-            "{} ran {} more instructions than the median, {where_most}",
+            "{} ran {} more instructions than the median, {} of them in {place}",
             count(row.integer("executions")),
-            range("")
+            range("extra_"),
+            range(own),
         )
     };
     let named: Vec<String> = named.map(cause).collect();

@@ -12,7 +12,7 @@ const THRESHOLD: f64 = 0.1;
 /// such as idle daemons, wait by design.
 const WORKS: f64 = 0.005;
 
-/// Parts of the names of system calls that wait for devices. Without a name it is a page fault.
+/// Parts of the names of system calls that wait for devices. A wait without a call is a page fault.
 const OF_FILES: &str = "\
     read write sync open stat getdents sendfile splice copy_file io_ unlink rename \
     mkdir truncate fallocate access exec mmap close";

@@ -76,8 +76,5 @@ pub(crate) fn read(bytes: &[u8], file: u64) -> Result<Vec<Entry>, String> {
         at = entry.file_end();
         packets.push(entry);
     }
-    match at == file {
-        true => Ok(packets),
-        false => Err(format!("it describes {at} bytes, but the file has {file}")),
-    }
+    if at == file { Ok(packets) } else { Err(format!("it describes {at} bytes, but the file has {file}")) }
 }

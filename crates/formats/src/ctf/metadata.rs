@@ -16,19 +16,7 @@ const RECORD_SEPARATOR: u8 = 0x1e;
 /// Metadata up to this size in bytes is read in negligible time.
 const SHORT: usize = 1 << 16;
 /// Keywords at the beginning of plain TSDL.
-const TSDL_WORDS: &[&str] = &[
-    "trace",
-    "env",
-    "clock",
-    "stream",
-    "event",
-    "callsite",
-    "typealias",
-    "typedef",
-    "struct",
-    "enum",
-    "variant",
-];
+const TSDL_WORDS: &str = "trace env clock stream event callsite typealias typedef struct enum variant";
 
 /// Whether the bytes can begin a metadata file.
 pub fn recognise(bytes: &[u8]) -> bool {
@@ -45,7 +33,7 @@ pub fn recognise(bytes: &[u8]) -> bool {
     // LTTng 2.14 writes no signature, and any number of comments can come first.
     let code = after_comments(text);
     let word = code.split(|byte| !byte.is_ascii_alphanumeric()).next().unwrap_or_default();
-    TSDL_WORDS.iter().any(|known| known.as_bytes() == word) && !code[word.len()..].starts_with(b"=")
+    TSDL_WORDS.split(' ').any(|known| known.as_bytes() == word) && !code[word.len()..].starts_with(b"=")
 }
 
 /// Skips whitespace and comments.

@@ -302,24 +302,22 @@ impl<'s> Finder<'s, '_> {
         if reference.path.is_empty() {
             return Err("a variant without a selector".to_owned());
         }
-        let integers = self.find(reference).into_iter().filter_map(|(scope, path, class)| match class {
-            FieldClass::Integer(integer) => {
-                Some((scope, path, integer.signed, integer.meaning.labels.clone()))
-            }
-            FieldClass::VariableInteger(integer) => {
-                Some((scope, path, integer.signed, integer.meaning.labels.clone()))
-            }
-            _ => None,
-        });
-        let integers: Vec<_> = integers.collect();
+        let mut integers = Vec::new();
+        for FoundField { mark, class } in self.find(reference) {
+            let (signed, labels) = match class {
+                FieldClass::Integer(integer) => (integer.signed, &integer.meaning.labels),
+                FieldClass::VariableInteger(integer) => (integer.signed, &integer.meaning.labels),
+                _ => continue,
+            };
+            integers.push((mark, (signed, labels.clone())));
+        }
         // Targets in several options of a variant share a slot, as only one option is present.
-        let known =
-            integers.iter().find_map(|(scope, path, ..)| self.slots.marks.get(&(*scope, path.clone())));
+        let known = integers.iter().find_map(|(mark, _)| self.slots.marks.get(mark));
         let slot = known.copied().unwrap_or(self.slots.next);
         self.slots.next = self.slots.next.max(slot + 1);
         let mut target = None;
-        for (scope, path, signed, labels) in integers {
-            if self.slots.marks.insert((scope, path), slot).is_some_and(|before| before != slot) {
+        for (mark, (signed, labels)) in integers {
+            if self.slots.marks.insert(mark, slot).is_some_and(|before| before != slot) {
                 return Err(format!(
                     "depends on `{}`, which is one of several integers, and another field depends on only some of them",
                     name()
@@ -334,7 +332,7 @@ impl<'s> Finder<'s, '_> {
     }
 
     /// The fields that a reference can refer to: one, or one in each of several options of a variant.
-    fn find(&self, reference: &Reference) -> Vec<(Scope, Path, &FieldClass)> {
+    fn find(&self, reference: &Reference) -> Vec<FoundField<'_>> {
         let parents = reference.path.iter().take_while(|name| name.is_none()).count();
         let names: Vec<&str> = reference.path[parents..].iter().filter_map(Option::as_deref).collect();
         if let Some(origin) = reference.origin {
@@ -358,10 +356,17 @@ impl<'s> Finder<'s, '_> {
         own.chain(outer).find(|found| !found.is_empty()).unwrap_or_default()
     }
 
-    fn within<'f>(&self, frame: &Frame<'f>, names: &[&str]) -> Vec<(Scope, Path, &'f FieldClass)> {
+    fn within<'f>(&self, frame: &Frame<'f>, names: &[&str]) -> Vec<FoundField<'f>> {
         // In an outer frame, the member under traversal is visible too.
         descend(self.scope, frame.structure, frame.members.saturating_add(1), &frame.path, names)
     }
+}
+
+/// A field that a reference may mean.
+struct FoundField<'s> {
+    /// Its scope and its path there.
+    mark: (Scope, Path),
+    class: &'s FieldClass,
 }
 
 fn extended(path: &[usize], index: usize) -> Path {
@@ -377,19 +382,14 @@ fn descend<'s>(
     members: usize,
     path: &[usize],
     names: &[&str],
-) -> Vec<(Scope, Path, &'s FieldClass)> {
+) -> Vec<FoundField<'s>> {
     let Some((name, rest)) = names.split_first() else { return Vec::new() };
     let members = structure.members.iter().take(members).enumerate();
     let found = members.rev().find(|(_, member)| member.raw_name == *name);
     found.map_or_else(Vec::new, |(index, member)| into(scope, &member.class, extended(path, index), rest))
 }
 
-fn into<'s>(
-    scope: Scope,
-    class: &'s FieldClass,
-    path: Path,
-    names: &[&str],
-) -> Vec<(Scope, Path, &'s FieldClass)> {
+fn into<'s>(scope: Scope, class: &'s FieldClass, path: Path, names: &[&str]) -> Vec<FoundField<'s>> {
     match class {
         FieldClass::Structure(structure) => descend(scope, structure, usize::MAX, &path, names),
         FieldClass::Array(array) => into(scope, &array.element, extended(&path, 0), names),
@@ -405,7 +405,7 @@ fn into<'s>(
             };
             options.flat_map(into_option).collect()
         }
-        class if names.is_empty() => vec![(scope, path, class)],
+        class if names.is_empty() => vec![FoundField { mark: (scope, path), class }],
         _ => Vec::new(),
     }
 }

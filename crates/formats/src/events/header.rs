@@ -354,8 +354,8 @@ impl Header {
         structure: &Structure,
         content: Content<'_>,
         slots: &Slots,
-    ) -> (Option<Head>, Option<Head>, Option<Head>) {
+    ) -> [Option<Head>; 3] {
         let word = self.word.and_then(|word| word.read(content, 0, slots));
-        (word, self.shape.read(content, 0, slots).ok(), walked(structure, content, 0, slots).ok())
+        [word, self.shape.read(content, 0, slots).ok(), walked(structure, content, 0, slots).ok()]
     }
 }

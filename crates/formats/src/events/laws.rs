@@ -198,9 +198,9 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 /// The output of a walk, as text.
 #[derive(Debug, Default, PartialEq)]
-struct Told(Vec<String>);
+struct Reported(Vec<String>);
 
-impl FieldSink for Told {
+impl FieldSink for Reported {
     fn unsigned(&mut self, name: Name<'_>, value: u64, _: &Meaning) {
         self.0.push(format!("{name:?} {value}"));
     }
@@ -244,7 +244,7 @@ proptest! {
         let (stepped, walked) = (Slots::new(SLOTS), Slots::new(SLOTS));
         let steps = Steps::of(Some(&structure), known).0;
         let steps = steps.run(content, start, &stepped).ok().filter(|&end| end <= content.end);
-        let (mut reported, mut placed) = (Told::default(), Told::default());
+        let (mut reported, mut placed) = (Reported::default(), Reported::default());
         let walk = Walk::new(content, start, &walked, &mut reported).root(&structure, start);
         let place = Walk::new(content, start, &Slots::new(SLOTS), &mut placed).placed(&Places::of(&structure), start);
         prop_assert_eq!((walk, reported.0), (place, placed.0));
@@ -267,7 +267,7 @@ proptest! {
         let places = Places::of(&structure);
         for (index, member) in structure.members.iter().enumerate() {
             let Some(place) = places.place(index) else { continue };
-            let (mut walked, mut placed) = (Told::default(), Told::default());
+            let (mut walked, mut placed) = (Reported::default(), Reported::default());
             let at = Steps::up_to(&structure, index, Known::NOTHING).run(content, start, &slots);
             // Fields beyond the end of the content are never requested.
             if at.is_ok_and(|at| at > content.end) {
@@ -280,17 +280,17 @@ proptest! {
     }
 
     #[test]
-    fn headers_say_the_same_whichever_way_they_are_read(structure in header(integer().boxed()), bytes in vec(prop_oneof![0u8..3, any::<u8>()], 0..40)) {
+    fn all_ways_to_read_a_header_agree(structure in header(integer().boxed()), bytes in vec(prop_oneof![0u8..3, any::<u8>()], 0..40)) {
         let content = Content { bytes: &bytes, end: bytes.len() as u64 * 8 };
         let header = Header::new(Some(&structure));
-        let (word, shape, walk) = header.all_ways(&structure, content, &Slots::new(SLOTS));
+        let [word, shape, walk] = header.all_ways(&structure, content, &Slots::new(SLOTS));
         prop_assert_eq!(shape, walk);
         prop_assert!(word.is_none() || word == walk);
         prop_assert_eq!(header.read(content, 0, &Slots::new(SLOTS)).ok(), walk);
     }
 
     #[test]
-    fn events_that_are_gone_over_are_those_that_come_one_after_another(stream in stream(), bytes in packet(), last in 0usize..9, wanted: u16) {
+    fn reading_with_a_filter_gives_the_events_of_reading_all(stream in stream(), bytes in packet(), last in 0usize..9, wanted: u16) {
         let (trace, plan) = (TraceClass { slots: SLOTS, ..TraceClass::default() }, StreamPlan::new(&stream));
         let reader = || {
             let mut reader = Reader::new(&trace, &stream, &plan);
@@ -298,7 +298,7 @@ proptest! {
             reader
         };
         let reported = |reader: &Reader<'_, '_>, parts| {
-            let mut reported = Told::default();
+            let mut reported = Reported::default();
             let is_whole = reader.event_of(parts).emit(Scope::Payload, &mut reported).is_ok();
             (is_whole, reported, reader.clock())
         };

@@ -88,7 +88,7 @@ mod generic {
     pub(super) const NAME: u32 = 1;
 }
 
-/// The value of the field `name` of a generic event.
+/// The name and the value of an entry of a generic event.
 pub(crate) fn generic_value<'a>(entry: &'a [u8]) -> Option<(&'a [u8], Field<'a>)> {
     let (mut fields, mut name, mut value) = (Fields::new(entry), None, None);
     while let Some(field) = fields.next().ok()? {
@@ -172,7 +172,7 @@ impl<S: FieldSink> Walk<'_, '_, S> {
         Ok(())
     }
 
-    /// Passes a computed number, or what is known of it, to the sink.
+    /// Passes a computed number, its name, or the number that belongs to it to the sink.
     pub(super) fn computed(&mut self, field: &ComputedField, name: Name<'_>) {
         let value = self.slots.get(field.slot) as i64;
         let value = Some(value).filter(|&value| value != UNKNOWN);

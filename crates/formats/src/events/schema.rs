@@ -48,7 +48,7 @@ impl TraceClass {
     pub fn finds_packets_as(&self, other: &TraceClass) -> bool {
         self.uuid == other.uuid
             && self.packet_header == other.packet_header
-            && self.packet_contexts().eq(other.packet_contexts())
+            && self.packet_contexts() == other.packet_contexts()
     }
 
     /// Sets the frequency of the implied clock in cycles per second. Returns `false` if the metadata has clocks, or
@@ -75,9 +75,9 @@ impl TraceClass {
     }
 
     /// Packet contexts of the stream classes by id, and whether they have clocks.
-    fn packet_contexts(&self) -> impl Iterator<Item = (u64, Option<&Structure>, bool)> {
+    fn packet_contexts(&self) -> BTreeMap<u64, (Option<&Structure>, bool)> {
         let streams = self.streams.iter();
-        streams.map(|(&id, stream)| (id, stream.packet_context.as_ref(), stream.clock.is_some()))
+        streams.map(|(&id, stream)| (id, (stream.packet_context.as_ref(), stream.clock.is_some()))).collect()
     }
 
     /// The text of an environment entry.
@@ -223,7 +223,7 @@ pub enum FieldClass {
     Integer(Integer),
     /// A LEB128 integer.
     VariableInteger(VariableInteger),
-    /// A binary floating-point number of 32 or 64 bits.
+    /// A binary floating-point number of 16, 32 or 64 bits.
     Real(Real),
     /// NUL-terminated text.
     String(Encoding),

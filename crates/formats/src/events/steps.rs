@@ -192,10 +192,7 @@ impl Steps {
     #[inline]
     pub(crate) fn run(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<u64, Trouble> {
         let at = at.saturating_add(self.bits);
-        match self.steps.is_empty() {
-            true => Ok(at),
-            false => self.rest(content, at, slots, &mut content.room(at)),
-        }
+        if self.steps.is_empty() { Ok(at) } else { self.rest(content, at, slots, &mut content.room(at)) }
     }
 
     fn walk(&self, content: Content<'_>, at: u64, slots: &Slots, fuel: &mut u64) -> Result<u64, Trouble> {

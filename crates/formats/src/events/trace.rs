@@ -402,8 +402,8 @@ fn in_order(mut packets: Vec<StreamPacket<'_>>) -> Vec<StreamPacket<'_>> {
     packets
 }
 
-/// Loss counters at the previous packet. A counter that goes backwards, as LTTng's sometimes does, reports no loss,
-/// neither then nor on its way back up.
+/// Loss counters at the previous packet. A counter that goes backwards, as LTTng's sometimes does, reports no loss until it
+/// exceeds its highest value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     most: Option<u64>,

@@ -131,14 +131,12 @@ fn conversion(rest: &mut &[u8], arguments: &mut Arguments<'_>, long: usize) -> O
         }
         *rest = behind;
     }
-    if let Some(width) = count(rest, arguments)? {
-        conversion.left |= width < 0;
-        conversion.width = width.unsigned_abs() as usize;
-    }
+    let width = count(rest, arguments)?;
+    conversion.left |= width < 0;
+    conversion.width = width.unsigned_abs() as usize;
     if let Some(behind) = rest.strip_prefix(b".") {
         *rest = behind;
-        let precision = count(rest, arguments)?.unwrap_or(0);
-        conversion.precision = usize::try_from(precision).ok();
+        conversion.precision = usize::try_from(count(rest, arguments)?).ok();
     }
     let sizes: [(&[u8], usize); 7] =
         [(b"hh", 1), (b"h", 2), (b"ll", 8), (b"l", long), (b"L", 8), (b"z", long), (b"t", long)];
@@ -148,17 +146,17 @@ fn conversion(rest: &mut &[u8], arguments: &mut Arguments<'_>, long: usize) -> O
     Some(conversion)
 }
 
-/// Parses a width or a precision, if there is one. The outer `None` is a missing argument.
-fn count(rest: &mut &[u8], arguments: &mut Arguments<'_>) -> Option<Option<i32>> {
+/// Parses a width or a precision: 0 if there is none, `None` if its argument is missing.
+fn count(rest: &mut &[u8], arguments: &mut Arguments<'_>) -> Option<i32> {
     if let Some(behind) = rest.strip_prefix(b"*") {
         *rest = behind;
-        return arguments.star().map(Some);
+        return arguments.star();
     }
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, behind) = rest.split_at(digits);
     *rest = behind;
     // A number too large to parse counts as absent.
-    Some(str::from_utf8(number).ok().and_then(|number| number.parse().ok()))
+    Some(str::from_utf8(number).ok().and_then(|number| number.parse().ok()).unwrap_or(0))
 }
 
 /// Formats `%p` with the letters after it. The kernel stores an address if they name code, and otherwise the text
@@ -178,16 +176,15 @@ fn pointer(rest: &mut &[u8], arguments: &mut Arguments<'_>, long: usize, symbols
 
 fn integer(number: u64, letter: u8, conversion: Conversion, out: &mut Vec<u8>) {
     let unused = 64 - 8 * conversion.size as u32;
-    let is_signed = matches!(letter, b'd' | b'i');
     let signed = (number << unused) as i64 >> unused;
-    let sign = match () {
-        () if is_signed && signed < 0 => "-",
-        () if is_signed && conversion.plus => "+",
-        () if is_signed && conversion.space => " ",
-        () if conversion.prefix && letter == b'x' => "0x",
-        () if conversion.prefix && letter == b'X' => "0X",
-        () if conversion.prefix && letter == b'o' => "0",
-        () => "",
+    let sign = match letter {
+        b'd' | b'i' if signed < 0 => "-",
+        b'd' | b'i' if conversion.plus => "+",
+        b'd' | b'i' if conversion.space => " ",
+        b'x' if conversion.prefix => "0x",
+        b'X' if conversion.prefix => "0X",
+        b'o' if conversion.prefix => "0",
+        _ => "",
     };
     let digits = match letter {
         b'x' => format!("{number:x}"),

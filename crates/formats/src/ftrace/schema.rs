@@ -106,8 +106,8 @@ fn names(format: &EventFormat<'_>, called: &Called, machine: Machine) -> Vec<Mem
     named.chain(printed(format, called, machine)).collect()
 }
 
-/// Fields with the texts that other fields point to, relative to the record's beginning (`s_name` for `char *s`): the
-/// kernel lists such texts with the formats of `trace_printk`. There are none where the file has no list.
+/// Fields with the texts that other fields point to (`s_name` for `char *s`): the kernel lists such texts with the formats
+/// of `trace_printk`. There are none where the file has no list.
 pub(crate) fn pointed_texts(format: &EventFormat<'_>, texts: &Names, machine: Machine) -> Vec<Member> {
     let pointers = format.fields.iter().filter(|field| field.is_text_pointer() && !texts.is_empty());
     pointers.filter_map(|field| named(&format!("{}_name", field.name), field, texts, machine)).collect()
@@ -130,8 +130,7 @@ fn printed(format: &EventFormat<'_>, called: &Called, machine: Machine) -> Optio
     Some(member("text", FieldClass::ForeignField(Box::new(printed))))
 }
 
-/// A field with the name of the number in another field, relative to the record's beginning. `None` if that is no
-/// number.
+/// A field with the name of the number in another field; `None` if that is no number.
 pub(crate) fn named(name: &str, field: &Field<'_>, names: &Names, machine: Machine) -> Option<Member> {
     let (size, order) = (integer_size(field)?, machine.order);
     let called = ForeignField::Named { offset: u64::from(field.offset), size, order, names: names.clone() };

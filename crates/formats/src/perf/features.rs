@@ -49,18 +49,27 @@ pub(super) fn hybrid_topology(section: Section<'_>) -> Result<String, Eof> {
     Ok(kinds?.join(", "))
 }
 
-/// Reads a moment on two clocks: the number of a clock, its time, and the time of the wall clock, in nanoseconds.
-pub(super) fn moment(section: Section<'_>) -> Result<(u32, u64, u64), Eof> {
+/// A moment on two clocks.
+pub(super) struct Moment {
+    /// The number of a clock.
+    pub(super) clock: u32,
+    /// Its time in nanoseconds.
+    pub(super) time: u64,
+    /// The time of the wall clock in nanoseconds.
+    pub(super) wall: u64,
+}
+
+/// Reads a moment on two clocks.
+pub(super) fn moment(section: Section<'_>) -> Result<Moment, Eof> {
     let mut cursor = section.cursor();
     let (_version, clock) = (cursor.u32()?, cursor.u32()?);
-    let (wall, other) = (cursor.u64()?, cursor.u64()?);
-    Ok((clock, other, wall))
+    Ok(Moment { clock, wall: cursor.u64()?, time: cursor.u64()? })
 }
 
 /// Describes a moment on two clocks.
 pub(super) fn clocks(section: Section<'_>) -> Result<String, Eof> {
-    let (clock, other, wall) = moment(section)?;
-    Ok(format!("{} s of clock {clock} are {} s of the wall clock", Nanos(other), Nanos(wall)))
+    let Moment { clock, time, wall } = moment(section)?;
+    Ok(format!("{} s of clock {clock} are {} s of the wall clock", Nanos(time), Nanos(wall)))
 }
 
 /// Describes the time window of the samples.

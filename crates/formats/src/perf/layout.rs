@@ -93,53 +93,13 @@ pub mod record {
 
     /// The name of a type in the kernel's header, such as `MMAP2`; `None` if it has none.
     pub fn name(kind: u32) -> Option<&'static str> {
-        const KERNEL: [&str; 21] = [
-            "MMAP",
-            "LOST",
-            "COMM",
-            "EXIT",
-            "THROTTLE",
-            "UNTHROTTLE",
-            "FORK",
-            "READ",
-            "SAMPLE",
-            "MMAP2",
-            "AUX",
-            "ITRACE_START",
-            "LOST_SAMPLES",
-            "SWITCH",
-            "SWITCH_CPU_WIDE",
-            "NAMESPACES",
-            "KSYMBOL",
-            "BPF_EVENT",
-            "CGROUP",
-            "TEXT_POKE",
-            "AUX_OUTPUT_HW_ID",
-        ];
-        const USER: [&str; 20] = [
-            "HEADER_ATTR",
-            "HEADER_EVENT_TYPE",
-            "HEADER_TRACING_DATA",
-            "HEADER_BUILD_ID",
-            "FINISHED_ROUND",
-            "ID_INDEX",
-            "AUXTRACE_INFO",
-            "AUXTRACE",
-            "AUXTRACE_ERROR",
-            "THREAD_MAP",
-            "CPU_MAP",
-            "STAT_CONFIG",
-            "STAT",
-            "STAT_ROUND",
-            "EVENT_UPDATE",
-            "TIME_CONV",
-            "HEADER_FEATURE",
-            "COMPRESSED",
-            "FINISHED_INIT",
-            "COMPRESSED2",
-        ];
-        let (names, first) = if kind < USER_START { (&KERNEL[..], MMAP) } else { (&USER[..], USER_START) };
-        names.get(kind.checked_sub(first)? as usize).copied()
+        const KERNEL: &str = "MMAP LOST COMM EXIT THROTTLE UNTHROTTLE FORK READ SAMPLE MMAP2 AUX ITRACE_START LOST_SAMPLES \
+            SWITCH SWITCH_CPU_WIDE NAMESPACES KSYMBOL BPF_EVENT CGROUP TEXT_POKE AUX_OUTPUT_HW_ID";
+        const USER: &str = "HEADER_ATTR HEADER_EVENT_TYPE HEADER_TRACING_DATA HEADER_BUILD_ID FINISHED_ROUND ID_INDEX \
+            AUXTRACE_INFO AUXTRACE AUXTRACE_ERROR THREAD_MAP CPU_MAP STAT_CONFIG STAT STAT_ROUND \
+            EVENT_UPDATE TIME_CONV HEADER_FEATURE COMPRESSED FINISHED_INIT COMPRESSED2";
+        let (names, first) = if kind < USER_START { (KERNEL, MMAP) } else { (USER, USER_START) };
+        names.split(' ').nth(kind.checked_sub(first)? as usize)
     }
 }
 

@@ -363,11 +363,11 @@ impl<'a> Reader<'a> {
         let section = |feature| self.features.get(&feature).copied();
         let chosen = self.events.attrs.iter().find_map(|attr| attr.clock);
         let moment = section(feature::CLOCK_DATA).and_then(|section| features::moment(section).ok());
-        let moment = moment.filter(|(clock, ..)| Some(*clock) == chosen);
+        let moment = moment.filter(|moment| Some(moment.clock) == chosen);
         ClockIdentity {
             kind: chosen.map_or(ClockKind::Perf, ClockKind::Posix),
             host: section(feature::HOSTNAME).and_then(|section| features::one_text(section).ok()),
-            unix_zero: moment.map(|(_, own, wall)| i128::from(wall) - i128::from(own)),
+            unix_zero: moment.map(|moment| i128::from(moment.wall) - i128::from(moment.time)),
             tsc: self.tsc_clock().filter(|_| chosen.is_none()).map(TscScale::of),
             ..ClockIdentity::default()
         }

@@ -135,13 +135,13 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// # Errors
     /// If `out` fails, or a text exceeds the size of a record.
     pub fn sideband(&mut self, event: &Sideband<'_>) -> io::Result<()> {
-        let (kind, flags, mut body) = sideband_body(event);
+        let mut record = sideband_body(event);
         if let Some(time) = event.time {
             let (first, last) = self.first_and_last.unwrap_or((time, time));
             self.first_and_last = Some((first.min(time), last.max(time)));
         }
-        self.sample_id(&mut body, event.thread, event.time.unwrap_or_default(), event.cpu);
-        self.record(kind, flags, &body)
+        self.sample_id(&mut record.bytes, event.thread, event.time.unwrap_or_default(), event.cpu);
+        self.record(record.kind, record.misc, &record.bytes)
     }
 
     /// Copies a kernel's sideband record. Records must be in order of time, together with the others.

@@ -52,8 +52,10 @@ pub(crate) struct BundleReader<'t, 'a> {
     lost_after: Option<Lost>,
     events: Events<'a>,
     table: Compact<'a>,
-    /// The next of each kind.
-    next: (Option<Head>, Option<Switch>, Option<Waking>),
+    /// The next event that is not in the table.
+    next_event: Option<Head>,
+    next_switch: Option<Switch>,
+    next_waking: Option<Waking>,
     /// The names of the table, by their indices in it.
     names: Vec<i64>,
     running: Running,
@@ -69,7 +71,9 @@ impl<'t, 'a> BundleReader<'t, 'a> {
             lost_after: None,
             events: Events::default(),
             table: Compact::default(),
-            next: (None, None, None),
+            next_event: None,
+            next_switch: None,
+            next_waking: None,
             names: Vec::new(),
             running: Running::UNKNOWN,
             trouble: None,
@@ -93,14 +97,13 @@ impl<'t, 'a> BundleReader<'t, 'a> {
         let known = |name: &&[u8]| self.bundles.names.get(*name).copied().unwrap_or(UNKNOWN);
         self.names.clear();
         self.names.extend(self.table.names.iter().map(known));
-        self.next = (None, None, None);
-        self.next_event();
-        self.next_switch();
-        self.next_waking();
+        self.read_event();
+        self.read_switch();
+        self.read_waking();
     }
 
-    fn next_event(&mut self) {
-        self.next.0 = loop {
+    fn read_event(&mut self) {
+        self.next_event = loop {
             match self.events.next() {
                 Ok(head) => break head,
                 Err(at) => self.trouble(at, "an event that can't be read"),
@@ -108,17 +111,17 @@ impl<'t, 'a> BundleReader<'t, 'a> {
         };
     }
 
-    fn next_switch(&mut self) {
+    fn read_switch(&mut self) {
         let next = self.table.switch();
-        self.next.1 = next.unwrap_or_else(|reason| {
+        self.next_switch = next.unwrap_or_else(|reason| {
             self.trouble(0, reason);
             None
         });
     }
 
-    fn next_waking(&mut self) {
+    fn read_waking(&mut self) {
         let next = self.table.waking();
-        self.next.2 = next.unwrap_or_else(|reason| {
+        self.next_waking = next.unwrap_or_else(|reason| {
             self.trouble(0, reason);
             None
         });
@@ -135,23 +138,19 @@ impl<'t, 'a> BundleReader<'t, 'a> {
         if let Some(lost) = self.lost.pop() {
             return Ok(Some(Found::Lost(lost)));
         }
-        let late = u64::MAX;
-        let times = (
-            self.next.0.as_ref().map_or(late, |head| head.time),
-            self.next.1.map_or(late, |switch| switch.time),
-            self.next.2.map_or(late, |waking| waking.time),
-        );
+        let event_time = self.next_event.as_ref().map_or(u64::MAX, |head| head.time);
+        let switch_time = self.next_switch.map_or(u64::MAX, |switch| switch.time);
         // Of one instant: a thread is woken, the CPU switches to it, and then it acts.
-        if let Some(waking) = self.next.2.filter(|_| times.2 <= times.1 && times.2 <= times.0) {
-            self.next_waking();
+        if let Some(waking) = self.next_waking.filter(|waking| waking.time <= switch_time.min(event_time)) {
+            self.read_waking();
             return Ok(Some(self.waking(waking, slots)));
         }
-        if let Some(switch) = self.next.1.filter(|_| times.1 <= times.0) {
-            self.next_switch();
+        if let Some(switch) = self.next_switch.filter(|_| switch_time <= event_time) {
+            self.read_switch();
             return Ok(Some(self.switch(switch, slots)));
         }
-        if let Some(head) = self.next.0.take() {
-            self.next_event();
+        if let Some(head) = self.next_event.take() {
+            self.read_event();
             return match self.event(&head, slots) {
                 Some(found) => Ok(Some(found)),
                 None => {

@@ -232,18 +232,10 @@ fn stream<'a>(
         Some(last) => last.before.lost = Some(lost),
         None => found.bundles.iter_mut().last().into_iter().for_each(|last| last.before.lost_after = lost),
     }
-    match found.has_statistics {
-        false if marked > 0 => {
-            lose(Cause::Truncated, marked, "events were lost before a bundle; their number is unknown");
-        }
-        true if marked == 0 && lost > 0 => {
-            lose(
-                Cause::Truncated,
-                lost,
-                "the kernel counted lost events, but no bundle shows where they were",
-            );
-        }
-        _ => {}
+    if !found.has_statistics && marked > 0 {
+        lose(Cause::Truncated, marked, "events were lost before a bundle; their number is unknown");
+    } else if found.has_statistics && marked == 0 && lost > 0 {
+        lose(Cause::Truncated, lost, "the kernel counted lost events, but no bundle shows where they were");
     }
     let gaps = found.bundles.iter().filter(|found| found.before.is_after_gap).count() as u64;
     if gaps > 0 {

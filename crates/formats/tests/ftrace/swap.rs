@@ -2,6 +2,11 @@
 
 use std::collections::HashMap;
 
+/// Kinds of records in a page (Linux, include/linux/ring_buffer.h); smaller numbers are the length in words.
+const PADDING: u32 = 29;
+const TIME_EXTEND: u32 = 30;
+const TIME_STAMP: u32 = 31;
+
 /// A part of the file, and the position of the next number or text to swap.
 struct Swap {
     bytes: Vec<u8>,
@@ -67,6 +72,7 @@ impl Swap {
         let commit = self.number(8);
         let mut at = self.at;
         let end = at + (commit & ((1 << 27) - 1)) as usize;
+        // The number of lost events follows the data.
         if commit >> 30 & 1 == 1 {
             self.at = end;
             self.number(8);
@@ -76,17 +82,18 @@ impl Swap {
             let (kind, delta) = (word & 31, word >> 5);
             self.bytes[at..at + 4].copy_from_slice(&(kind << 27 | delta).to_be_bytes());
             at += 4;
-            if kind == 29 && delta == 0 {
+            if kind == PADDING && delta == 0 {
                 break;
             }
             let mut length = kind as usize * 4;
-            if matches!(kind, 0 | 29..=31) {
+            if matches!(kind, 0 | PADDING..) {
                 self.at = at;
                 let word = self.number(4) as usize;
                 at += 4;
-                length = if matches!(kind, 30 | 31) { 0 } else { word.next_multiple_of(4) - 4 };
+                length =
+                    if matches!(kind, TIME_EXTEND | TIME_STAMP) { 0 } else { word.next_multiple_of(4) - 4 };
             }
-            if kind < 29 {
+            if kind < PADDING {
                 self.record(at, at + length, formats);
             }
             at += length;

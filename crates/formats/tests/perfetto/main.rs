@@ -129,7 +129,7 @@ fn names_and_running_threads_last_from_one_bundle_to_the_next() {
     let second = || bundle(0, &[switches(&[(30, 1, 7, 100, 0)], &["main"])]);
     let read = lines(&[first.clone(), second()].concat());
     assert!(read[1].contains("prev_comm=\"render\" prev_pid=8 prev_prio=120 prev_state=1"), "{read:?}");
-    // Where events were lost, or packets, nobody knows who ran.
+    // Where events or packets were lost, the running thread is unknown.
     let lost = bundle(0, &[integer(3, 1), switches(&[(30, 1, 7, 100, 0)], &["main"])]);
     let read = lines(&[first.clone(), lost].concat());
     assert_eq!(read[1], "30 lost 0");

@@ -54,8 +54,8 @@ impl PendingEvents {
         self.block_open = false;
     }
 
-    /// Reports the pending events without an address, and forgets what announced later ones: the packets that would
-    /// belong to them do not follow.
+    /// Reports the pending events without an address, and drops announcements of further ones: their packets do not
+    /// follow.
     pub(super) fn end(&mut self, sink: &mut impl Sink) {
         self.cause = None;
         self.data.clear();
@@ -416,8 +416,8 @@ impl Decoder<'_> {
     ) {
         let (walk, graph, _) = self.parts(context);
         let instruction = graph.snapshot(walk.at).instruction(walk.ip);
-        if let Some((instruction, ..)) = instruction.ok().filter(|(instruction, ..)| ran(instruction)) {
-            self.walk_to(instruction.next_ip(), context);
+        if let Some(read) = instruction.ok().filter(|read| ran(&read.instruction)) {
+            self.walk_to(read.instruction.next_ip(), context);
         }
     }
 

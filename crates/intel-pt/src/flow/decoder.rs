@@ -389,7 +389,7 @@ impl<'t> Decoder<'t> {
         self.tip_to(to, || payload, context)
     }
 
-    /// Follows a TIP to a known address.
+    /// Follows a TIP to a known address. `payload` is called only if that fails: the fast path does not decode it.
     #[inline]
     pub(super) fn tip_to<L: Labels, S: Sink>(
         &mut self,
@@ -549,11 +549,13 @@ impl<'t> Decoder<'t> {
             (Some(from), _) => walk.walk_to(graph, sink, from),
             (None, Some(to)) => walk.leave(graph, sink, to),
             (None, None) => {
-                let filter = match filter.is_empty() {
-                    false => Filtering::By(traced),
+                let filter = if !filter.is_empty() {
+                    Filtering::By(traced)
+                } else if on_trial {
                     // After damage, a stray byte 01 (TIP.PGD) must not confirm a probe.
-                    true if on_trial => Filtering::Absent,
-                    true => Filtering::Unknown,
+                    Filtering::Absent
+                } else {
+                    Filtering::Unknown
                 };
                 walk.leave_unseen(graph, sink, direct_unseen, filter)
             }
@@ -570,8 +572,7 @@ impl<'t> Decoder<'t> {
     ) -> bool {
         let (walk, graph, _) = self.parts(context);
         let instruction = graph.snapshot(walk.at).instruction(from);
-        instruction.is_ok_and(|(instruction, ..)| enters_guest(&instruction))
-            && self.errata.has(Erratum::Skd022)
+        instruction.is_ok_and(|read| enters_guest(&read.instruction)) && self.errata.has(Erratum::Skd022)
     }
 
     /// Applies the pending changes of the machine state, which take effect at the current TIP, TIP.PGE or TIP.PGD.

@@ -110,8 +110,8 @@ fn find_inside<L: Labels>(
     graph.lengths(block).iter().find_map(|&length| {
         let here = address;
         address += u64::from(length);
-        let (instruction, ..) = graph.snapshot(at).instruction(here).ok()?;
-        wanted(&instruction).then_some((here, u64::from(length)))
+        let read = graph.snapshot(at).instruction(here).ok()?;
+        wanted(&read.instruction).then_some((here, u64::from(length)))
     })
 }
 

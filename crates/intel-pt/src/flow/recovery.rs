@@ -76,7 +76,7 @@ impl Decoder<'_> {
         Trouble::UnseenCall { at, hidden }
     }
 
-    /// Loses the flow at the current packet, with which the events end that it was to follow.
+    /// Loses the flow at the current packet, and ends the pending events that wait for it.
     #[cold]
     pub(super) fn lose_at_packet<L, S: Sink>(
         &mut self,

@@ -62,8 +62,8 @@ impl Decoder<'_> {
         graph.at(ip, walk.at).map(|_| ()).map_err(Trouble::Code)
     }
 
-    /// Decides whether execution continues at `ip`, the address in the last packet, while the flow is lost. `certain`
-    /// is whether this must be so if no bytes are damaged.
+    /// Decides whether execution continues at `ip`, the address in the last packet, while the flow is lost. `certain`:
+    /// whether only damaged bytes can be a reason against it.
     ///
     /// # Errors
     /// Why the flow can't continue there.
@@ -141,9 +141,9 @@ impl Decoder<'_> {
         trial.last_ip.trust();
         trial.walk.returns = calls.clone();
         trial.walk.set_ip(ip);
-        let mut borne_out = 0;
+        let mut confirmed_tips = 0;
         let mut waiting = waiting.map(|tnt| trial.tnt(tnt, context));
-        while borne_out < CONFIRMED_TIPS {
+        while confirmed_tips < CONFIRMED_TIPS {
             let (followed, is_tip) = match waiting.take() {
                 Some(followed) => (followed, false),
                 None => {
@@ -175,7 +175,7 @@ impl Decoder<'_> {
             if trial.at >= trial.span.end {
                 break;
             }
-            borne_out += u32::from(is_tip);
+            confirmed_tips += u32::from(is_tip);
         }
         Verdict::Confirmed
     }

@@ -145,8 +145,8 @@ proptest! {
         // The walk begins at 1000 and takes one tick per instruction. No estimated time is later than its end.
         let end = 1000 + truth.len() as u64;
         prop_assert!(seen.times.iter().all(|(time, _)| (1000..=end).contains(time)), "{:?} {end}", seen.times);
-        // What was reported began no later than the time reported then, except for
-        // cycles that are too few for a CYC packet.
+        // An item began at the reported time or earlier; cycles too few for a CYC packet
+        // are tolerated.
         let slack = 1 + cyc_threshold.unwrap_or(0);
         let late = seen.times.iter().find(|(time, before)| 1000 + *before as u64 > time + slack);
         prop_assert_eq!(late, None);

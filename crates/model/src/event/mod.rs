@@ -75,7 +75,7 @@ pub enum Compound {
     Variant,
 }
 
-/// Receives the fields of an event, in order. What a sink does not define it ignores.
+/// Receives the fields of an event, in order. Methods that a sink does not define ignore the field.
 #[allow(unused_variables, reason = "their names are the documentation")]
 pub trait FieldSink {
     /// An unsigned integer.

@@ -229,17 +229,24 @@ impl StateCodes {
 
     fn of_bits(&self, code: u64) -> PrevState {
         let bits = &self.bits;
-        match () {
+        let has = |bit: u64| code & bit != 0;
+        if self.is_report && !has(bits.all) {
             // As the kernel prints it. 4.14 marks a thread that was preempted in this way.
-            () if self.is_report && code & bits.all == 0 => PrevState::Runnable,
-            () if code & !bits.all != 0 => PrevState::Unknown,
-            () if code & bits.ended != 0 => PrevState::Ended,
-            () if code & bits.stopped != 0 => PrevState::Stopped,
-            () if code & bits.idle != 0 => PrevState::Idle,
-            () if code & bits.uninterruptible != 0 && code & bits.no_load != 0 => PrevState::Idle,
-            () if code & bits.uninterruptible != 0 => PrevState::Uninterruptible,
-            () if code & bits.interruptible != 0 => PrevState::Interruptible,
-            () => PrevState::Unknown,
+            PrevState::Runnable
+        } else if has(!bits.all) {
+            PrevState::Unknown
+        } else if has(bits.ended) {
+            PrevState::Ended
+        } else if has(bits.stopped) {
+            PrevState::Stopped
+        } else if has(bits.idle) || has(bits.uninterruptible) && has(bits.no_load) {
+            PrevState::Idle
+        } else if has(bits.uninterruptible) {
+            PrevState::Uninterruptible
+        } else if has(bits.interruptible) {
+            PrevState::Interruptible
+        } else {
+            PrevState::Unknown
         }
     }
 }

@@ -36,9 +36,11 @@ pub struct Record {
     is_reported: bool,
 }
 
-/// Events and bytes of text per batch. The batches of several streams fit into the L2 cache together, as each analysis
-/// iterates over them; smaller ones take longer if many analyses alternate, each with its own data.
-const BATCH: (usize, usize) = (512, 1 << 14);
+/// Events per batch. The batches of several streams fit into the L2 cache together, as each analysis iterates over them;
+/// smaller ones take longer if many analyses alternate, each with its own data.
+const BATCH: usize = 512;
+/// Bytes of text per batch.
+const BATCH_TEXT: usize = 1 << 14;
 
 /// The last fields of a [`Kind::Syscall`]: its end time and its result.
 const ENDED: usize = 2;
@@ -62,7 +64,7 @@ impl Records {
     /// Whether the batch is full.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.records.len() >= BATCH.0 || self.text.len() >= BATCH.1
+        self.records.len() >= BATCH || self.text.len() >= BATCH_TEXT
     }
 
     /// Removes all events and keeps the capacity.

@@ -55,7 +55,7 @@ pub(super) struct Collected {
     /// The file of the guest's first process.
     init: PathBuf,
     /// Where that process maps its code: address, length and file offset.
-    init_maps: Vec<(u64, u64, u64)>,
+    init_maps: Vec<CodeMap>,
     /// The kernel's symbols of code, and those of the modules that it loaded.
     kallsyms: Vec<u8>,
     /// The modules when recording began.
@@ -324,11 +324,11 @@ impl Collected {
         if let Some((start, end)) = self.image() {
             add(kernel, map(start, end - start, IMAGE));
         }
-        for (name, address, size) in modules::listed(&self.modules) {
-            add(kernel, map(address, size, modules::bracketed(name)));
+        for (name, range) in modules::listed(&self.modules) {
+            add(kernel, map(range.start, range.end - range.start, modules::bracketed(name)));
         }
         let init = Thread { pid: 1, tid: 1 };
-        for &(address, length, file_offset) in &self.init_maps {
+        for &CodeMap { address, length, file_offset } in &self.init_maps {
             let name = self.init.as_os_str().as_bytes();
             let mapping = Mapping { address, length, file_offset, name, build_id: &[], kernel: false };
             add(init, SidebandKind::Map(mapping));
@@ -367,13 +367,13 @@ impl Collected {
         notes.sort_by_key(|note| note.time_ns);
         let mut running = HashMap::new();
         // The first thread of a CPU is the one that its first switch leaves.
-        for (cpu, _, from, _) in switches(records) {
-            running.entry(cpu).or_insert(from);
+        for switch in switches(records) {
+            running.entry(switch.cpu).or_insert(switch.from);
         }
         let mut switches = switches(records).peekable();
         for note in &mut notes {
-            while let Some((cpu, _, _, to)) = switches.next_if(|&(_, time, ..)| time.0 <= note.time_ns) {
-                running.insert(cpu, to);
+            while let Some(switch) = switches.next_if(|switch| switch.time.0 <= note.time_ns) {
+                running.insert(switch.cpu, switch.to);
             }
             note.thread = note.cpu.and_then(|cpu| running.get(&cpu).copied());
         }
@@ -446,12 +446,20 @@ fn date_switches(records: &mut [RingRecord<'_>], stacks: &[Nanos]) {
     }
 }
 
-/// The switches of threads: CPU, time, the thread that is left, and the next one.
-fn switches(records: &[RingRecord<'_>]) -> impl Iterator<Item = (u32, Nanos, Thread, Thread)> {
+/// A switch of threads on a CPU.
+struct ThreadSwitch {
+    cpu: u32,
+    time: Nanos,
+    from: Thread,
+    to: Thread,
+}
+
+fn switches(records: &[RingRecord<'_>]) -> impl Iterator<Item = ThreadSwitch> {
     records.iter().filter_map(|record| {
         let said = record.said.as_ref()?;
-        let SidebandKind::SwitchOut { next: Some(next), .. } = said.kind else { return None };
-        Some((record.cpu.unwrap_or(0), record.time.unwrap_or_default(), said.thread, next))
+        let SidebandKind::SwitchOut { next: Some(to), .. } = said.kind else { return None };
+        let (cpu, time) = (record.cpu.unwrap_or(0), record.time.unwrap_or_default());
+        Some(ThreadSwitch { cpu, time, from: said.thread, to })
     })
 }
 
@@ -498,19 +506,24 @@ fn threads_of(text: &[u8]) -> Vec<(Thread, Vec<u8>)> {
     lines.filter_map(thread).collect()
 }
 
-/// Address, length and file offset of the executable mappings of a file, from the text of /proc/PID/maps.
-fn code_of(maps: &str, file: &str) -> Vec<(u64, u64, u64)> {
+/// An executable mapping of a file.
+#[derive(Debug, PartialEq, Eq)]
+struct CodeMap {
+    address: u64,
+    length: u64,
+    file_offset: u64,
+}
+
+/// The executable mappings of a file, from the text of /proc/PID/maps.
+fn code_of(maps: &str, file: &str) -> Vec<CodeMap> {
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
     let code = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let &[range, access, offset, _, _, name] = words.as_slice() else { return None };
         let (begin, end) = range.split_once('-')?;
-        let begin = number(begin)?;
-        (name == file && access.contains('x')).then_some((
-            begin,
-            number(end)?.checked_sub(begin)?,
-            number(offset)?,
-        ))
+        let address = number(begin)?;
+        let (length, file_offset) = (number(end)?.checked_sub(address)?, number(offset)?);
+        (name == file && access.contains('x')).then_some(CodeMap { address, length, file_offset })
     };
     maps.lines().filter_map(code).collect()
 }
@@ -553,7 +566,10 @@ mod tests {
     fn code_of_a_file_is_what_it_maps_executable() {
         let maps = "00200000-00207000 r--p 00000000 00:02 12  /init\n00207000-0021c000 r-xp 00006000 00:02 12  /init\n\
                     7f00-7f01 r-xp 0 00:00 0  [vdso]\n7f02-7f03 rw-p 0 00:00 0\n";
-        assert_eq!(code_of(maps, "/init"), [(0x20_7000, 0x1_5000, 0x6000)]);
+        assert_eq!(
+            code_of(maps, "/init"),
+            [CodeMap { address: 0x20_7000, length: 0x1_5000, file_offset: 0x6000 }]
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 /// The most space to keep: enough for what is written after the last trace bytes.
 const RESERVE: u64 = 32 << 20;
-/// How far the space that is given back stays behind what was read: what was read may not be written yet.
+/// Bytes before the reading position that are not given back, because they may not be written yet.
 const LAG: u64 = 2 << 20;
 /// The bytes that are given back at once.
 const STEP: u64 = 1 << 20;

@@ -1,5 +1,5 @@
 //! The initramfs of the guest: an archive in the "newc" format of cpio (Linux,
-//! Documentation/driver-api/early-userspace/ buffer-format.rst).
+//! Documentation/driver-api/early-userspace/buffer-format.rst).
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use std::{
 
 use object::{Object, ObjectSection};
 
-/// The modules that the guest needs; their dependencies are found.
+/// The modules that the guest needs, besides their dependencies.
 const MODULES: [&str; 5] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console"];
 /// The module that runs guests of the guest.
 const NESTED: &str = "kvm_amd";

@@ -77,10 +77,7 @@ fn tracepoints(events: &[&str]) -> Vec<String> {
     let named = events.iter().map(|event| parts(event)).filter(|(system, _)| !CALLS.contains(system));
     let name = |(system, event): (&str, &str)| {
         let system = own(system);
-        match event.starts_with(&format!("{system}_")) {
-            true => event.to_owned(),
-            false => format!("{system}_{event}"),
-        }
+        if event.starts_with(&format!("{system}_")) { event.to_owned() } else { format!("{system}_{event}") }
     };
     named.map(name).collect()
 }
@@ -134,10 +131,7 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        match path.is_dir() {
-            true => found.extend(files(&path)?),
-            false => found.push(path),
-        }
+        if path.is_dir() { found.extend(files(&path)?) } else { found.push(path) }
     }
     Ok(found)
 }

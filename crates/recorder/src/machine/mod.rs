@@ -72,10 +72,10 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         fs::write(guest::initrd(folder.path()), archive)
     });
     prepared.map_err(Error::file(folder.path()))?;
-    let pace = match request.counts_time {
-        true => guest::Pace::Counted,
-        false if log => guest::Pace::OneByOne,
-        false => guest::Pace::Free,
+    let pace = match (request.counts_time, log) {
+        (true, _) => guest::Pace::Counted,
+        (false, true) => guest::Pace::OneByOne,
+        (false, false) => guest::Pace::Free,
     };
     let memory = Memory::new().map_err(Error::file(folder.path()))?;
     let ended = guest::run(&files, &plugin, folder.path(), &memory, pace, request.nested)?;
@@ -205,7 +205,7 @@ const LARGEST_RING: u64 = 32 << 20;
 fn ring(request: &Request, event: &Event) -> Result<Option<u64>, Error> {
     let Some(size) = request.snapshot else { return Ok(None) };
     // A snapshot begins with a PSB.
-    let size = size.unwrap_or(emulate::SNAPSHOT).max(emulate::SMALLEST_SNAPSHOT).max(4 * event.psb_bytes());
+    let size = size.max(emulate::SMALLEST_SNAPSHOT).max(4 * event.psb_bytes());
     match size <= LARGEST_RING {
         true => Ok(Some(size)),
         false => Err(Error::Missing("--snapshot of a machine keeps at most 32M".to_owned())),

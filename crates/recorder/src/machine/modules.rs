@@ -1,5 +1,7 @@
 //! The modules of the guest's kernel: those of its list, and those that it loaded while it was recorded.
 
+use std::ops::Range;
+
 use hodo_clock::Nanos;
 use hodo_emulator::machine::spool::Loaded;
 use hodo_formats::recording::{KeptCode, Sideband, Thread};
@@ -8,13 +10,13 @@ use super::collect::map;
 
 const PAGE: u64 = 4096;
 
-/// The modules in the text of /proc/modules: name, address and size.
-pub(super) fn listed(modules: &str) -> impl Iterator<Item = (&str, u64, u64)> {
+/// The modules in the text of /proc/modules, and their addresses.
+pub(super) fn listed(modules: &str) -> impl Iterator<Item = (&str, Range<u64>)> {
     modules.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
-        let (name, size) = (words.next()?, words.next()?.parse().ok()?);
+        let (name, size) = (words.next()?, words.next()?.parse::<u64>().ok()?);
         let address = u64::from_str_radix(words.nth(3)?.strip_prefix("0x")?, 16).ok()?;
-        Some((name, address, size))
+        Some((name, address..address.checked_add(size)?))
     })
 }
 
@@ -75,7 +77,7 @@ mod tests {
         let text = "virtio_pci 36864 0 - Live 0xffffffffc0013000\nbad line\noverlay 167936 1 - Live 0xffffffffc005a000 (E)\n";
         let expected =
             [("virtio_pci", 0xffff_ffff_c001_3000, 36864), ("overlay", 0xffff_ffff_c005_a000, 167_936)];
-        assert_eq!(listed(text).collect::<Vec<_>>(), expected);
+        assert_eq!(listed(text).collect::<Vec<_>>(), expected.map(|(name, at, size)| (name, at..at + size)));
     }
 
     #[test]

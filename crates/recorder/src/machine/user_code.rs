@@ -134,7 +134,7 @@ impl View {
         self.maps.iter().map(|map| map.range.clone()).chain(unknown).collect()
     }
 
-    /// Maps something, in the same way as a decoder does: what is no file leaves all code there.
+    /// Maps something, in the same way as a decoder does: only a file replaces the code there.
     fn map(&mut self, mapping: &Mapping<'_>) -> Range<u64> {
         let range = mapping.address..mapping.address.saturating_add(mapping.length);
         if is_file(mapping.name) {
@@ -279,7 +279,7 @@ impl Processes {
         self.agree(pid, note.space, note.address..note.address + bytes.len() as u64, time);
     }
 
-    /// Keeps what is known at these addresses of an address space and what a decoder would not find in the process.
+    /// Keeps the known code at these addresses of an address space where it differs from what a decoder finds in the process.
     fn agree(&mut self, pid: u32, space: u64, range: Range<u64>, time: u64) {
         let Some(Space { image, .. }) = self.spaces.get(&space).filter(|_| !range.is_empty()) else { return };
         let view = self.views.entry(pid).or_default();
@@ -320,11 +320,14 @@ mod tests {
     const SPACE: u64 = 0x5000;
     const CODE: u64 = 0x40_1000;
 
-    /// A file of two pages of NOPs.
     struct Case {
+        /// Two pages of NOPs.
         file: tempfile::NamedTempFile,
+        /// Times, processes, and what they do.
         records: Vec<(u64, u32, What)>,
+        /// Times, address spaces, distances from the code's address, and bytes.
         notes: Vec<(u64, u64, u64, &'static [u8])>,
+        /// Times and address spaces.
         spaces: Vec<(u64, u64)>,
     }
 
@@ -466,7 +469,7 @@ mod tests {
         case.records =
             vec![(1, 6, What::Switch(7)), (2, 7, What::Bare), (4, 7, What::Bare), (5, 7, What::File)];
         case.notes = vec![(3, SPACE, 0, &[0x90, 1]), (6, SPACE, 1, &[1, 2])];
-        // What the file has at the address is not what ran there last.
+        // The code that ran last at the address differs from the file.
         assert_eq!(case.pieces(), [(3, 7, 0, vec![0x90, 1]), (5, 7, 1, vec![1]), (6, 7, 2, vec![2])]);
     }
 

@@ -211,7 +211,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             Field::Insn => {
                 self.disassembly.clear();
                 match executed.code.instruction(address) {
-                    Ok((instruction, ..)) => self.formatter.format(&instruction, &mut self.disassembly),
+                    Ok(read) => self.formatter.format(&read.instruction, &mut self.disassembly),
                     Err(_) => self.disassembly.push('?'),
                 }
                 self.text.extend_from_slice(self.disassembly.as_bytes());
@@ -438,11 +438,9 @@ impl Sink for InstructionSink<'_, '_> {
     }
 
     fn executed(&mut self, executed: Executed<'_>) {
-        let inside = self.filter.ran(executed.lengths.len() as u64);
-        if !inside
-            || !self.filter.wanted
-            || !(self.filter.open || self.takes_early(executed.lengths.len() as u64))
-        {
+        let count = executed.lengths.len() as u64;
+        let inside = self.filter.ran(count);
+        if !(inside && self.filter.wanted && (self.filter.open || self.takes_early(count))) {
             return;
         }
         if self.has_only_addresses() {

@@ -22,8 +22,8 @@ pub struct Wanted<'a> {
     pub span: (u64, u64),
     /// Only records of these durations, such as those of a bar of a histogram.
     pub durations: RangeInclusive<u64>,
-    /// Only records with this value; `Some(None)` for those without one.
-    pub value: Option<Option<u64>>,
+    /// Only records with this value.
+    pub value: Option<u64>,
 }
 
 impl Wanted<'_> {
@@ -63,7 +63,7 @@ impl<'w> Filter<'w> {
     fn can(&self, zone: &Zone) -> bool {
         zone.duration_bits & self.duration_bits != 0
             && zone.longest >= *self.wanted.durations.start()
-            && self.wanted.value.is_none_or(|value| zone.value_bits & value_bit(value) != 0)
+            && self.wanted.value.is_none_or(|value| zone.value_bits & value_bit(Some(value)) != 0)
     }
 
     fn has(&self, row: &CommonFields) -> bool {
@@ -72,7 +72,7 @@ impl<'w> Filter<'w> {
         row.begin <= self.span.1
             && row.last() >= self.span.0
             && self.wanted.durations.contains(&row.duration())
-            && self.wanted.value.is_none_or(|value| value == row.value())
+            && self.wanted.value.is_none_or(|value| Some(value) == row.value())
             && (self.lanes.has(row.lane) || (self.both && is_other()))
     }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Error, Record, Refused, Table,
     bins::{Bin, cell, end, start, width_log2},
-    fold::Mix,
+    fold::{Mix, Summary},
     reader::{Bins, RowsOfFile},
     rows::{CommonFields, Rows},
     schema::{Kind, Shape},
@@ -183,7 +183,7 @@ impl Picture<'_> {
         }
         for zone in summaries_of(&bins.summaries, (level, first_bin, last_bin), lanes) {
             let wants = |bin: u64, lane: u32| (first_bin..=last_bin).contains(&bin) && lanes.has(lane);
-            for (bin, lane, mix) in scan.summaries(part, zone, wants)? {
+            for Summary { bin, lane, mix } in scan.summaries(part, zone, wants)? {
                 self.summary(cell(start(bin, digits), self.digits), lane, &mix);
             }
         }

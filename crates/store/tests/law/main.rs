@@ -194,7 +194,7 @@ fn ask(tables: &[Table<'_>], plain: &Plain, seed: u64, of: &str) {
             let record = &plain.records[rng.usize(0..plain.records.len())];
             let duration = record.end - record.begin;
             let durations = if rng.bool() { 0..=u64::MAX } else { duration / 2..=duration };
-            let value = rng.bool().then_some(record.value);
+            let value = record.value.filter(|_| rng.bool());
             let wanted = Wanted { lanes, span: (begin, end), durations, value };
             let (limit, after) = (rng.usize(0..30), rng.bool().then_some(record));
             if kind == 3 {

@@ -55,7 +55,7 @@ impl Plain {
             record.begin < wanted.span.1
                 && last(record) >= wanted.span.0
                 && wanted.durations.contains(&(record.end - record.begin))
-                && wanted.value.is_none_or(|value| value == record.value)
+                && wanted.value.is_none_or(|value| Some(value) == record.value)
                 && of_lane(record)
         })
     }

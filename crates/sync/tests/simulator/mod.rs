@@ -1,4 +1,4 @@
-//! A simulator of oscillators and message delays, with the truth at hand.
+//! A simulator of oscillators and message delays, which knows the true times.
 //!
 //! Time is true time in nanoseconds; a clock's reading is its phase, cut to whole ticks.
 
@@ -32,24 +32,35 @@ pub enum Wander {
 pub struct Oscillator {
     pub frequency_hz: u64,
     start_ticks: f64,
-    /// Every [`PIECE_NS`]: the drift and phase there, and how fast the drift turns.
-    pieces: Vec<(f64, f64, f64)>,
+    /// One for each [`PIECE_NS`].
+    pieces: Vec<Piece>,
     /// (true time, jump in ns).
     pub steps: Vec<(f64, f64)>,
-    /// (true time, duration in ns, further drift in that time), as NTP slews.
-    pub slews: Vec<(f64, f64, f64)>,
+    slews: Vec<Slew>,
+}
+
+/// A time of constant wander: the drift and the phase at its begin, and how fast the drift changes.
+#[derive(Clone, Debug)]
+struct Piece {
+    drift: f64,
+    phase: f64,
+    turn: f64,
+}
+
+/// A further drift for some nanoseconds of true time, as NTP slews.
+#[derive(Clone, Debug)]
+struct Slew {
+    from: f64,
+    duration: f64,
+    drift: f64,
 }
 
 const PIECE_NS: f64 = 0.5e9;
 
 impl Oscillator {
     pub fn new(rng: &mut Rng, frequency_hz: u64, drift_ppm: f64, wander: Wander, seconds: f64) -> Oscillator {
-        let (mut drift, mut phase) = (0.0, 0.0);
+        let (mut drift, mut phase, mut turned) = (0.0, 0.0, 0.0f64);
         let mut pieces = Vec::new();
-        let mut turned = match wander {
-            Wander::Triangle { .. } => 0.0,
-            _ => 0.0f64,
-        };
         for index in 0..=(seconds * 1e9 / PIECE_NS) as usize + 1 {
             let turn = match wander {
                 Wander::None => 0.0,
@@ -63,7 +74,7 @@ impl Oscillator {
                     if (turned + turn * PIECE_NS / 1e9).abs() > ppm { -turn } else { turn }
                 }
             };
-            pieces.push(((drift_ppm + drift) * 1e-6, phase, turn * 1e-15));
+            pieces.push(Piece { drift: (drift_ppm + drift) * 1e-6, phase, turn: turn * 1e-15 });
             let length = PIECE_NS;
             phase += (drift_ppm + drift) * 1e-6 * length + turn * 1e-15 * length * length / 2.0;
             drift += turn * length / 1e9;
@@ -90,17 +101,17 @@ impl Oscillator {
 
     /// Lets the clock run `ppm` faster for a while: its frequency changes at once, and back at once.
     pub fn slewing(mut self, time_ns: f64, duration_ns: f64, ppm: f64) -> Oscillator {
-        self.slews.push((time_ns, duration_ns, ppm * 1e-6));
+        self.slews.push(Slew { from: time_ns, duration: duration_ns, drift: ppm * 1e-6 });
         self
     }
 
     /// The clock's own nanoseconds since the start, at a true time; steps and slews included.
     pub fn nanos(&self, time: f64) -> f64 {
         let index = ((time / PIECE_NS).max(0.0) as usize).min(self.pieces.len() - 1);
-        let (drift, phase, turn) = self.pieces[index];
+        let Piece { drift, phase, turn } = self.pieces[index];
         let apart = time - index as f64 * PIECE_NS;
         let jumps: f64 = self.steps.iter().filter(|step| step.0 <= time).map(|step| step.1).sum();
-        let slewed = |&(from, duration, drift): &(f64, f64, f64)| (time - from).clamp(0.0, duration) * drift;
+        let slewed = |slew: &Slew| (time - slew.from).clamp(0.0, slew.duration) * slew.drift;
         let slewed: f64 = self.slews.iter().map(slewed).sum();
         time + phase + drift * apart + turn * apart * apart / 2.0 + jumps + slewed
     }
@@ -270,14 +281,14 @@ impl World {
         self.exchange(4, 5, protocol);
     }
 
-    /// Wrong matches left out and made, and right ones left out.
-    pub fn wrong_matches(&self, timeline: &Timeline) -> (usize, usize, usize) {
+    /// Returns how many wrong matches a timeline dropped, how many there are, and how many right ones it dropped.
+    pub fn wrong_matches(&self, timeline: &Timeline) -> [usize; 3] {
         let edges = &timeline.report().edges;
         let dropped: BTreeSet<u64> =
             edges.iter().flat_map(|edge| &edge.dropped_pairs).map(|dropped| dropped.id).collect();
         let wrong = || self.messages.iter().filter(|message| message.wrong);
         let found = wrong().filter(|message| dropped.contains(&message.pair.id)).count();
-        (found, wrong().count(), dropped.len() - found)
+        [found, wrong().count(), dropped.len() - found]
     }
 
     /// A graph of these clocks with bounds of 100 ppm and `wander_ppb_per_s`, without messages.

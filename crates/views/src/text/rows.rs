@@ -91,9 +91,10 @@ fn align<'c>(
         let blanks = column.width.saturating_sub(characters);
         let (before, behind) = if column.is_text { (0, blanks) } else { (blanks, 0) };
         line.extend(repeat_n(' ', before));
-        match cuts && characters > column.width {
-            true => *line += &cut(cell, column.width),
-            false => *line += cell,
+        if cuts && characters > column.width {
+            *line += &cut(cell, column.width)
+        } else {
+            *line += cell
         }
         line.extend(repeat_n(' ', behind + GAP));
     }

@@ -15,7 +15,8 @@ use crate::{
     system::{Error, pipe},
 };
 
-/// perf's recording is in memory until it ends: perf empties its buffers again and again while there are new events.
+/// Name of perf's recording. It is in the guest's memory until perf ends, because each write to the spool causes events that
+/// perf records and writes in turn.
 const FILE: &str = "perf.data";
 /// Name of the file with perf's own messages, in the spool.
 const MESSAGES: &str = "messages";

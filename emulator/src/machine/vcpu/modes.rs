@@ -39,10 +39,7 @@ impl Vcpu {
         // SAFETY: as in `resolve`.
         let begun = unsafe { self.begun.read() }.min(block.flow.count - 1);
         self.retire_first(block, begun + 1);
-        let next = match begun + 1 < block.flow.count {
-            true => block.flow.address(begun + 1),
-            false => block.flow.fall,
-        };
+        let next = if begun + 1 < block.flow.count { block.flow.address(begun + 1) } else { block.flow.fall };
         if self.tracing {
             self.encoder.interrupt(next.wrapping_add(self.shift), self.now, &mut self.buffer);
             self.tracing = false;

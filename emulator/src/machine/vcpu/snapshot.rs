@@ -148,7 +148,7 @@ impl Vcpu {
         self.progress(Vec::new());
     }
 
-    /// What ran, and what was written of it. `witness`: whether instructions were counted one by one too.
+    /// Returns the counts of executed instructions and the written pieces. `witness`: whether instructions were counted one by one too.
     pub(crate) fn written(&self, witness: bool) -> Cpu {
         let saved = self.progress.saved().cloned().unwrap_or_default();
         let counters = Counters { failed: self.counters.failed.clone(), ..saved.counters };

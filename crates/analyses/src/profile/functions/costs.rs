@@ -95,7 +95,7 @@ pub(super) struct FunctionAccount {
     pub(super) own: CostAmount,
     /// Inclusive costs in this piece: the totals at the function's outermost exits, minus the totals at its outermost
     /// entries.
-    sum: CostAmount,
+    pub(super) sum: CostAmount,
     pub(super) calls: u64,
     /// How often it is on the stack.
     depth: u32,
@@ -427,14 +427,13 @@ impl FunctionCosts {
         }
     }
 
-    /// Returns the accounts, each with the function's inclusive costs; all frames have been left.
-    pub(super) fn by_function(&self) -> impl Iterator<Item = (&Holder, &FunctionAccount, CostAmount)> {
-        let mut all: Vec<CostAmount> = self.accounts.iter().map(|account| account.sum).collect();
+    /// Returns the accounts, whose sums are the functions' inclusive costs; all frames have been left.
+    pub(super) fn by_function(&self) -> impl Iterator<Item = (&Holder, FunctionAccount)> {
+        let mut accounts = self.accounts.clone();
         for sum in &self.sums {
-            all[sum.slot as usize].add(sum.amount);
+            accounts[sum.slot as usize].sum.add(sum.amount);
         }
-        let accounts = self.holders.iter().zip(&self.accounts).zip(all);
-        accounts.map(|((holder, account), all)| (holder, account, all))
+        self.holders.iter().zip(accounts)
     }
 }
 

@@ -108,7 +108,7 @@ impl Analysis for Functions {
             let whole = thread.close();
             all.sums.add(&whole.sums);
             all.cost.rare.outside = all.cost.rare.outside.saturating_add(whole.outside);
-            for (holder, account, total) in whole.by_function() {
+            for (holder, account) in whole.by_function() {
                 let CostAmount { instructions, time } = account.own;
                 let own = OwnCost { entries: 0, instructions, time };
                 let own = ProfileCost { ran: own, rare: RareCosts::default() };
@@ -117,8 +117,8 @@ impl Analysis for Functions {
                 function.own.add(&own);
                 function.calls = function.calls.saturating_add(account.calls);
                 function.jumps = function.jumps.saturating_add(holder.jumps);
-                function.instructions = function.instructions.saturating_add(total.instructions);
-                function.time = function.time.saturating_add(total.time);
+                function.instructions = function.instructions.saturating_add(account.sum.instructions);
+                function.time = function.time.saturating_add(account.sum.time);
             }
         }
         table::functions(functions, &all, of.functions(), None)

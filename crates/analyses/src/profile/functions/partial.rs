@@ -273,12 +273,11 @@ impl FunctionsPartial {
     fn arrive(&mut self, edge: FlowEdge, at: &Arrival, slot: CostSlot) {
         let FunctionsPartial { stack, costs, log, .. } = self;
         let &Arrival { address, place, .. } = at;
-        let arrived = match stack.is_empty() {
-            true => Err(edge),
-            false => {
-                let at = ArrivedAt { address, function: slot, place };
-                arrive(stack, &mut LogWriter { costs, log }, Below::Unknown, edge, &at)
-            }
+        let arrived = if stack.is_empty() {
+            Err(edge)
+        } else {
+            let at = ArrivedAt { address, function: slot, place };
+            arrive(stack, &mut LogWriter { costs, log }, Below::Unknown, edge, &at)
         };
         if let Err(edge) = arrived {
             log.arrivals.push((edge, *at, slot));
@@ -514,12 +513,11 @@ impl FunctionsPartial {
             let edge = mem::replace(&mut self.edge, FlowEdge::Flow).then(edge);
             let &Arrival { address, function, place } = arrival;
             let function = self.costs.slot(function);
-            let arrived = match self.stack.is_empty() {
-                true => Err(edge),
-                false => {
-                    let at = ArrivedAt { address, function, place };
-                    arrive(&mut self.stack, &mut self.costs, below, edge, &at)
-                }
+            let arrived = if self.stack.is_empty() {
+                Err(edge)
+            } else {
+                let at = ArrivedAt { address, function, place };
+                arrive(&mut self.stack, &mut self.costs, below, edge, &at)
             };
             if let Err(edge) = arrived {
                 self.costs.begin_piece(edge, *arrival, function);
@@ -553,8 +551,8 @@ pub(super) struct WholeThread {
 }
 
 impl WholeThread {
-    /// Returns the accounts of functions, each with its inclusive costs.
-    pub(super) fn by_function(&self) -> impl Iterator<Item = (&Holder, &FunctionAccount, CostAmount)> {
+    /// Returns the accounts of functions, whose sums are their inclusive costs.
+    pub(super) fn by_function(&self) -> impl Iterator<Item = (&Holder, FunctionAccount)> {
         self.costs.by_function()
     }
 }

@@ -42,9 +42,17 @@ impl TreeNode {
         TreeNode { parent, function, entry, ran: OwnCost::default(), child: NO_NODE, sibling: NO_NODE }
     }
 
-    fn key(&self) -> (NodeId, FunctionId, FrameEntry) {
-        (self.parent, self.function, self.entry)
+    fn key(&self) -> NodeKey {
+        NodeKey { parent: self.parent, function: self.function, entry: self.entry }
     }
+}
+
+/// What tells a node from the others of its forest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct NodeKey {
+    parent: NodeId,
+    function: FunctionId,
+    entry: FrameEntry,
 }
 
 /// Nodes of one or more trees; a parent precedes its children.
@@ -55,7 +63,7 @@ pub(super) struct Forest {
     /// Rare costs by node, up to the last node that has any.
     rare: Vec<RareCosts>,
     /// Children of nodes beyond the first [`FEW`].
-    further: FxHashMap<(NodeId, FunctionId, FrameEntry), NodeId>,
+    further: FxHashMap<NodeKey, NodeId>,
 }
 
 impl From<(Vec<TreeNode>, Vec<RareCosts>)> for Forest {
@@ -151,8 +159,8 @@ impl Forest {
     pub(super) fn child(&mut self, parent: NodeId, function: FunctionId, entry: FrameEntry) -> NodeId {
         // Both are interrupts of the parent.
         let entry = if entry.is_interrupt() { FrameEntry::Interrupt } else { entry };
-        let key = (parent, function, entry);
-        self.find(key).unwrap_or_else(|few| self.add(TreeNode::new(parent, function, entry), few))
+        self.find(NodeKey { parent, function, entry })
+            .unwrap_or_else(|few| self.add(TreeNode::new(parent, function, entry), few))
     }
 
     /// Finds a node that is not a root.
@@ -160,12 +168,11 @@ impl Forest {
     /// # Errors
     /// If there is no such node, returns whether its parent's linked list has space for it.
     #[inline]
-    fn find(&self, key: (NodeId, FunctionId, FrameEntry)) -> Result<NodeId, bool> {
-        let (parent, function, entry) = key;
-        let mut next = self.nodes.get(parent as usize).map_or(NO_NODE, |parent| parent.child);
+    fn find(&self, key: NodeKey) -> Result<NodeId, bool> {
+        let mut next = self.nodes.get(key.parent as usize).map_or(NO_NODE, |parent| parent.child);
         for _ in 0..FEW {
             let Some(node) = self.nodes.get(next as usize) else { return Err(true) };
-            if (node.function, node.entry) == (function, entry) {
+            if (node.function, node.entry) == (key.function, key.entry) {
                 return Ok(next);
             }
             next = node.sibling;

@@ -180,9 +180,9 @@ impl TreePartial {
         if self.clock.left || self.edge.is_gap() {
             return None;
         }
-        if self.paths.grow_elsewhere(root) {
+        if self.paths.has_other_root(root) {
             self.expand();
-            self.paths.grow_on(root);
+            self.paths.set_root(root);
         }
         self.paths.enter(&self.stack, self.edge)
     }
@@ -218,7 +218,7 @@ impl TreePartial {
     pub(super) fn exchange(&mut self, memory: &mut TreePaths) {
         self.expand();
         // Node ids are specific to a tree, so the root of contexts is reset.
-        self.paths.grow_on(NO_PARENT);
+        self.paths.set_root(NO_PARENT);
         std::mem::swap(&mut self.paths, memory);
     }
 

@@ -56,12 +56,12 @@ impl ContextNodes {
 
 impl TreePaths {
     /// Returns whether the root of contexts differs from `root`.
-    pub(super) fn grow_elsewhere(&self, root: NodeId) -> bool {
+    pub(super) fn has_other_root(&self, root: NodeId) -> bool {
         self.nodes.root != root
     }
 
     /// Sets the root of contexts.
-    pub(super) fn grow_on(&mut self, root: NodeId) {
+    pub(super) fn set_root(&mut self, root: NodeId) {
         self.nodes.root = root;
         self.nodes.nodes.clear();
     }

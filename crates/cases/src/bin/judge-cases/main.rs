@@ -125,7 +125,7 @@ fn is_instruction(line: &str) -> bool {
     u64::from_str_radix(line, 16).is_ok()
 }
 
-/// Our lines, with addresses instead of labels, and without what the other decoder does not report.
+/// Our lines of the kinds that the other decoder reports too, with addresses in place of labels.
 fn ours(case: &Case<'_>, assembly: Assembly, trace: &Trace<'_>) -> Vec<String> {
     let lines = decode(&case.config, &Assembly { labels: Default::default(), ..assembly }, trace);
     let said = lines
@@ -140,8 +140,8 @@ fn ours(case: &Case<'_>, assembly: Assembly, trace: &Trace<'_>) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Removes what each decoder reports in a different way: that tracing is off when it was already off or unknown, the
-/// number of consecutive errors, an unchanged mode, and the order of a mode and the start of tracing.
+/// Removes what decoders report differently: a repeated end of tracing, repeated errors, an unchanged mode, and the order of
+/// a mode and the start of tracing.
 pub(crate) fn without_repetitions<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     let mut mode = "64-bit code";

@@ -48,10 +48,7 @@ impl LiveAddress {
             }
             _ => return Err(wrong()),
         };
-        match host.is_empty() {
-            true => Err(wrong()),
-            false => Ok(LiveAddress { host: host.to_owned(), port, session }),
-        }
+        if host.is_empty() { Err(wrong()) } else { Ok(LiveAddress { host: host.to_owned(), port, session }) }
     }
 }
 

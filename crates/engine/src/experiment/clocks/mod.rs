@@ -305,13 +305,11 @@ fn place_related(units: &mut [Unit]) {
 /// Returns the input whose clock becomes the timeline's: the first whose times count from 1970, else the first with
 /// events, else the first.
 fn reference(units: &[Unit]) -> Option<usize> {
-    let rank = |unit: &Unit| match unit.identity.unix_zero == Some(unit.identity.shown_zero) {
-        true => 0,
-        false if unit.has_events => 1,
-        false => 2,
-    };
-    let open = units.iter().enumerate().filter(|(_, unit)| unit.placement.is_none());
-    open.min_by_key(|(index, unit)| (rank(unit), *index)).map(|(index, _)| index)
+    let first =
+        |wanted: fn(&Unit) -> bool| units.iter().position(|unit| unit.placement.is_none() && wanted(unit));
+    first(|unit| unit.identity.unix_zero == Some(unit.identity.shown_zero))
+        .or_else(|| first(|unit| unit.has_events))
+        .or_else(|| first(|_| true))
 }
 
 /// Returns whether its placement defines the timeline.
@@ -341,10 +339,7 @@ fn describe(traces: &Traces<'_>, units: &[Unit]) -> Vec<TraceClock> {
         let unit = unit(input)?;
         let identity = ClockIdentity::of_trace(trace);
         // Traces of one file or folder are taken to be on one timeline.
-        let apart = match is_of(trace, &unit.identity) {
-            true => None,
-            false => relate(&unit.identity, &identity).err(),
-        };
+        let apart = if is_of(trace, &unit.identity) { None } else { relate(&unit.identity, &identity).err() };
         Some(trace_clock(unit, &trace.name, &identity, apart))
     });
     flows.chain(events).collect()

@@ -62,11 +62,10 @@ pub(super) fn relate(clock: &ClockIdentity, other: &ClockIdentity) -> Result<Rel
 /// Checks that two kernel clocks are of one host and one boot; returns the evidence in words.
 fn of_one_boot(clock: &ClockIdentity, other: &ClockIdentity, kind: &ClockKind) -> Result<String, String> {
     if let (Some(one), Some(two)) = (&clock.uid, &other.uid) {
-        return match one == two {
-            true => Ok(format!("one clock: {kind} of the boot {one}")),
-            false => {
-                Err(format!("{kind} starts again at each boot, and these are two boots: {one} and {two}"))
-            }
+        return if one == two {
+            Ok(format!("one clock: {kind} of the boot {one}"))
+        } else {
+            Err(format!("{kind} starts again at each boot, and these are two boots: {one} and {two}"))
         };
     }
     let (Some(host), Some(_)) = (&clock.host, &other.host) else {
@@ -93,15 +92,16 @@ fn of_one_boot(clock: &ClockIdentity, other: &ClockIdentity, kind: &ClockKind) -
 /// Suggests how to record so that the clocks are the same.
 fn advice(clock: &ClockIdentity, other: &ClockIdentity) -> &'static str {
     let either = |kind: ClockKind| clock.kind == kind || other.kind == kind;
-    match () {
-        () if either(ClockKind::Virtual) => "",
-        () if either(ClockKind::Perf) && either(ClockKind::Posix(1)) => {
+    let (perf, monotonic) = (either(ClockKind::Perf), either(ClockKind::Posix(1)));
+    match (perf, monotonic) {
+        _ if either(ClockKind::Virtual) => "",
+        (true, true) => {
             " (`perf record -k CLOCK_MONOTONIC` records software events on LTTng's clock, \
              ftrace's trace_clock `perf` kernel events on perf's)"
         }
-        () if either(ClockKind::Perf) => " (ftrace's trace_clock `perf` is perf's clock)",
-        () if either(ClockKind::Posix(1)) => " (ftrace's trace_clock `mono` is CLOCK_MONOTONIC)",
-        () => "",
+        (true, false) => " (ftrace's trace_clock `perf` is perf's clock)",
+        (false, true) => " (ftrace's trace_clock `mono` is CLOCK_MONOTONIC)",
+        (false, false) => "",
     }
 }
 

@@ -178,7 +178,7 @@ fn synchronise(
                 .to_owned(),
         ));
     }
-    let (mut graph, tickings, clocks) = clocks(&members, request);
+    let Clocks { mut graph, tickings, inputs: clocks } = clocks(&members, request);
     let mut losses = Losses::default();
     traces.event_losses().into_iter().for_each(|loss| losses.add(loss));
     let before = (graph.clone(), losses.clone());
@@ -232,9 +232,17 @@ fn members<'t, 'a>(traces: &'t Traces<'a>, labels: &[String]) -> Vec<Member<'t, 
     super::units(traces, labels).into_iter().filter_map(member).collect()
 }
 
-/// Builds the clocks of the graph, the conversion of each member's times to ticks, and the inputs of each clock. Inputs
-/// whose clocks are known to be the same share a clock.
-fn clocks(members: &[Member<'_, '_>], request: &SyncRequest) -> (ClockGraph, Vec<Ticking>, Vec<Vec<String>>) {
+/// The clocks of the graph.
+struct Clocks {
+    graph: ClockGraph,
+    /// How each member's times become ticks.
+    tickings: Vec<Ticking>,
+    /// The inputs of each clock.
+    inputs: Vec<Vec<String>>,
+}
+
+/// Builds the clocks of the graph. Inputs whose clocks are known to be the same share a clock.
+fn clocks(members: &[Member<'_, '_>], request: &SyncRequest) -> Clocks {
     let mut groups: Vec<Vec<(usize, i128)>> = Vec::new();
     for (index, member) in members.iter().enumerate() {
         let related = groups.iter_mut().find_map(|group| {
@@ -266,8 +274,8 @@ fn clocks(members: &[Member<'_, '_>], request: &SyncRequest) -> (ClockGraph, Vec
     let names = |group: &Vec<(usize, i128)>| {
         group.iter().map(|&(index, _)| members[index].unit.label.clone()).collect()
     };
-    let clocks = groups.iter().map(names).collect();
-    (graph, tickings.into_values().collect(), clocks)
+    let inputs = groups.iter().map(names).collect();
+    Clocks { graph, tickings: tickings.into_values().collect(), inputs }
 }
 
 /// Returns the clock of an input if all its streams have the same one.

@@ -155,10 +155,7 @@ impl<'t> Parser<'t> {
             };
             let is_class = matches!(entry, Entry::Class(_));
             set(self, &name, entry)?;
-            match is_class {
-                true => self.end_of_declaration()?,
-                false => self.expect(";")?,
-            }
+            if is_class { self.end_of_declaration()? } else { self.expect(";")? }
         }
         self.scopes.pop();
         self.take_if(";")?;
@@ -226,7 +223,8 @@ impl<'t> Parser<'t> {
         let cycles = CycleClock::new(frequency, seconds, cycles).ok_or_else(|| {
             self.there(format!("the clock `{name}` has a frequency of zero, or an offset beyond 64 bits"))
         })?;
-        // babeltrace2 treats LTTng's clock, which has the boot's UUID, as counting from 1970. So does that of a machine.
+        // babeltrace2 treats LTTng's clock, which has the boot's UUID, as counting from 1970. We
+        // treat the clock `perf` of a recorded machine likewise.
         let unix = absolute.unwrap_or(uid.is_some() && ["monotonic", "perf"].contains(&name.as_str()));
         Ok(ClockClass { name, description, cycles, unix, uid })
     }
@@ -243,12 +241,10 @@ impl<'t> Parser<'t> {
             }
             Ok(())
         })?;
-        match trace.streams.contains_key(&stream.id) {
-            true => Err(self.there(format!("two streams have the id {}", stream.id))),
-            false => {
-                trace.streams.insert(stream.id, stream);
-                Ok(())
-            }
+        let id = stream.id;
+        match trace.streams.insert(id, stream) {
+            None => Ok(()),
+            Some(_) => Err(self.there(format!("two streams have the id {id}"))),
         }
     }
 

@@ -59,7 +59,7 @@ pub(super) fn arrange(trace: &mut TraceClass) -> Lifted {
 }
 
 /// Moves members shared by all event contexts to the stream's context, and returns them. babeltrace2 2.0 cannot read
-/// arrays in an event context (it resolves that of the stream twice instead).
+/// arrays in an event context (it resolves the stream's context twice instead).
 fn lift_context(stream: &mut StreamClass) -> Vec<Member> {
     let contexts: Option<Vec<&Structure>> =
         stream.events.iter().map(|event| event.specific_context.as_ref()).collect();

@@ -146,11 +146,12 @@ impl HeaderWriter<'_> {
             let has_id = any_integer(&option.class, &|integer| integer.roles.contains(&Role::EventClassId));
             let is_full =
                 |integer: &Integer| integer.roles.contains(&Role::Timestamp) && integer.meaning.size == 64;
-            match () {
-                () if self.full && !any_integer(&option.class, &is_full) => None,
-                () if is_selected => Some(self.id),
-                () if has_id => option.ranges.first().and_then(|range| u64::try_from(range.0).ok()),
-                () => None,
+            if self.full && !any_integer(&option.class, &is_full) {
+                None
+            } else if is_selected {
+                Some(self.id)
+            } else {
+                option.ranges.first().filter(|_| has_id).and_then(|range| u64::try_from(range.0).ok())
             }
         })
     }

@@ -98,14 +98,12 @@ impl Target {
         let read = metadata::read(metadata.as_bytes()).map_err(|error| {
             Unwritable::new("metadata", format!("what was written can't be read: {error}"))
         })?;
-        same(&class, &read).map_err(|element| {
-            Unwritable::new(element, "can't be written so that what is read is the same")
-        })?;
+        same(&class, &read).map_err(|element| Unwritable::new(element, "would be read back differently"))?;
         Ok(Target { metadata, conversions, class: read, lifted })
     }
 }
 
-/// Checks that the metadata reads back as written: what packets are encoded by. The error names what differs.
+/// Checks that the metadata reads back as written, because packets follow what is read. The error names what differs.
 fn same(written: &TraceClass, read: &TraceClass) -> Result<(), String> {
     let root = |element: &str, one: &Option<Structure>, other: &Option<Structure>| {
         let (one, other) = (one.as_ref().filter(has_members), other.as_ref().filter(has_members));

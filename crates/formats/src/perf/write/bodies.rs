@@ -6,11 +6,17 @@ use crate::{
     recording::{KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread},
 };
 
-/// Returns type, misc and body of a sideband record, without its trailer.
-pub(super) fn sideband_body(event: &Sideband<'_>) -> (u32, u16, Vec<u8>) {
-    let Thread { pid, tid } = event.thread;
-    let who = || [pid, tid].map(u32::to_le_bytes).concat();
-    match &event.kind {
+/// A sideband record without its trailer.
+pub(super) struct RecordBody {
+    pub(super) kind: u32,
+    pub(super) misc: u16,
+    pub(super) bytes: Vec<u8>,
+}
+
+pub(super) fn sideband_body(event: &Sideband<'_>) -> RecordBody {
+    let ids = |Thread { pid, tid }: Thread| [pid, tid].map(u32::to_le_bytes).concat();
+    let who = || ids(event.thread);
+    let (kind, misc, bytes) = match &event.kind {
         SidebandKind::Map(mapping) => {
             let mode = if mapping.kernel { misc::KERNEL } else { misc::USER };
             let with_id = if mapping.build_id.is_empty() { 0 } else { misc::MMAP_BUILD_ID };
@@ -25,7 +31,11 @@ pub(super) fn sideband_body(event: &Sideband<'_>) -> (u32, u16, Vec<u8>) {
         SidebandKind::Fork { parent } => (record::FORK, 0, task(event, *parent)),
         SidebandKind::Exit => (record::EXIT, 0, task(event, event.thread)),
         SidebandKind::SwitchIn => (record::SWITCH, 0, Vec::new()),
-        SidebandKind::SwitchOut { preempted, next } => switch_out(*preempted, *next),
+        SidebandKind::SwitchOut { preempted, next } => {
+            let flags = misc::SWITCH_OUT | if *preempted { misc::SWITCH_OUT_PREEMPT } else { 0 };
+            let kind = if next.is_some() { record::SWITCH_CPU_WIDE } else { record::SWITCH };
+            (kind, flags, next.map_or_else(Vec::new, ids))
+        }
         SidebandKind::TraceStart => (record::ITRACE_START, 0, who()),
         SidebandKind::Lost { records } => (record::LOST, 0, words(&[FIRST_ID, *records])),
         SidebandKind::Throttle { on } => {
@@ -38,17 +48,8 @@ pub(super) fn sideband_body(event: &Sideband<'_>) -> (u32, u16, Vec<u8>) {
         }
         SidebandKind::TextPoke(poke) => (record::TEXT_POKE, misc::KERNEL, text_poke(poke)),
         SidebandKind::HardwareId { id, .. } => (record::AUX_OUTPUT_HW_ID, 0, words(&[*id])),
-    }
-}
-
-fn switch_out(preempted: bool, next: Option<Thread>) -> (u32, u16, Vec<u8>) {
-    let flags = misc::SWITCH_OUT | if preempted { misc::SWITCH_OUT_PREEMPT } else { 0 };
-    match next {
-        Some(Thread { pid, tid }) => {
-            (record::SWITCH_CPU_WIDE, flags, [pid, tid].map(u32::to_le_bytes).concat())
-        }
-        None => (record::SWITCH, flags, Vec::new()),
-    }
+    };
+    RecordBody { kind, misc, bytes }
 }
 
 /// u64 addr, u32 len, u16 ksym_type, u16 flags, name.

@@ -1,7 +1,7 @@
 //! Records whose value contains a text.
 
 use hodo_model::{Column, Shape, Table, Unit, Value};
-use hodo_store::{Kind, Store, Wanted};
+use hodo_store::{Kind, Record, Store, Wanted};
 
 use super::values::cut;
 use crate::answer::{Answer, Failure, Question};
@@ -12,6 +12,16 @@ const MOST: usize = 20_000;
 const MOST_VALUES: usize = 64;
 /// Rows that a search may decode.
 const BUDGET: u64 = 1 << 26;
+
+/// A record with a wanted value; in the order of the answer.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Found {
+    begin: u64,
+    table: u64,
+    lane: u32,
+    end: u64,
+    name: u64,
+}
 
 pub(super) fn search(question: &Question<'_>) -> Result<Answer, Failure> {
     let snapshot = super::snapshot(question)?;
@@ -27,21 +37,20 @@ pub(super) fn search(question: &Question<'_>) -> Result<Answer, Failure> {
             continue;
         }
         for &name in &names {
-            let wanted = Wanted { value: Some(Some(name)), ..Wanted::ALL };
+            let wanted = Wanted { value: Some(name), ..Wanted::ALL };
             let records = table.records(&wanted, None, MOST, &budget)?;
             is_cut |= records.len() == MOST;
-            found.extend(
-                records.into_iter().map(|record| (record.begin, number, record.lane, record.end, name)),
-            );
+            let of_name = |Record { begin, end, lane, .. }| Found { begin, table: number, lane, end, name };
+            found.extend(records.into_iter().map(of_name));
         }
     }
     found.sort_unstable();
     is_cut |= found.len() > MOST;
     found.truncate(MOST);
-    let row = |(begin, table, lane, end, name): (u64, u64, u32, u64, u64)| -> Vec<Value> {
-        let value = cut(store.name(name).unwrap_or_default());
-        let (begin, end) = (snapshot.since(begin), snapshot.since(end));
-        vec![table.into(), u64::from(lane).into(), begin.into(), end.into(), value.into()]
+    let row = |found: Found| -> Vec<Value> {
+        let value = cut(store.name(found.name).unwrap_or_default());
+        let (begin, end) = (snapshot.since(found.begin), snapshot.since(found.end));
+        vec![found.table.into(), u64::from(found.lane).into(), begin.into(), end.into(), value.into()]
     };
     let columns = vec![
         Column::integer("table", Unit::None),

@@ -87,17 +87,35 @@ struct LaneRows<'s> {
     snapshot: &'s Snapshot,
 }
 
+/// What a row shows, before it has words.
+struct TileRow {
+    begin: u64,
+    end: u64,
+    records: Option<u64>,
+    weight: u64,
+    value: Option<u64>,
+    value_weight: u64,
+    missing: u64,
+    low: Option<u64>,
+    high: Option<u64>,
+}
+
 impl LaneRows<'_> {
     fn record(&self, record: &Record) -> Vec<Value> {
-        let weight = record.end.abs_diff(record.begin);
-        let span = (record.begin, record.end);
-        self.row(span, None, weight, (record.value, weight), 0, (record.value, record.value))
+        let Record { begin, end, value, .. } = *record;
+        let weight = end.abs_diff(begin);
+        let records = None;
+        let (value_weight, missing, low, high) = (weight, 0, value, value);
+        self.row(TileRow { begin, end, records, weight, value, value_weight, missing, low, high })
     }
 
     fn cell(&self, cell: &TimeCell) -> Vec<Vec<Value>> {
-        let span = (cell.begin, cell.last.saturating_add(1));
-        let bounds = cell.range.map_or((None, None), |(low, high)| (Some(low), Some(high)));
-        let row = |value| self.row(span, Some(cell.rows), cell.weight, value, cell.missing, bounds);
+        let TimeCell { begin, rows, weight, missing, .. } = *cell;
+        let (end, records) = (cell.last.saturating_add(1), Some(rows));
+        let (low, high) = cell.range.unzip();
+        let row = |(value, value_weight)| {
+            self.row(TileRow { begin, end, records, weight, value, value_weight, missing, low, high })
+        };
         match cell.values.as_slice() {
             // Records without duration have no weight, and must not vanish.
             [] => vec![row((None, 0))],
@@ -105,27 +123,19 @@ impl LaneRows<'_> {
         }
     }
 
-    fn row(
-        &self,
-        (begin, end): (u64, u64),
-        records: Option<u64>,
-        weight: u64,
-        (bits, of_value): (Option<u64>, u64),
-        missing: u64,
-        (low, high): (Option<u64>, Option<u64>),
-    ) -> Vec<Value> {
+    fn row(&self, row: TileRow) -> Vec<Value> {
         let bound = |bits| number(bits, self.kind).map_or(Value::Null, Value::from);
         vec![
             u64::from(self.lane).into(),
-            self.snapshot.since(begin).into(),
-            self.snapshot.since(end).into(),
-            records.into(),
-            (weight as f64).into(),
-            value(&self.snapshot.store, bits, self.kind).into(),
-            (of_value as f64).into(),
-            (missing as f64).into(),
-            bound(low),
-            bound(high),
+            self.snapshot.since(row.begin).into(),
+            self.snapshot.since(row.end).into(),
+            row.records.into(),
+            (row.weight as f64).into(),
+            value(&self.snapshot.store, row.value, self.kind).into(),
+            (row.value_weight as f64).into(),
+            (row.missing as f64).into(),
+            bound(row.low),
+            bound(row.high),
         ]
     }
 }

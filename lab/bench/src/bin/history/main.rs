@@ -31,8 +31,10 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 const USAGE: &str = "usage: history store|tree FOLDER [ROWS [LANES [THREADS]]]";
 /// Queries of each kind.
 const QUERIES: usize = 200;
-/// Number of lanes and of slices of a picture.
-const PICTURE: (u32, usize) = (50, 1000);
+/// Number of lanes of a picture.
+const LANES: u32 = 50;
+/// Number of slices of a picture.
+const SLICES: usize = 1000;
 
 /// Size of the history.
 #[derive(Clone, Copy)]
@@ -57,12 +59,14 @@ fn main() -> Outcome {
     }
 }
 
-/// Duration of a piece of work.
+/// What a piece of work took.
 #[derive(Clone, Copy)]
 struct Took {
     elapsed: Duration,
     /// CPU time of all its threads; unlike the elapsed time, it does not depend on other load of the machine.
     processor: Duration,
+    /// The peak of this process's private memory, in MB.
+    memory: u64,
 }
 
 /// Returns the CPU time so far of this process or of this thread.
@@ -71,8 +75,8 @@ fn processor(of: ClockId) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Runs `work`; returns its result, its duration and the peak of this process's private memory, in MB.
-fn watched<R>(work: impl FnOnce() -> R) -> (R, Took, u64) {
+/// Runs `work`; returns its result and what it took.
+fn watched<R>(work: impl FnOnce() -> R) -> (R, Took) {
     let (peak, ended) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -83,9 +87,9 @@ fn watched<R>(work: impl FnOnce() -> R) -> (R, Took, u64) {
         });
         let (begin, before) = (Instant::now(), processor(ClockId::ProcessCPUTime));
         let result = work();
-        let took = Took { elapsed: begin.elapsed(), processor: processor(ClockId::ProcessCPUTime) - before };
+        let (elapsed, processor) = (begin.elapsed(), processor(ClockId::ProcessCPUTime) - before);
         ended.store(true, Ordering::Relaxed);
-        (result, took, peak.load(Ordering::Relaxed) >> 10)
+        (result, Took { elapsed, processor, memory: peak.load(Ordering::Relaxed) >> 10 })
     })
 }
 
@@ -98,11 +102,11 @@ fn own_memory() -> Option<u64> {
 
 fn store(folder: &Path, size: Size) -> Outcome {
     let folder = folder.join("store");
-    let (fed, feeding, fed_memory) = watched(|| feed(&folder, size));
+    let (fed, feeding) = watched(|| feed(&folder, size));
     let (rows, writer) = fed?;
-    let (finished, finishing, memory) = watched(|| writer.finish(size.threads));
+    let (finished, finishing) = watched(|| writer.finish(size.threads));
     finished?;
-    let (store, opening, _) = watched(|| Store::open(&folder));
+    let (store, opening) = watched(|| Store::open(&folder));
     let store = store?;
     let table = store.table("states").ok_or("the table is there")?;
     println!(
@@ -112,7 +116,8 @@ fn store(folder: &Path, size: Size) -> Outcome {
         store.bytes() as f64 / rows as f64,
         opening.elapsed.as_secs_f64() * 1e3,
     );
-    let speed = |name: &str, times: &[Took], memory: u64| {
+    let speed = |name: &str, times: &[Took]| {
+        let memory = times.iter().map(|took| took.memory).max().unwrap_or(0);
         let sum = |of: fn(&Took) -> Duration| times.iter().map(of).sum::<Duration>().as_secs_f64();
         let (elapsed, processor) = (sum(|took| took.elapsed), sum(|took| took.processor));
         println!(
@@ -122,11 +127,11 @@ fn store(folder: &Path, size: Size) -> Outcome {
             rows as f64 / processor / 1e6,
         );
     };
-    speed("fed", &[feeding], fed_memory);
-    speed("finished", &[finishing], memory);
-    speed("together", &[feeding, finishing], memory.max(fed_memory));
-    let ((), _, memory) = watched(|| queries(&table, size.lanes));
-    println!("  {memory} MB of memory while querying");
+    speed("fed", &[feeding]);
+    speed("finished", &[finishing]);
+    speed("together", &[feeding, finishing]);
+    let ((), querying) = watched(|| queries(&table, size.lanes));
+    println!("  {} MB of memory while querying", querying.memory);
     Ok(())
 }
 
@@ -208,10 +213,10 @@ fn queries(table: &Table<'_>, lanes: u32) {
             let begin = first + rng.u64(0..=last - first - width);
             (begin, begin + width)
         };
-        timed(&format!("picture of {} lanes, {} slices, {name}", PICTURE.0, PICTURE.1), |rng| {
-            let from = rng.u32(0..=lanes.saturating_sub(PICTURE.0));
-            let some: Vec<u32> = (from..lanes.min(from + PICTURE.0)).collect();
-            let picture = table.slices(span(rng), Lanes::Some(&some), PICTURE.1, &budget).expect(expect);
+        timed(&format!("picture of {LANES} lanes, {SLICES} slices, {name}"), |rng| {
+            let from = rng.u32(0..=lanes.saturating_sub(LANES));
+            let some: Vec<u32> = (from..lanes.min(from + LANES)).collect();
+            let picture = table.slices(span(rng), Lanes::Some(&some), SLICES, &budget).expect(expect);
             picture.iter().map(|lane| count(&lane.slices)).sum()
         });
         let wanted = move |rng: &mut Rng| Wanted { span: span(rng), ..Wanted::ALL };
@@ -249,7 +254,7 @@ fn tree(folder: &Path, size: Size) -> Outcome {
     }
     all.sort_unstable_by_key(|state| (state.end, state.lane));
     let path = folder.join("tree");
-    let (tree, took, _) = watched(|| {
+    let (tree, took) = watched(|| {
         let mut builder = tree::Builder::new(&path)?;
         all.iter().try_for_each(|state| builder.add(*state))?;
         builder.finish(&path)
@@ -282,13 +287,13 @@ fn tree(folder: &Path, size: Size) -> Outcome {
         ask(&[rng.u64(0..last)], &|of| of == lane)
     });
     for (name, digits) in [("100 %", 0), ("25 %", 2), ("1.6 %", 6), ("0.02 %", 12), ("0.0004 %", 18)] {
-        timed(&format!("picture of {} lanes, {} times, {name}", PICTURE.0, PICTURE.1), |rng| {
-            let from = rng.u32(0..=size.lanes.saturating_sub(PICTURE.0));
+        timed(&format!("picture of {LANES} lanes, {SLICES} times, {name}"), |rng| {
+            let from = rng.u32(0..=size.lanes.saturating_sub(LANES));
             let width = (last >> digits).max(1);
             let begin = rng.u64(0..=last - width);
-            let time = |step: u64| begin + (u128::from(width) * u128::from(step) / PICTURE.1 as u128) as u64;
-            let times: Vec<u64> = (0..PICTURE.1 as u64).map(time).collect();
-            ask(&times, &|of| (from..from + PICTURE.0).contains(&of))
+            let time = |step: u64| begin + (u128::from(width) * u128::from(step) / SLICES as u128) as u64;
+            let times: Vec<u64> = (0..SLICES as u64).map(time).collect();
+            ask(&times, &|of| (from..from + LANES).contains(&of))
         });
     }
     Ok(())

@@ -47,17 +47,16 @@ impl Ran {
 
     /// Aligns the shown instructions with what ran.
     pub(crate) fn recovered(&self, shown: &[u64]) -> Recovered {
-        let (mut from, mut right) = ((0, 0), 0);
+        let (mut shown_until, mut ran_until, mut right) = (0_usize, 0_usize, 0);
         let end = Match { shown: shown.len(), ran: self.instructions.len(), length: 0 };
         for next in chain(&self.matches(shown)).into_iter().chain([end]) {
             // A run that overlaps the one before it continues after that.
-            let skip = from.0.max(next.shown) - next.shown;
-            let skip = skip.max(from.1.max(next.ran) - next.ran).min(next.length);
-            let (to_shown, to_ran) = (next.shown + skip, next.ran + skip);
-            right +=
-                between(&shown[from.0..to_shown.max(from.0)], &self.instructions[from.1..to_ran.max(from.1)]);
-            right += (next.length - skip) as u64;
-            from = (next.shown + next.length, next.ran + next.length);
+            let overlap = shown_until.saturating_sub(next.shown).max(ran_until.saturating_sub(next.ran));
+            let skip = overlap.min(next.length);
+            let shown_between = &shown[shown_until..shown_until.max(next.shown + skip)];
+            let ran_between = &self.instructions[ran_until..ran_until.max(next.ran + skip)];
+            right += between(shown_between, ran_between) + (next.length - skip) as u64;
+            (shown_until, ran_until) = (next.shown + next.length, next.ran + next.length);
         }
         Recovered { right, wrong: shown.len() as u64 - right }
     }

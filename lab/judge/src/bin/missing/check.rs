@@ -48,11 +48,20 @@ pub(crate) fn check(trace: &Trace<'_>, truth: &[&Segments]) -> Shown {
 struct Seen {
     instructions: Vec<u64>,
     packets: usize,
-    /// Gaps: the number of instructions before each, the number of packets up to its end, the trouble, and whether
-    /// earlier decoding is doubtful.
-    gaps: Vec<(usize, usize, String, bool)>,
+    gaps: Vec<SeenGap>,
     /// Asynchronous transfers.
     transfers: Vec<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct SeenGap {
+    /// Number of instructions before it.
+    instructions: usize,
+    /// Number of packets up to its end; `None` at the end of the segment.
+    packets: Option<usize>,
+    trouble: String,
+    /// Whether earlier decoding is doubtful.
+    is_doubtful: bool,
 }
 
 #[derive(Default)]
@@ -84,8 +93,12 @@ impl Sink for Recorder {
         let Some(seen) = self.segments.last_mut() else { return };
         match event {
             Event::Gap(gap) => {
-                let doubtful = gap.doubtful_since.is_some();
-                seen.gaps.push((seen.instructions.len(), seen.packets, gap.trouble.to_string(), doubtful));
+                seen.gaps.push(SeenGap {
+                    instructions: seen.instructions.len(),
+                    packets: Some(seen.packets),
+                    trouble: gap.trouble.to_string(),
+                    is_doubtful: gap.doubtful_since.is_some(),
+                });
             }
             Event::Asynchronous { from, to, .. } => seen.transfers.push((from, to)),
             _ => {}
@@ -104,16 +117,14 @@ fn compare(shown: &mut Shown, truth: &Segment, seen: &Seen, index: usize) {
 
 /// The violation in a segment, if any.
 fn violation(truth: &Segment, seen: &Seen) -> Option<String> {
-    // The packet that ended a gap follows the instructions that ran before the next packet.
-    let resumed =
-        |packets: usize| truth.before.get(packets).map_or(truth.instructions.len(), |&at| at as usize);
     let mut transfers = truth.transfers.iter();
     if let Some((from, to)) = seen.transfers.iter().find(|one| !transfers.any(|other| other == *one)) {
         return Some(format!("an interrupt at {from:x}, to {to:x} is shown that did not happen"));
     }
     let (mut shown, mut ran, mut why) = (0, 0, "");
-    let end = (seen.instructions.len(), usize::MAX, String::new(), false);
-    for (until, packets, trouble, doubtful) in seen.gaps.iter().chain([&end]) {
+    let (instructions, trouble) = (seen.instructions.len(), String::new());
+    let end = SeenGap { instructions, packets: None, trouble, is_doubtful: false };
+    for SeenGap { instructions: until, packets, trouble, is_doubtful } in seen.gaps.iter().chain([&end]) {
         let decoded = &seen.instructions[shown..*until];
         let rest = &truth.instructions[ran..];
         let alike = decoded.iter().zip(rest).take_while(|(one, other)| one == other).count();
@@ -126,16 +137,19 @@ fn violation(truth: &Segment, seen: &Seen) -> Option<String> {
             ));
         }
         ran += decoded.len();
-        if *doubtful {
+        if *is_doubtful {
             return Some(format!("after {until} instructions doubtful: {trouble}"));
         }
-        if *packets == usize::MAX && ran < truth.instructions.len() {
+        if packets.is_none() && ran < truth.instructions.len() {
             return Some(format!("{} instructions at the end are not shown", truth.instructions.len() - ran));
         }
-        if resumed(*packets) < ran {
+        // The packet that ended a gap follows the instructions that ran before the next packet.
+        let next = packets.and_then(|packets| truth.before.get(packets));
+        let resumed = next.map_or(truth.instructions.len(), |&at| at as usize);
+        if resumed < ran {
             return Some(format!("what ran before the end of the gap \"{trouble}\" is shown twice"));
         }
-        (shown, ran, why) = (*until, resumed(*packets), trouble);
+        (shown, ran, why) = (*until, resumed, trouble);
     }
     None
 }

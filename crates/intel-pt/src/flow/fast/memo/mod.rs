@@ -206,10 +206,10 @@ impl Decoder<'_> {
         let bytes = &bytes[..end];
         let position = self.packets.position();
         let next = bytes.get(position..).and_then(|rest| rest.first_chunk());
-        if !context.sink.takes_paths()
-            || !self.is_plain()
-            || next.is_none_or(|&next| !begins_flow(u64::from_le_bytes(next)))
-        {
+        let can_follow = context.sink.takes_paths()
+            && self.is_plain()
+            && next.is_some_and(|&next| begins_flow(u64::from_le_bytes(next)));
+        if !can_follow {
             return;
         }
         // A pause learns nothing that could be judged.
