@@ -15,6 +15,7 @@ mod attach;
 mod drain;
 mod inject;
 mod leave;
+mod names;
 mod process;
 mod record;
 mod ring;

@@ -146,6 +146,11 @@ impl Watch {
         fired
     }
 
+    /// A thread ended.
+    pub(crate) fn ended(&mut self, thread: u64) {
+        self.threads.remove(&thread);
+    }
+
     /// Reads what a running process has added to its table, but not yet handed over.
     fn read_live_table(&mut self, arena: &Arena, key: u64) {
         for index in arena.slots() {
