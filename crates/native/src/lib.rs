@@ -20,6 +20,7 @@ mod process;
 mod record;
 mod ring;
 mod stop;
+mod tracers;
 #[cfg(test)]
 mod truth;
 mod watch;

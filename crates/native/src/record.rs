@@ -27,6 +27,8 @@ use crate::{
     inject::{Refusal, inject},
     leave,
     process::{self, Event, Tracee},
+    stop::explain,
+    tracers::Tracers,
     watch::Condition,
 };
 
@@ -77,6 +79,8 @@ pub struct Control {
     pub command: AtomicU32,
     /// Becomes true when the command has ended; processes that it started may go on.
     pub ended: AtomicBool,
+    /// Sentences for the user about what happens meanwhile, until they are taken.
+    pub notices: Mutex<Vec<String>>,
 }
 
 impl Default for Options {
@@ -292,6 +296,7 @@ fn follow_descendants<W: Write>(
     let mut status = if root.is_some() { None } else { Some(ExitStatus::from_raw(0)) };
     let begin = Instant::now();
     let (mut left, mut idle) = (false, None);
+    let mut tracers = Tracers::new();
     let header = arena.header();
     loop {
         let requests = header.requests.load(Acquire);
@@ -339,6 +344,10 @@ fn follow_descendants<W: Write>(
                 warnings.push("a process or thread that was being started is not recorded".to_owned());
                 return (status, warnings);
             }
+        }
+        let traced = tracers.look(arena);
+        if let Ok(mut notices) = options.control.notices.lock() {
+            notices.extend(traced);
         }
         const PATIENCE: i64 = 5;
         process::wait_for(&header.requests, requests, PATIENCE);
@@ -408,9 +417,8 @@ fn follow_into<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, thread: u32, nu
             }
             thread::sleep(Duration::from_micros(100));
         }
-        return Some(format!(
-            "process {number}: its next program runs unrecorded: it can't be traced ({error})"
-        ));
+        let refusal = explain(thread, error);
+        return Some(format!("process {number}: its next program runs unrecorded: {refusal}"));
     }
     header.follow.store(follow::READY, Release);
     process::wake(&header.follow);

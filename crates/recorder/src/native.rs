@@ -51,6 +51,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
             None => hodo_native::record(command(&request.command), out, options),
         });
         watch(&recorder, &mut incoming, &control, (request, notice));
+        notices(&control, notice);
         recorder.join()
     });
     let outcome = match recorded {
@@ -189,6 +190,7 @@ fn watch<T>(
     let mut since = None::<Instant>;
     let mut silent = true;
     while !recorder.is_finished() {
+        notices(control, notice);
         let command = control.command.load(Relaxed);
         let over = request.pid.is_some() || control.ended.load(Relaxed);
         for origin in incoming.pending() {
@@ -221,6 +223,12 @@ fn watch<T>(
         }
         thread::sleep(if begun.elapsed() >= QUIET_TIME { INTERVAL } else { INTERVAL / 10 });
     }
+}
+
+/// Passes on what the recorder noticed.
+fn notices(control: &Control, notice: &dyn Fn(&str)) {
+    let taken = control.notices.lock().map(|mut notices| std::mem::take(&mut *notices));
+    taken.unwrap_or_default().iter().for_each(|text| notice(text));
 }
 
 fn failed(request: &Request, error: hodo_native::Error) -> Error {
