@@ -231,7 +231,9 @@ impl<W: Write> Drain<W> {
         let slot = arena.slot(index);
         let rest = arena.rest(index);
         let is_log = slot.kind.get() == kind::LOG;
-        self.threads += u64::from(is_log);
+        let skips = slot.skips.load(Acquire) != 0;
+        let is_recorded = !skips || slot.sequence.get() != 0;
+        self.threads += u64::from(is_log && is_recorded);
         let kind = if is_log { BlockKind::Log } else { BlockKind::Table };
         let block = BlockHeader { length: rest.len() as u32, ..unfinished(slot, kind) };
         if !rest.is_empty() {
@@ -242,8 +244,8 @@ impl<W: Write> Drain<W> {
         let over = [(1, escape::END), (4, escape::CALL)];
         let cut = !over.iter().any(|&(back, escape)| word(back) == Some(&escape.to_le_bytes()));
         let lost = match end {
-            End::Ended if cut => Some(note::KILLED),
-            End::Left => Some(note::CLOSED),
+            End::Ended if cut && !skips => Some(note::KILLED),
+            End::Left if is_recorded => Some(note::CLOSED),
             _ => None,
         };
         if is_log {

@@ -26,5 +26,5 @@ mod truth;
 mod watch;
 
 pub use inject::Refusal;
-pub use record::{Control, Error, Options, Outcome, Select, attach, record};
+pub use record::{Control, Error, Options, Outcome, Select, SelectThread, attach, record};
 pub use watch::{Condition, Limit};

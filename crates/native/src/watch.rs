@@ -129,6 +129,7 @@ impl Watch {
             match item {
                 Item::Path(path) => thread.path(&path, &known.entries, &mut fired),
                 Item::Call(_, time) | Item::CallEnd(time) | Item::Time(time) => thread.time(time),
+                Item::Loss(_) | Item::Contradiction => thread.interrupted(),
                 _ => {}
             }
         }
@@ -194,6 +195,12 @@ fn find(map: &hodo_native_log::Map, conditions: &[Condition], entries: &mut Vec<
 }
 
 impl WatchedThread {
+    /// What ran meanwhile is unknown, the ends of executions too.
+    fn interrupted(&mut self) {
+        self.open.fill(None);
+        self.called = false;
+    }
+
     fn time(&mut self, time: u64) {
         self.now = self.now.max(time);
         for open in self.open.iter_mut().flatten() {

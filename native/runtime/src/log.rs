@@ -89,7 +89,7 @@ pub fn flush(slot: &Context) {
     let length = slot.staged.get() - slot.log();
     slot.staged.set(slot.log());
     let first_tsc = slot.first_tsc.replace(sys::tsc());
-    if length == 0 || slot.dropping.get() != 0 {
+    if length == 0 || slot.dropping.get() != 0 || slot.skips.load(Relaxed) != 0 {
         return;
     }
     let Some((room, chunk)) = take_chunk(slot.process.get()) else {
@@ -182,6 +182,22 @@ pub fn go_on_at(context: &Context, pc: u64) {
 /// Records that nothing is recorded from here on.
 pub fn lost(context: &Context, what: u32) {
     push(context, &[escape::LOSS, what]);
+}
+
+/// A thread that was not recorded is recorded from here on.
+pub fn resume(context: &Context) {
+    context.staged.set(context.log());
+    context.pointer.set(context.window.get());
+    context.first_tsc.set(sys::tsc());
+    lost(context, note::UNSELECTED);
+    context.skips.store(0, Release);
+}
+
+/// A thread is not recorded from here on.
+pub fn suspend(context: &Context) {
+    lost(context, note::UNSELECTED);
+    flush(context);
+    context.skips.store(1, Release);
 }
 
 /// Whether a full table of the process means that its recording ended.

@@ -248,9 +248,10 @@ fn next_buffer(context: &Context, frame: Frame, end: u64) {
     context.pointer.set(end);
     log::next_window(context);
     crate::trace::look(context);
+    crate::select::look(context);
     for number in 0..16 {
         if frame.register(number) == end && number != register::RSP {
-            frame.set_register(number, context.window.get());
+            frame.set_register(number, context.pointer.get());
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     },
     limits,
     log::arena,
-    raw, stubs, sys,
+    raw, select, stubs, sys,
 };
 
 /// Takes a slot. `None` if all are in use, or there is no memory.
@@ -82,6 +82,7 @@ fn prepare(slot: &Context, kind: u32) -> bool {
     slot.dropping.set(0);
     slot.inside.store(inside::RUNTIME, Relaxed);
     slot.borrows.set(0);
+    slot.skips.store((kind == crate::layout::kind::LOG && select::is_partial()).into(), Relaxed);
     slot.queued.set(0);
     slot.waits.set(0);
     slot.sequences.set([0; 3]);
