@@ -201,3 +201,21 @@ fn threads_that_come_and_go() {
     // More hot paths are found in the longer run.
     assert!(many < few + 300_000, "{few} bytes after 2,000 threads, {many} after 15,000");
 }
+
+/// Many threads at once need much memory; when they have ended, it is given back.
+#[test]
+fn the_memory_of_many_threads_is_given_back() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "burst.c");
+    let output = folder.path().join("output");
+    let mut command = Command::new(program);
+    command.stdout(std::fs::File::create(&output).expect("a file"));
+    let outcome = record(command, std::io::sink(), Options::default()).expect("a recording");
+    assert!(outcome.status.success());
+    let text = std::fs::read_to_string(output).expect("text");
+    let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [before, during, after, later] = numbers[..] else { panic!("{text}") };
+    let grown = |now: u64| now.saturating_sub(before);
+    assert!(grown(after) < grown(during) / 2, "{text}");
+    assert!(grown(later) < grown(during) / 20, "{text}");
+}

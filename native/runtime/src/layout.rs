@@ -48,8 +48,10 @@ pub const POISON: u64 = 0x8000;
 pub const TARGET_BITS: u32 = 16;
 /// The table of targets, from the private memory's begin.
 pub const TARGETS: u64 = 0;
-/// The end of the stack on which the runtime runs, from the private memory's begin.
-pub const HOST_STACK: u64 = 0x8_0000 + 0x4_0000;
+/// The begin of the stack on which the runtime runs, from the private memory's begin.
+pub const HOST_STACK_BEGIN: u64 = 0x8_0000;
+/// The end of that stack.
+pub const HOST_STACK: u64 = HOST_STACK_BEGIN + 0x4_0000;
 /// The begin of the stack on which the runtime's signal handler runs.
 pub const SIGNAL_STACK: u64 = 0xd_0000;
 /// The length of that stack.

@@ -139,5 +139,6 @@ pub fn exit(context: &Context, result: u64) -> Outcome {
     }
     log::push(context, &[escape::END]);
     log::flush(context);
+    slot::spare(context);
     stubs::exit(slot::state_address(context), result)
 }
