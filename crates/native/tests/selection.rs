@@ -219,3 +219,13 @@ fn the_memory_of_many_threads_is_given_back() {
     assert!(grown(after) < grown(during) / 2, "{text}");
     assert!(grown(later) < grown(during) / 20, "{text}");
 }
+
+/// Nothing comes between an exit and what takes its last instruction back, also where a part of the log is full.
+#[test]
+fn instructions_that_did_not_run_are_taken_back() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "calls_nowhere.c");
+    for time_every in [0, 16, 17, 100] {
+        threads(&recorded(&folder, &program, &[], Options { time_every, ..Options::default() }));
+    }
+}

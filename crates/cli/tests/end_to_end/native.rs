@@ -237,7 +237,8 @@ fn processes_that_outlive_the_command_are_recorded_natively() {
         assert!(commands.iter().any(|name| name == "ls"), "{commands:?}");
     }
     let out = folder.file("native.data");
-    let words = ["record", "--engine", "native", "-o", &out, "--", "sh", "-c", "sleep 100 >/dev/null 2>&1 & exit 7"];
+    let words =
+        ["record", "--engine", "native", "-o", &out, "--", "sh", "-c", "sleep 100 >/dev/null 2>&1 & exit 7"];
     let child = command(&words).spawn().expect("hodo starts");
     let process = Pid::from_child(&child);
     thread::sleep(Duration::from_secs(1));
