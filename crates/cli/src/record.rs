@@ -78,6 +78,8 @@ fn request(command: &Record) -> Result<Request, Failure> {
         filter: (!command.filter.is_empty()).then(|| command.filter.join(",")),
         pid: command.pid,
         duration: command.duration,
+        threads: command.threads.clone(),
+        after: command.after,
         native_memory: command.native_memory.as_deref().map(size).transpose()?,
         time_every: command.time_every,
         overflow: command.overflow.clone(),

@@ -309,6 +309,11 @@ impl<'a> Reader<'_, 'a> {
             let stream = format!("tid {}", thread.thread);
             let ends = thread.blocks.first().zip(thread.blocks.last());
             for &lost in &thread.losses {
+                let (lost, count) = note::counted(lost);
+                if lost == note::FORGOTTEN {
+                    losses.push(self.forgotten(count, ends.map(|(_, last)| last)));
+                    continue;
+                }
                 let block = match lost {
                     note::OVERWRITTEN => ends.map(|(first, _)| (first, first.header.first_tsc, 0)),
                     _ => ends.map(|(_, last)| (last, last.header.last_tsc, last.whole().len())),
@@ -319,7 +324,7 @@ impl<'a> Reader<'_, 'a> {
                 let detail = note::text(lost).to_owned();
                 let time = time.map(|time| (time, time));
                 let stream = stream.clone();
-                losses.push(Loss { stream, cause: Cause::Untraced, bytes: at..at, time, count: 1, detail });
+                losses.push(Loss { stream, cause: Cause::Untraced, bytes: at..at, time, count, detail });
             }
             if self.logs.table(thread).is_none() {
                 let detail = "the table of its process is missing, so its log can't be read".to_owned();
@@ -342,6 +347,14 @@ impl<'a> Reader<'_, 'a> {
             Loss { stream, cause, bytes: at as u64..at as u64, time: None, count: 1, detail }
         }));
         losses
+    }
+
+    /// So many threads ended before `kept`.
+    fn forgotten(&self, count: u64, kept: Option<&hodo_native_log::Block<'a>>) -> Loss {
+        let ends = self.logs.clocks.first().zip(kept);
+        let time = ends.map(|(&(begin, _), kept)| (self.time(begin), self.time(kept.header.last_tsc)));
+        let (stream, detail) = (String::new(), note::text(note::FORGOTTEN).to_owned());
+        Loss { stream, cause: Cause::Untraced, bytes: 0..0, time, count, detail }
     }
 
     fn facts(&self, own: &BTreeMap<String, String>) -> Vec<(&'static str, String)> {

@@ -14,7 +14,8 @@ use hodo_native_runtime::{
     context::Context,
     layout::{
         ARENA, ARENA_ROOM, ATTACHED, ArenaHeader, Attached, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader,
-        FIRST_CHUNK, FIRST_SLOT, LOG, LOG_BYTES, MOST_SELECTED, SELECTED, SLOT_STRIDE, SLOTS, Selected,
+        FIRST_CHUNK, FIRST_SLOT, LOG, LOG_BYTES, MOST_SELECTED, MOST_SELECTED_THREADS, SELECTED,
+        SELECTED_THREADS, SLOT_STRIDE, SLOTS, Selected, SelectedThread,
     },
 };
 
@@ -86,6 +87,14 @@ impl Arena {
         unsafe { self.base.byte_add(offset as usize).cast().write(*bytes) };
     }
 
+    /// Says which threads are selected, before any program runs.
+    pub(crate) fn select_threads(&self, index: u64, bytes: &[u8; size_of::<SelectedThread>()]) {
+        let index = index.min(u64::from(MOST_SELECTED_THREADS) - 1);
+        let offset = SELECTED_THREADS + index * bytes.len() as u64;
+        // SAFETY: as for `select`.
+        unsafe { self.base.byte_add(offset as usize).cast().write(*bytes) };
+    }
+
     /// Where threads of running programs are described.
     pub(crate) fn attached(&self) -> &Attached {
         self.at(ATTACHED)
@@ -115,10 +124,13 @@ impl Arena {
         self.at(FIRST_SLOT + index.min(SLOTS - 1) * SLOT_STRIDE)
     }
 
-    /// What a slot's log contains, whose thread has stopped.
+    /// What a slot's log contains, whose thread has stopped. Nothing, if the thread is not selected.
     pub(crate) fn rest(&self, index: u64) -> Vec<u8> {
         let offset = FIRST_SLOT + index * SLOT_STRIDE;
         let slot = self.slot(index);
+        if slot.skips.load(Acquire) != 0 {
+            return Vec::new();
+        }
         let pointer = match slot.real_pointer.get() {
             0 => slot.pointer.get(),
             real => real,

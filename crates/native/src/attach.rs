@@ -11,7 +11,8 @@ use crate::{
     arena::Arena,
     inject::{Refusal, attach_image, map},
     process::{self, Tracee},
-    stop::{Caller, Halted, Stopped, explain, is_recorded, resumed, runs_program, status_of},
+    stop::{Caller, Halted, Stopped, is_recorded, resumed, runs_program},
+    tracers::tracer_of,
 };
 
 const USER_64: u64 = 0x33;
@@ -30,13 +31,10 @@ pub(crate) fn attach(process: u32, arena: &Arena) -> Result<(), Refusal> {
     if is_recorded(process) {
         return Err(Refusal::Recorded);
     }
-    if let Some(tracer @ 1..) = status_of(process, "TracerPid") {
+    if let Some(tracer) = tracer_of(process) {
         return Err(Refusal::Traced(tracer));
     }
-    let mut halted = Halted::new(process).map_err(|refusal| match refusal {
-        Refusal::Trace(error) => explain(process, error),
-        other => other,
-    })?;
+    let mut halted = Halted::new(process)?;
     for stopped in halted.threads.values() {
         if stopped.registers.cs != USER_64 {
             return Err(Refusal::Bits32);

@@ -13,10 +13,11 @@ use hodo_native_runtime::{
     layout::{CHUNKS, chunk_state, kind, slot_state},
     wire::{escape, note},
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     arena::Arena,
+    names::{self, Name},
     process,
     record::Options,
     ring::Sink,
@@ -39,8 +40,6 @@ pub(crate) struct Drain<W> {
     writer: Sink<W>,
     /// Recorded processes, with descriptors that become readable when they end.
     processes: FxHashMap<u32, Option<OwnedFd>>,
-    /// The next position in each stream.
-    next: FxHashMap<u64, u64>,
     /// Number of killed threads.
     pub(crate) killed: u64,
     /// How many threads' logs ended.
@@ -61,7 +60,6 @@ impl<W: Write> Drain<W> {
         let mut drain = Drain {
             writer: Sink::new(out, options.ring)?,
             processes: FxHashMap::default(),
-            next: FxHashMap::default(),
             killed: 0,
             threads: 0,
             begun: Instant::now(),
@@ -128,7 +126,6 @@ impl<W: Write> Drain<W> {
                 ..empty(kind)
             };
             self.part(arena, block, chunk.bytes)?;
-            self.next.insert(key, sequence + 1);
             header.process.store(0, Relaxed);
             header.state.store(chunk_state::FREE, Release);
             arena.header().emptied.fetch_add(1, Release);
@@ -140,7 +137,10 @@ impl<W: Write> Drain<W> {
 
     /// Writes a part of a log or a table, and looks what it says.
     fn part(&mut self, arena: &Arena, header: BlockHeader, bytes: &[u8]) -> io::Result<()> {
-        self.writer.block(header, bytes)?;
+        match header.kind {
+            BlockKind::Table => self.writer.table(header, bytes, running(arena))?,
+            _ => self.writer.block(header, bytes)?,
+        }
         let Some(watch) = &mut self.watch else { return Ok(()) };
         if header.kind == BlockKind::Table {
             watch.table_part(header.key, header.sequence, bytes);
@@ -231,7 +231,9 @@ impl<W: Write> Drain<W> {
         let slot = arena.slot(index);
         let rest = arena.rest(index);
         let is_log = slot.kind.get() == kind::LOG;
-        self.threads += u64::from(is_log);
+        let skips = slot.skips.load(Acquire) != 0;
+        let is_recorded = !skips || slot.sequence.get() != 0;
+        self.threads += u64::from(is_log && is_recorded);
         let kind = if is_log { BlockKind::Log } else { BlockKind::Table };
         let block = BlockHeader { length: rest.len() as u32, ..unfinished(slot, kind) };
         if !rest.is_empty() {
@@ -242,14 +244,16 @@ impl<W: Write> Drain<W> {
         let over = [(1, escape::END), (4, escape::CALL)];
         let cut = !over.iter().any(|&(back, escape)| word(back) == Some(&escape.to_le_bytes()));
         let lost = match end {
-            End::Ended if cut => Some(note::KILLED),
-            End::Left => Some(note::CLOSED),
+            End::Ended if cut && !skips => Some(note::KILLED),
+            End::Left if is_recorded => Some(note::CLOSED),
             _ => None,
         };
-        if let Some(lost) = lost.filter(|_| is_log) {
-            self.killed += u64::from(lost == note::KILLED);
-            let loss = BlockHeader { length: 4, kind: BlockKind::Loss, ..block };
-            self.writer.block(loss, &lost.to_le_bytes())?;
+        if is_log {
+            self.killed += u64::from(lost == Some(note::KILLED));
+            self.writer.end(block, lost)?;
+            if let Some(watch) = &mut self.watch {
+                watch.ended(block.key);
+            }
         }
         arena.slot_state(index).store(slot_state::FREE, Release);
         arena.header().emptied.fetch_add(1, Release);
@@ -267,7 +271,7 @@ impl<W: Write> Drain<W> {
     }
 
     fn write_kept(&mut self, arena: &Arena) -> io::Result<()> {
-        self.writer.dump()?;
+        self.writer.dump(names_in_tables(arena), running(arena))?;
         for index in arena.slots() {
             let slot = arena.slot(index);
             let is_log = slot.kind.get() == kind::LOG;
@@ -299,6 +303,33 @@ impl<W: Write> Drain<W> {
         self.clock()?;
         self.writer.finish(self.watch.is_none())
     }
+}
+
+/// The slots that have this content, and are in use.
+fn slots_of(arena: &Arena, kind: u32) -> impl Iterator<Item = (u64, &Context)> {
+    let in_use = |state: u32| matches!(state, slot_state::LIVE | slot_state::DONE);
+    let slots = arena.slots().filter(move |&index| in_use(arena.slot_state(index).load(Acquire)));
+    slots.map(|index| (index, arena.slot(index))).filter(move |(_, slot)| slot.kind.get() == kind)
+}
+
+/// Whether a name is that of a thread which runs.
+fn running(arena: &Arena) -> impl Fn(&Name) -> bool {
+    let threads: FxHashSet<(u64, u64)> = slots_of(arena, kind::LOG)
+        .map(|(_, slot)| (slot.table_key.get(), slot.thread.get().into()))
+        .collect();
+    move |name| threads.contains(&(name.table, name.thread))
+}
+
+/// The names that tables have not handed over yet.
+fn names_in_tables(arena: &Arena) -> Vec<Name> {
+    let of_table = |(index, slot): (u64, &Context)| {
+        let sequence = slot.sequence.get();
+        let rest = arena.rest(index);
+        // It may be handed over meanwhile, and then comes as a part.
+        let names = names::split(slot.key.get(), &rest, |_| false).0;
+        if slot.sequence.get() == sequence { names } else { Vec::new() }
+    };
+    slots_of(arena, kind::TABLE).flat_map(of_table).collect()
 }
 
 /// The header of a slot's unfinished block.

@@ -4,7 +4,10 @@ use std::{io, process};
 
 use hodo_native_runtime::layout::{ARENA, ARENA_ROOM, ATTACH_ENTRY, IMAGE, IMAGE_ROOM, TO_PRIVATE};
 
-use crate::process::{Event, Tracee};
+use crate::{
+    process::{Event, Tracee},
+    tracers::named,
+};
 
 /// The runtime in memory, after eight bytes with the offset of its entry.
 static RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runtime.bin"));
@@ -28,7 +31,7 @@ pub enum Refusal {
     #[error("it ended before it began")]
     Ended,
     /// Another process traces it.
-    #[error("process {0} traces it already")]
+    #[error("{} traces it already", named(*.0))]
     Traced(u32),
     /// It is recorded already.
     #[error("it is recorded already")]

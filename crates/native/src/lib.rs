@@ -15,14 +15,16 @@ mod attach;
 mod drain;
 mod inject;
 mod leave;
+mod names;
 mod process;
 mod record;
 mod ring;
 mod stop;
+mod tracers;
 #[cfg(test)]
 mod truth;
 mod watch;
 
 pub use inject::Refusal;
-pub use record::{Control, Error, Options, Outcome, Select, attach, record};
+pub use record::{Control, Error, Options, Outcome, Select, SelectThread, attach, record};
 pub use watch::{Condition, Limit};

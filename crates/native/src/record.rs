@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     fs, io,
     io::Write,
-    os::unix::fs::MetadataExt,
+    os::unix::{fs::MetadataExt, process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
     sync::{
@@ -18,7 +18,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hodo_native_runtime::layout::{MOST_SELECTED, SELECTED_NAME, Selected, VERSION, follow, slot_state};
+use hodo_native_runtime::layout::{
+    MOST_SELECTED, MOST_SELECTED_THREADS, PATTERN, SELECTED_NAME, Selected, SelectedThread, VERSION, follow,
+    slot_state,
+};
 
 use crate::{
     arena::Arena,
@@ -27,6 +30,8 @@ use crate::{
     inject::{Refusal, inject},
     leave,
     process::{self, Event, Tracee},
+    stop::explain,
+    tracers::Tracers,
     watch::Condition,
 };
 
@@ -37,6 +42,15 @@ pub struct Select {
     pub file: String,
     /// Its bytes in the file.
     pub offsets: std::ops::Range<u64>,
+}
+
+/// Threads that are recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelectThread {
+    /// The thread with this number in the system.
+    Number(u32),
+    /// Threads while they have this name, at most 48 bytes, in which `*` stands for any characters.
+    Name(String),
 }
 
 /// How to record.
@@ -51,6 +65,10 @@ pub struct Options {
     pub memory: u64,
     /// What is recorded, at most 60 parts of files; if empty, all. Other code is translated too, without a log.
     pub select: Vec<Select>,
+    /// The threads that are recorded, at most 32 numbers and names; if empty, all. Others run translated, without a log.
+    pub threads: Vec<SelectThread>,
+    /// Recording begins after this time. Until then programs run translated, without a log.
+    pub after: Option<Duration>,
     /// Facts that the recording contains: a JSON object of texts, or nothing.
     pub facts: Vec<u8>,
     /// Logs are kept in memory up to this many bytes, the last ones, and written at the end.
@@ -60,7 +78,7 @@ pub struct Options {
     /// Exits of superblocks between two time-stamp counters in a log, from 16 to 32,768; 0: only at system calls and at
     /// the end of each chunk.
     pub time_every: u32,
-    /// How long to record; then the programs run their own code again.
+    /// How long to record, from `after` on; then the programs run their own code again.
     pub duration: Option<Duration>,
     /// How another thread controls the recording.
     pub control: Arc<Control>,
@@ -77,6 +95,8 @@ pub struct Control {
     pub command: AtomicU32,
     /// Becomes true when the command has ended; processes that it started may go on.
     pub ended: AtomicBool,
+    /// Sentences for the user about what happens meanwhile, until they are taken.
+    pub notices: Mutex<Vec<String>>,
 }
 
 impl Default for Options {
@@ -86,6 +106,8 @@ impl Default for Options {
             traces: true,
             memory: 512 << 20,
             select: Vec::new(),
+            threads: Vec::new(),
+            after: None,
             facts: Vec::new(),
             ring: None,
             conditions: Vec::new(),
@@ -179,7 +201,9 @@ fn arena(options: &Options) -> io::Result<Arena> {
     header.traces.store(options.traces.into(), Relaxed);
     header.memory.store(options.memory, Relaxed);
     header.every.store(options.time_every, Relaxed);
+    header.waits.store(options.after.is_some().into(), Relaxed);
     select(&arena, &options.select)?;
+    select_threads(&arena, &options.threads)?;
     Ok(arena)
 }
 
@@ -198,6 +222,27 @@ fn select(arena: &Arena, parts: &[Select]) -> io::Result<()> {
         arena.select(index as u64, &bytes);
     }
     arena.header().selected.store(parts.len() as u32, Relaxed);
+    Ok(())
+}
+
+fn select_threads(arena: &Arena, threads: &[SelectThread]) -> io::Result<()> {
+    if threads.len() > MOST_SELECTED_THREADS as usize {
+        return Err(io::Error::other(format!("at most {MOST_SELECTED_THREADS} threads are selected")));
+    }
+    for (index, thread) in threads.iter().enumerate() {
+        let (number, pattern) = match thread {
+            SelectThread::Number(number) => (u64::from(*number), ""),
+            SelectThread::Name(name) => (0, name.as_str()),
+        };
+        if pattern.len() > PATTERN {
+            return Err(io::Error::other(format!("the name of a thread has at most {PATTERN} bytes")));
+        }
+        let mut bytes = [0; size_of::<SelectedThread>()];
+        bytes[..16].copy_from_slice([number, pattern.len() as u64].map(u64::to_le_bytes).as_flattened());
+        bytes[16..16 + pattern.len()].copy_from_slice(pattern.as_bytes());
+        arena.select_threads(index as u64, &bytes);
+    }
+    arena.header().selected_threads.store(threads.len() as u32, Relaxed);
     Ok(())
 }
 
@@ -287,11 +332,11 @@ fn follow_descendants<W: Write>(
     root: Option<Tracee>,
     options: &Options,
 ) -> (ExitStatus, Vec<String>) {
-    use std::os::unix::process::ExitStatusExt;
     let mut warnings = Vec::new();
     let mut status = if root.is_some() { None } else { Some(ExitStatus::from_raw(0)) };
     let begin = Instant::now();
     let (mut left, mut idle) = (false, None);
+    let mut tracers = Tracers::new();
     let header = arena.header();
     loop {
         let requests = header.requests.load(Acquire);
@@ -312,19 +357,18 @@ fn follow_descendants<W: Write>(
             snapshot.store(false, Release);
         }
         let stopped = options.control.stop.load(Relaxed);
-        if !left && (stopped || options.duration.is_some_and(|duration| begin.elapsed() >= duration)) {
+        let after = options.after.unwrap_or_default();
+        if begin.elapsed() >= after {
+            header.waits.store(0, Release);
+        }
+        if !left && (stopped || options.duration.is_some_and(|duration| begin.elapsed() >= after + duration))
+        {
             left = true;
             leave_all(arena, drain, &mut warnings);
         }
         if let (None, Some(root)) = (status, root) {
-            match root.look() {
-                Event::Ended(raw) => status = Some(ExitStatus::from_raw(raw)),
-                Event::Gone => status = Some(ExitStatus::from_raw(0)),
-                _ => {}
-            }
-            if status.is_some() {
-                options.control.ended.store(true, Relaxed);
-            }
+            status = end_of(root);
+            options.control.ended.store(status.is_some(), Relaxed);
         }
         // A process that was just started takes a slot before it says that it is there. Looked at in this order, it is one of
         // both.
@@ -340,8 +384,21 @@ fn follow_descendants<W: Write>(
                 return (status, warnings);
             }
         }
+        let traced = tracers.look(arena);
+        if let Ok(mut notices) = options.control.notices.lock() {
+            notices.extend(traced);
+        }
         const PATIENCE: i64 = 5;
         process::wait_for(&header.requests, requests, PATIENCE);
+    }
+}
+
+/// How the command ended, if it did.
+fn end_of(root: Tracee) -> Option<ExitStatus> {
+    match root.look() {
+        Event::Ended(raw) => Some(ExitStatus::from_raw(raw)),
+        Event::Gone => Some(ExitStatus::from_raw(0)),
+        _ => None,
     }
 }
 
@@ -408,9 +465,8 @@ fn follow_into<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, thread: u32, nu
             }
             thread::sleep(Duration::from_micros(100));
         }
-        return Some(format!(
-            "process {number}: its next program runs unrecorded: it can't be traced ({error})"
-        ));
+        let refusal = explain(thread, error);
+        return Some(format!("process {number}: its next program runs unrecorded: {refusal}"));
     }
     header.follow.store(follow::READY, Release);
     process::wake(&header.follow);

@@ -13,6 +13,7 @@ use libc::user_regs_struct;
 use crate::{
     inject::{Refusal, remote},
     process::{Event, Tracee},
+    tracers::tracer_of,
 };
 
 /// How long a thread may take to stop.
@@ -55,7 +56,7 @@ impl Halted {
         let tracee = Tracee(task);
         if let Err(error) = tracee.trace() {
             let ended = error.raw_os_error() == Some(libc::ESRCH) || is_zombie(self.process, task);
-            return if ended { Ok(false) } else { Err(Refusal::Trace(error)) };
+            return if ended { Ok(false) } else { Err(explain(task as u32, error)) };
         }
         tracee.interrupt()?;
         let begin = Instant::now();
@@ -228,13 +229,16 @@ pub(crate) fn status_of(process: u32, name: &str) -> Option<u32> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Why the kernel did not allow to trace a process.
-pub(crate) fn explain(process: u32, error: io::Error) -> Refusal {
+/// Why the kernel did not allow to trace a thread.
+pub(crate) fn explain(thread: u32, error: io::Error) -> Refusal {
     if error.raw_os_error() != Some(libc::EPERM) {
         return Refusal::Trace(error);
     }
+    if let Some(tracer) = tracer_of(thread) {
+        return Refusal::Traced(tracer);
+    }
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
-    let user = status_of(process, "Uid");
+    let user = status_of(thread, "Uid");
     let own = status_of(std::process::id(), "Uid");
     match scope.and_then(|scope| scope.trim().parse().ok()) {
         _ if user != own && own != Some(0) => Refusal::OtherUser(user.unwrap_or(0)),

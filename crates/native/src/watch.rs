@@ -129,6 +129,7 @@ impl Watch {
             match item {
                 Item::Path(path) => thread.path(&path, &known.entries, &mut fired),
                 Item::Call(_, time) | Item::CallEnd(time) | Item::Time(time) => thread.time(time),
+                Item::Loss(_) | Item::Contradiction => thread.interrupted(),
                 _ => {}
             }
         }
@@ -144,6 +145,11 @@ impl Watch {
             Limit::Instructions(limit) => fired.instructions > limit,
         });
         fired
+    }
+
+    /// A thread ended.
+    pub(crate) fn ended(&mut self, thread: u64) {
+        self.threads.remove(&thread);
     }
 
     /// Reads what a running process has added to its table, but not yet handed over.
@@ -189,6 +195,12 @@ fn find(map: &hodo_native_log::Map, conditions: &[Condition], entries: &mut Vec<
 }
 
 impl WatchedThread {
+    /// What ran meanwhile is unknown, the ends of executions too.
+    fn interrupted(&mut self) {
+        self.open.fill(None);
+        self.called = false;
+    }
+
     fn time(&mut self, time: u64) {
         self.now = self.now.max(time);
         for open in self.open.iter_mut().flatten() {

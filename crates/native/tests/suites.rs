@@ -39,11 +39,16 @@ fn installed(program: &str) -> bool {
 /// Records a command whose output goes to a file; checks that nothing contradicts. Returns output, outcome and the number of
 /// instructions.
 #[track_caller]
-fn recorded(folder: &TempDir, mut command: Command) -> (String, Outcome, u64) {
+fn recorded(folder: &TempDir, command: Command) -> (String, Outcome, u64) {
+    recorded_with(folder, command, Options::default())
+}
+
+#[track_caller]
+fn recorded_with(folder: &TempDir, mut command: Command, options: Options) -> (String, Outcome, u64) {
     let output = folder.path().join("output");
     command.stdout(std::fs::File::create(&output).expect("a file"));
     let mut file = Vec::new();
-    let outcome = record(command, &mut file, Options::default()).expect("a recording");
+    let outcome = record(command, &mut file, options).expect("a recording");
     let recording = Recording::read(&file).expect("a readable recording");
     assert_eq!(recording.damage, None);
     let mut instructions = 0;
@@ -140,7 +145,9 @@ fn debuggers_that_are_recorded() {
         let (output, outcome, _) = recorded(&folder, command(&words, &folder));
         assert!(output.contains("Breakpoint 1, main") && output.contains("$1 = 42"), "{output}");
         assert!(outcome.status.success());
-        assert!(outcome.warnings.iter().any(|text| text.contains("unrecorded")), "{:?}", outcome.warnings);
+        let refused =
+            |text: &String| text.contains("unrecorded: gdb (process ") && text.contains("traces it already");
+        assert!(outcome.warnings.iter().any(refused), "{:?}", outcome.warnings);
     }
     if installed("strace") {
         let outcome = same(&folder, &["strace", "-f", "-o", "calls", "sh", "-c", "ls /; true; echo ok"]);
@@ -162,7 +169,11 @@ fn debuggers_beside_a_recorded_program() {
         if installed(name) {
             let mut command = command(&["bash", "-c", script], &folder);
             command.env("TOOL", tool);
-            let (output, outcome, _) = recorded(&folder, command);
+            let options = Options::default();
+            let control = options.control.clone();
+            let (output, outcome, _) = recorded_with(&folder, command, options);
+            let notices = control.notices.lock().expect("they are whole").clone();
+            assert!(notices.iter().any(|text| text.starts_with(&format!("{name} (process "))), "{notices:?}");
             assert_eq!((output.as_str(), outcome.status.code()), ("40\n", Some(0)), "{name}: {outcome:?}");
         }
     }
@@ -170,6 +181,23 @@ fn debuggers_beside_a_recorded_program() {
         let calls = std::fs::read_to_string(folder.path().join("calls")).expect("text");
         assert!(calls.contains("wait4"), "{calls}");
     }
+}
+
+/// A recording ends while a debugger has the program: it goes on translated, and the recorder says who is in the way.
+#[test]
+fn a_debugger_in_the_way_is_named() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let script =
+        "timeout -s INT 2 strace -o /dev/null -p $$ 2>/dev/null & sleep 0.5; kill -USR2 $$; wait; echo over";
+    let options = Options { duration: Some(std::time::Duration::from_secs(1)), ..Options::default() };
+    let words = ["bash", "-c", &format!("trap : USR2; {script}")];
+    let (output, outcome, _) = recorded_with(&folder, command(&words, &folder), options);
+    assert_eq!((output.as_str(), outcome.status.code()), ("over\n", Some(0)), "{outcome:?}");
+    let named = |text: &String| text.contains("goes on translated") && text.contains("strace (process ");
+    assert!(outcome.warnings.iter().any(named), "{:?}", outcome.warnings);
 }
 
 #[test]

@@ -97,8 +97,12 @@ pub struct Request {
     pub filter: Option<String>,
     /// Native and hardware: the running process to record instead of a command.
     pub pid: Option<u32>,
-    /// Native, and hardware with `pid`: end the recording after this time; the programs go on.
+    /// Native, and hardware with `pid`: end the recording after this time, from its begin; the programs go on.
     pub duration: Option<Duration>,
+    /// Native: the threads to record, by number or by name, in which `*` stands for any characters; empty for all.
+    pub threads: Vec<String>,
+    /// Native: begin the recording after this time.
+    pub after: Option<Duration>,
     /// Native: the most bytes of translated code in each process; `None`: 512 MiB.
     pub native_memory: Option<u64>,
     /// Native: exits of superblocks between two recorded times; 0 for none. `None`: 4,096, or 64 with triggers. System calls are
@@ -140,6 +144,11 @@ impl Request {
     /// The event of Intel PT.
     fn event(&self) -> Option<&str> {
         self.events.first().map(String::as_str)
+    }
+
+    /// Whether only some threads are recorded, or only from some time on.
+    fn is_partial(&self) -> bool {
+        !self.threads.is_empty() || self.after.is_some()
     }
 
     /// Rejects options that only ftrace supports.
@@ -269,9 +278,10 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
     if !can_trigger && !request.triggers.is_empty() {
         return Err(Error::Missing("--trigger needs --engine native or --engine machine".to_owned()));
     }
-    let of_native = request.native_memory.is_some() || request.time_every.is_some();
+    let of_native = request.native_memory.is_some() || request.time_every.is_some() || request.is_partial();
     if !matches!(request.engine, Engine::Auto | Engine::Native) && of_native {
-        return Err(Error::Missing("--native-memory and --time-every need --engine native".to_owned()));
+        let options = "--threads, --after, --native-memory and --time-every need --engine native";
+        return Err(Error::Missing(options.to_owned()));
     }
     let while_it_runs = request.pid.is_some() || request.duration.is_some();
     if !matches!(request.engine, Engine::Auto | Engine::Native | Engine::Perf) && while_it_runs {
@@ -290,7 +300,7 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
 
 /// Chooses what records, and says so.
 fn auto(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
-    if hardware::present() && request.triggers.is_empty() {
+    if hardware::present() && request.triggers.is_empty() && !request.is_partial() {
         return hardware::record(request);
     }
     if !request.events.is_empty() || request.overflow.is_some() {
@@ -300,7 +310,11 @@ fn auto(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
         );
         return emulate::record(request, notice);
     }
-    let why = if hardware::present() { "perf knows no --trigger" } else { "this machine has no Intel PT" };
+    let why = match hardware::present() {
+        true if request.is_partial() => "perf knows neither --threads nor --after",
+        true => "perf knows no --trigger",
+        false => "this machine has no Intel PT",
+    };
     notice(&format!(
         "{why}: the native recorder is used (the same control flow; real time, but programs are 2 to 7 \
          times slower)",

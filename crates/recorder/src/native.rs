@@ -13,7 +13,7 @@ use std::{
 };
 
 use hodo_emulator::machine::trigger::{self as emulated, Latency};
-use hodo_native::{Condition, Control, Limit, Options, Select};
+use hodo_native::{Condition, Control, Limit, Options, Select, SelectThread};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2},
@@ -51,6 +51,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
             None => hodo_native::record(command(&request.command), out, options),
         });
         watch(&recorder, &mut incoming, &control, (request, notice));
+        notices(&control, notice);
         recorder.join()
     });
     let outcome = match recorded {
@@ -65,6 +66,11 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
     let mut warnings = outcome.warnings;
     if outcome.killed > 0 {
         warnings.push(format!("{} threads were killed: what each ran last is missing", outcome.killed));
+    }
+    if outcome.threads == 0 && request.is_partial() {
+        warnings.push(
+            "the recording is empty: no thread ran that is selected by --threads and --after".to_owned(),
+        );
     }
     Ok(Outcome {
         engine: Engine::Native,
@@ -84,6 +90,8 @@ fn options(request: &Request, control: Arc<Control>) -> Result<Options, Error> {
     Ok(Options {
         memory: request.native_memory.unwrap_or(default.memory),
         select: request.filter.as_deref().map_or(Ok(Vec::new()), selected)?,
+        threads: request.threads.iter().map(|text| thread(text)).collect(),
+        after: request.after,
         facts: serde_json::to_vec(&facts(request)).unwrap_or_default(),
         ring: size,
         conditions: conditions(request)?,
@@ -96,6 +104,30 @@ fn options(request: &Request, control: Arc<Control>) -> Result<Options, Error> {
         control,
         ..default
     })
+}
+
+/// Threads by number or by name.
+fn thread(text: &str) -> SelectThread {
+    match text.parse() {
+        Ok(number) => SelectThread::Number(number),
+        Err(_) => SelectThread::Name(text.to_owned()),
+    }
+}
+
+/// What is recorded, if that is not all.
+fn selection(request: &Request) -> String {
+    let threads = (!request.threads.is_empty()).then(|| format!("threads {}", request.threads.join(", ")));
+    let after = request.after.map(|after| format!("after {after:?}"));
+    let duration = request.duration.map(|duration| format!("for {duration:?}"));
+    request
+        .filter
+        .clone()
+        .into_iter()
+        .chain(threads)
+        .chain(after)
+        .chain(duration)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// The conditions of triggers, which are about functions.
@@ -157,7 +189,7 @@ fn facts(request: &Request) -> BTreeMap<&'static str, String> {
         ("kernel", text("/proc/sys/kernel/osrelease")),
         ("processor", model.map_or(String::new(), |(_, model)| model.to_owned())),
         ("recorder version", concat!("hodo ", env!("CARGO_PKG_VERSION")).to_owned()),
-        ("selection", request.filter.clone().unwrap_or_default()),
+        ("selection", selection(request)),
     ])
     .into_iter()
     .filter(|(_, value)| !value.is_empty())
@@ -189,6 +221,7 @@ fn watch<T>(
     let mut since = None::<Instant>;
     let mut silent = true;
     while !recorder.is_finished() {
+        notices(control, notice);
         let command = control.command.load(Relaxed);
         let over = request.pid.is_some() || control.ended.load(Relaxed);
         for origin in incoming.pending() {
@@ -221,6 +254,12 @@ fn watch<T>(
         }
         thread::sleep(if begun.elapsed() >= QUIET_TIME { INTERVAL } else { INTERVAL / 10 });
     }
+}
+
+/// Passes on what the recorder noticed.
+fn notices(control: &Control, notice: &dyn Fn(&str)) {
+    let taken = control.notices.lock().map(|mut notices| std::mem::take(&mut *notices));
+    taken.unwrap_or_default().iter().for_each(|text| notice(text));
 }
 
 fn failed(request: &Request, error: hodo_native::Error) -> Error {

@@ -30,8 +30,8 @@ const DEFAULT_MINUTES: u64 = 30;
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Between two questions of the client, so that other programs run too.
 const PAUSE: Duration = Duration::from_millis(2);
-/// The part of the run after which all code is translated and all buffers are full.
-const WARM_UP: f64 = 0.1;
+/// The part of the run after which all code is translated and all buffers are full. Hot paths are looked for ever more rarely.
+const WARM_UP: f64 = 0.25;
 /// By how much the memory at the end may exceed that after the warm-up.
 const MOST_GROWTH: f64 = 1.05;
 /// Bytes of the file that the client asks for.
@@ -73,7 +73,7 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     let after = |share: f64| &samples[((samples.len() - 1) as f64 * share) as usize];
     let (warm, end) = (after(WARM_UP), after(1.0));
     println!(
-        "| minutes | answers | wrong | recorder after a tenth, at the end | server | instructions in the ring |"
+        "| minutes | answers | wrong | recorder after a quarter, at the end | server | instructions in the ring |"
     );
     println!("|---|---|---|---|---|---|");
     println!(

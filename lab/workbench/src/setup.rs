@@ -85,6 +85,10 @@ const TOOLS: &[Tool] = &[
     tool("clang-19", "clang-19 libclang-rt-19-dev", Need::Bench),
 ];
 
+/// Python's own tests, as a file: other versions of Debian have another Python, and do without.
+const PYTHON_TESTS: Tool =
+    tool("/usr/lib/python3.11/test/test_zlib.py", "libpython3.11-testsuite", Need::Test);
+
 /// Requirements of emulated boards.
 const BOARD: &[Tool] = &[
     tool("gcc", "gcc libc6-dev", Need::Demo),
@@ -138,6 +142,9 @@ pub fn ensure(need: Need) -> Outcome {
     install_missing(TOOLS.iter().filter(|tool| tool.need <= need))?;
     check_plugins()?;
     if need >= Need::Test {
+        if Path::new("/usr/bin/python3.11").is_file() {
+            install_missing([&PYTHON_TESTS])?;
+        }
         install_readers()?;
         packages_of_npm()?;
     }

@@ -9,7 +9,7 @@ use crate::{
     context::Context,
     dispatch,
     layout::{ARENA, ATTACHED, Attached, kind},
-    log, raw, signal,
+    log, raw, select, signal,
     signal::RAISED,
     slot, start,
     state::{TABLE_SLOT, lock},
@@ -79,6 +79,7 @@ fn further(mask: u64) -> Option<&'static Context> {
     context.blocked.set(mask & RAISED);
     slot::enter(context);
     slot::publish(context);
+    select::begin(context);
     let _lock = lock();
     table::name(context.thread.get());
     Some(context)

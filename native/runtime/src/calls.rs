@@ -5,7 +5,7 @@ use crate::{
     context::{Context, pending, register},
     exec,
     layout::{END, IMAGE},
-    limits, log, pages, raw, regions, signal,
+    limits, log, pages, raw, regions, select, signal,
     state::{LINKS, lock},
     stubs::{self, INTERRUPTED},
     sys::{self, errno, failed, nr},
@@ -41,6 +41,7 @@ pub fn system_call(context: &Context, number: u32) {
             context.set_register(register::RCX, next);
             context.set_register(register::R11, context.flags.get());
             log::call_end(context);
+            select::look(context);
             crate::dispatch::go(context, next);
         }
         // As if the kernel had interrupted it, to be made again.

@@ -150,6 +150,8 @@ pub struct Context {
     pub queued_info: [Cell<[u64; 16]>; 5],
     /// Not 0 in a process that shares its parent's memory while the parent waits.
     pub borrows: Cell<u32>,
+    /// Not 0 while the thread is not selected: its log is not recorded. The recorder reads it.
+    pub skips: AtomicU32,
 }
 
 impl Context {

@@ -48,8 +48,10 @@ pub const POISON: u64 = 0x8000;
 pub const TARGET_BITS: u32 = 16;
 /// The table of targets, from the private memory's begin.
 pub const TARGETS: u64 = 0;
-/// The end of the stack on which the runtime runs, from the private memory's begin.
-pub const HOST_STACK: u64 = 0x8_0000 + 0x4_0000;
+/// The begin of the stack on which the runtime runs, from the private memory's begin.
+pub const HOST_STACK_BEGIN: u64 = 0x8_0000;
+/// The end of that stack.
+pub const HOST_STACK: u64 = HOST_STACK_BEGIN + 0x4_0000;
 /// The begin of the stack on which the runtime's signal handler runs.
 pub const SIGNAL_STACK: u64 = 0xd_0000;
 /// The length of that stack.
@@ -118,6 +120,10 @@ pub struct ArenaHeader {
     pub every: AtomicU32,
     /// The number of entries at [`SELECTED`]; 0: all code is recorded.
     pub selected: AtomicU32,
+    /// The number of entries at [`SELECTED_THREADS`]; 0: all threads are recorded.
+    pub selected_threads: AtomicU32,
+    /// Not 0: nothing is recorded yet.
+    pub waits: AtomicU32,
     /// Where the runtime makes system calls for programs: the first address, and the one behind the instruction.
     pub call: [AtomicU64; 2],
 }
@@ -142,6 +148,28 @@ pub struct Selected {
     /// The end of the file's path.
     pub name: [u8; SELECTED_NAME],
 }
+
+/// Which threads are recorded, from the arena's begin: entries of [`SelectedThread`].
+pub const SELECTED_THREADS: u64 = 0x1800;
+/// The most entries.
+pub const MOST_SELECTED_THREADS: u32 = 32;
+/// The most bytes of a pattern of names.
+pub const PATTERN: usize = 48;
+
+/// Threads that are selected for recording.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SelectedThread {
+    /// The thread in the system; 0: those whose names match the pattern.
+    pub thread: u64,
+    /// The length of the pattern.
+    pub length: u64,
+    /// A name, in which `*` stands for any bytes.
+    pub pattern: [u8; PATTERN],
+}
+
+const _: () =
+    assert!(SELECTED_THREADS + MOST_SELECTED_THREADS as u64 * size_of::<SelectedThread>() as u64 <= SELECTED);
 
 /// Where the recorder describes a thread of a running process that it records from now on, from the arena's begin.
 pub const ATTACHED: u64 = 0x1000;

@@ -67,7 +67,6 @@ fn stage(slot: &Context) {
 
 /// The window is full: notes the time, and gives the log to the recorder if it is full too.
 pub fn next_window(slot: &Context) {
-    const TIME_BYTES: u64 = 12;
     if slot.window.get() != slot.log() {
         stage(slot);
         let [low, high] = halves(sys::tsc());
@@ -75,8 +74,7 @@ pub fn next_window(slot: &Context) {
             raw::write(slot.staged.get(), word);
             slot.staged.set(slot.staged.get() + 4);
         }
-        let window = slot.log_end() - slot.window.get();
-        if slot.staged.get() + window + TIME_BYTES <= slot.window.get() {
+        if has_room(slot) {
             return;
         }
     }
@@ -89,7 +87,7 @@ pub fn flush(slot: &Context) {
     let length = slot.staged.get() - slot.log();
     slot.staged.set(slot.log());
     let first_tsc = slot.first_tsc.replace(sys::tsc());
-    if length == 0 || slot.dropping.get() != 0 {
+    if length == 0 || slot.dropping.get() != 0 || slot.skips.load(Relaxed) != 0 {
         return;
     }
     let Some((room, chunk)) = take_chunk(slot.process.get()) else {
@@ -138,8 +136,33 @@ pub fn push(context: &Context, words: &[u32]) {
 /// The instruction of a link, whose exit was just logged, did not run.
 pub fn retract(context: &Context, link: &Link) {
     if link.linked != SILENT_CALL {
-        push(context, &[escape::RETRACT]);
+        take_back(context);
     }
+}
+
+/// The last exit did not run its last instruction. Where the window is full, no time comes between the two.
+pub fn take_back(context: &Context) {
+    if context.pointer.get() < context.log_end() {
+        return push(context, &[escape::RETRACT]);
+    }
+    if context.window.get() == context.log() {
+        flush(context);
+        return push(context, &[escape::RETRACT]);
+    }
+    // Before the window is room for a time.
+    stage(context);
+    raw::write(context.staged.get(), escape::RETRACT);
+    context.staged.set(context.staged.get() + 4);
+    if !has_room(context) {
+        flush(context);
+    }
+}
+
+/// Whether another window and a time fit before the window.
+fn has_room(slot: &Context) -> bool {
+    const TIME_BYTES: u64 = 12;
+    let window = slot.log_end() - slot.window.get();
+    slot.staged.get() + window + TIME_BYTES <= slot.window.get()
 }
 
 fn make_room(context: &Context, words: usize) {
@@ -182,6 +205,22 @@ pub fn go_on_at(context: &Context, pc: u64) {
 /// Records that nothing is recorded from here on.
 pub fn lost(context: &Context, what: u32) {
     push(context, &[escape::LOSS, what]);
+}
+
+/// A thread that was not recorded is recorded from here on.
+pub fn resume(context: &Context) {
+    context.staged.set(context.log());
+    context.pointer.set(context.window.get());
+    context.first_tsc.set(sys::tsc());
+    lost(context, note::UNSELECTED);
+    context.skips.store(0, Release);
+}
+
+/// A thread is not recorded from here on.
+pub fn suspend(context: &Context) {
+    lost(context, note::UNSELECTED);
+    flush(context);
+    context.skips.store(1, Release);
 }
 
 /// Whether a full table of the process means that its recording ended.

@@ -1,12 +1,20 @@
-//! Which code is recorded, if not all of it. Other code is translated too, but its exits are not logged.
+//! What is recorded, if not all.
+//!
+//! Code that is not selected is translated too, but its exits are not logged. A thread that is not selected, or at a time that
+//! is not, runs the same translations as others, and throws its log away.
 
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use crate::{
-    layout::{ARENA, SELECTED, Selected},
-    log::arena,
+    context::Context,
+    layout::{ARENA, SELECTED, SELECTED_THREADS, Selected, SelectedThread},
+    log::{self, arena},
     raw::{self, Table},
-    state::SELECT_HEAP,
+    state::{SELECT_HEAP, lock},
+    table,
 };
 
 /// Selected memory: begins and ends.
@@ -55,5 +63,75 @@ pub fn unmapped(start: u64, end: u64) {
         } else {
             index += 1;
         }
+    }
+}
+
+/// Whether a name matches a pattern, in which `*` stands for any bytes.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut from) = (0, 0);
+    // The last `*`, and where what it stands for ends.
+    let mut star = None;
+    while from < name.len() {
+        if pattern.get(at) == Some(&b'*') {
+            star = Some((at, from));
+            at += 1;
+        } else if pattern.get(at) == Some(&name[from]) {
+            (at, from) = (at + 1, from + 1);
+        } else if let Some((begin, end)) = star {
+            star = Some((begin, end + 1));
+            (at, from) = (begin + 1, end + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern.iter().skip(at).all(|&byte| byte == b'*')
+}
+
+/// Whether this thread is recorded now.
+fn wants(context: &Context) -> bool {
+    let arena = arena();
+    let count = arena.selected_threads.load(Relaxed);
+    if arena.waits.load(Acquire) != 0 || count == 0 {
+        return arena.waits.load(Acquire) == 0;
+    }
+    let name = table::own_name().map(u64::to_le_bytes);
+    let name = name.as_flattened();
+    let name = &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())];
+    (0..u64::from(count)).any(|index| {
+        let size = size_of::<SelectedThread>() as u64;
+        let entry: SelectedThread = raw::read(ARENA + SELECTED_THREADS + index * size);
+        match entry.thread {
+            0 => matches(&entry.pattern[..(entry.length as usize).min(entry.pattern.len())], name),
+            thread => thread == u64::from(context.thread.get()),
+        }
+    })
+}
+
+/// Whether there are threads or times that are not recorded.
+pub fn is_partial() -> bool {
+    let arena = arena();
+    arena.waits.load(Acquire) != 0 || arena.selected_threads.load(Relaxed) != 0
+}
+
+/// This thread begins.
+pub fn begin(context: &Context) {
+    context.skips.store((is_partial() && !wants(context)).into(), Release);
+}
+
+/// Begins or ends the recording of this thread, if that is due. Its last exit will not be taken back.
+pub fn look(context: &Context) {
+    let skips = context.skips.load(Relaxed) != 0;
+    if !skips && !is_partial() {
+        return;
+    }
+    match (skips, wants(context)) {
+        (true, true) => {
+            log::resume(context);
+            // Another thread may have given it.
+            let _lock = lock();
+            table::name(context.thread.get());
+        }
+        (false, false) => log::suspend(context),
+        _ => {}
     }
 }

@@ -248,9 +248,10 @@ fn next_buffer(context: &Context, frame: Frame, end: u64) {
     context.pointer.set(end);
     log::next_window(context);
     crate::trace::look(context);
+    crate::select::look(context);
     for number in 0..16 {
         if frame.register(number) == end && number != register::RSP {
-            frame.set_register(number, context.window.get());
+            frame.set_register(number, context.pointer.get());
         }
     }
 }
@@ -508,7 +509,9 @@ fn restore(context: &Context, position: &link::Position, frame: Frame) -> u64 {
         let at = block.cache + u64::from(out.log_at);
         let after = rip > at && rip < at + LONGEST_EXIT;
         if u32::from(out.instructions) == position.index + 1 && link::stands_before(out.kind) && after {
-            record(context, &block, &[escape::RETRACT]);
+            if block.flags & block_flag::SILENT == 0 {
+                log::take_back(context);
+            }
             if out.kind != exit::CALL {
                 frame.set_register(register::RCX, context.saved_rcx.get());
             }

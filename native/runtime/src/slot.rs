@@ -2,19 +2,22 @@
 
 use core::{
     mem::offset_of,
-    sync::atomic::Ordering::{AcqRel, Relaxed, Release},
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{AcqRel, Relaxed, Release},
+    },
 };
 
 use crate::{
     context::{Context, inside, pending},
     hold::HOLD,
     layout::{
-        GUARD_BYTES, HOST_STACK, LOG_BYTES, PRIVATE_END, SIGNAL_STACK, SIGNAL_STACK_BYTES, SLOTS,
-        TARGET_BITS, TARGETS, TARGETS_OF, TO_PRIVATE, slot_address, slot_state,
+        GUARD_BYTES, HOST_STACK, HOST_STACK_BEGIN, LOG_BYTES, PRIVATE_END, SIGNAL_STACK, SIGNAL_STACK_BYTES,
+        SLOT_STRIDE, SLOTS, TARGET_BITS, TARGETS, TARGETS_OF, TO_PRIVATE, slot_address, slot_state,
     },
     limits,
     log::arena,
-    raw, stubs, sys,
+    raw, select, stubs, sys,
 };
 
 /// Takes a slot. `None` if all are in use, or there is no memory.
@@ -51,6 +54,51 @@ fn try_take(address: u64) -> Option<&'static Context> {
     Some(raw::shared(address))
 }
 
+/// Slots whose private memory this process may have in use: a bit for each.
+static USED: [AtomicU64; SLOTS as usize / 64] = [const { AtomicU64::new(0) }; SLOTS as usize / 64];
+/// When slots were last searched for memory that is not needed.
+static SEARCHED: AtomicU64 = AtomicU64::new(0);
+/// Slots from this one on are in use only while there are many threads.
+const MANY: u64 = 64;
+/// Memory that was not in use for so long is given back: about a second of the time-stamp counter.
+const LONG: u64 = 1 << 31;
+
+fn used_bit(address: u64) -> (&'static AtomicU64, u64) {
+    let index = (address - slot_address(0)) / SLOT_STRIDE;
+    (&USED[(index / 64) as usize % USED.len()], 1 << (index % 64))
+}
+
+/// Gives memory back that a thread which ends leaves, and threads that ended before: what the next threads probably use again
+/// is kept.
+pub fn spare(ending: &Context) {
+    if ending.address.get() >= slot_address(MANY) {
+        // All but its stack.
+        let private = ending.private();
+        sys::forget(private, HOST_STACK_BEGIN);
+        sys::forget(private + SIGNAL_STACK, PRIVATE_END - SIGNAL_STACK);
+    }
+    let now = sys::tsc();
+    let searched = SEARCHED.load(Relaxed);
+    if now.wrapping_sub(searched) < LONG || SEARCHED.compare_exchange(searched, now, AcqRel, Relaxed).is_err()
+    {
+        return;
+    }
+    for index in 0..u64::from(arena().slots_used.load(Relaxed)) {
+        let address = slot_address(index);
+        let (word, bit) = used_bit(address);
+        if word.load(Relaxed) & bit == 0 {
+            continue;
+        }
+        // Nobody else takes it meanwhile.
+        let Some(slot) = try_take(address) else { continue };
+        if now.saturating_sub(slot.first_tsc.get()) > LONG {
+            sys::forget(address + TO_PRIVATE, PRIVATE_END);
+            word.fetch_and(!bit, Relaxed);
+        }
+        state_of(address).store(slot_state::FREE, Release);
+    }
+}
+
 /// Returns whether there was memory.
 fn prepare(slot: &Context, kind: u32) -> bool {
     let address = slot_of(slot);
@@ -60,6 +108,8 @@ fn prepare(slot: &Context, kind: u32) -> bool {
     if sys::failed(mapped) && mapped != sys::errno::EEXIST {
         return false;
     }
+    let (word, bit) = used_bit(address);
+    word.fetch_or(bit, Relaxed);
     slot.address.set(address);
     let every = u64::from(arena().every.load(Relaxed)) * 4;
     // The table of a process is no log.
@@ -82,6 +132,7 @@ fn prepare(slot: &Context, kind: u32) -> bool {
     slot.dropping.set(0);
     slot.inside.store(inside::RUNTIME, Relaxed);
     slot.borrows.set(0);
+    slot.skips.store((kind == crate::layout::kind::LOG && select::is_partial()).into(), Relaxed);
     slot.queued.set(0);
     slot.waits.set(0);
     slot.sequences.set([0; 3]);

@@ -57,6 +57,7 @@ pub fn process(mask: u64) -> Option<&'static Context> {
     slot::enter(context);
     slot::publish(process);
     slot::publish(context);
+    crate::select::begin(context);
     handlers(context);
     let lock = state::lock();
     thread::identify();

@@ -143,8 +143,14 @@ pub fn fork(parent: u64, exits: u32) {
 
 /// Records the name of the calling thread.
 pub fn name(thread: u32) {
+    let name = own_name();
+    words(record::NAME, &[thread.into(), name[0], name[1]]);
+}
+
+/// The name of the calling thread.
+pub fn own_name() -> [u64; 2] {
     const GET_NAME: u64 = 16;
     let mut name = [0u64; 2];
-    crate::sys::call3(crate::sys::nr::PRCTL, GET_NAME, name.as_mut_ptr() as u64, 0);
-    words(record::NAME, &[thread.into(), name[0], name[1]]);
+    sys::call3(sys::nr::PRCTL, GET_NAME, name.as_mut_ptr() as u64, 0);
+    name
 }

@@ -7,7 +7,7 @@ use crate::{
     context::{Context, register},
     dispatch,
     layout::{ACTIONS, kind},
-    log, raw,
+    log, raw, select,
     signal::{self, ACTION_BYTES},
     slot,
     state::{NEXT_EXIT, TABLE_SLOT, lock, unlock_copy},
@@ -99,6 +99,7 @@ pub extern "C" fn hodo_child(context: &Context) {
         unlock_copy();
     }
     slot::publish(context);
+    select::begin(context);
     if context.borrows.get() == 0 {
         let _lock = lock();
         table::name(context.thread.get());
@@ -138,5 +139,6 @@ pub fn exit(context: &Context, result: u64) -> Outcome {
     }
     log::push(context, &[escape::END]);
     log::flush(context);
+    slot::spare(context);
     stubs::exit(slot::state_address(context), result)
 }

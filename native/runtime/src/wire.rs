@@ -119,6 +119,20 @@ pub mod note {
     pub const UNSELECTED: u32 = 12;
     /// The program jumped into the runtime's memory.
     pub const JUMPED_INTO: u32 = 9;
+    /// Threads ended, of whose logs nothing is left. Their number is added, shifted by [`COUNT_SHIFT`].
+    pub const FORGOTTEN: u32 = 13;
+    /// Where the number of threads begins in a [`FORGOTTEN`].
+    pub const COUNT_SHIFT: u32 = 8;
+    /// The most threads of one [`FORGOTTEN`].
+    pub const MOST_FORGOTTEN: u64 = (1 << (32 - COUNT_SHIFT)) - 1;
+
+    /// The note itself, and how often it stands for what happened.
+    pub fn counted(note: u32) -> (u32, u64) {
+        match note & ((1 << COUNT_SHIFT) - 1) {
+            FORGOTTEN => (FORGOTTEN, (note >> COUNT_SHIFT).into()),
+            _ => (note, 1),
+        }
+    }
 
     /// The note in words.
     pub fn text(note: u32) -> &'static str {
@@ -134,6 +148,7 @@ pub mod note {
             JUMPED_INTO => "the program jumped into the recorder's memory",
             UNSELECTED => "code that was not selected ran unrecorded",
             OVERWRITTEN => "older parts of the thread's log were overwritten by newer ones",
+            FORGOTTEN => "threads ended before the kept parts of logs begin, so nothing of them is left",
             KILLED => "the thread was killed, and the code after its last recorded exit is unknown",
             _ => "an unknown note",
         }

@@ -29,6 +29,8 @@ pub enum Engine {
 #[command(after_help = "Examples:
   hodo record -- ./prog arg
   hodo record --pid 1234 --for 10s         record a running process for ten seconds, then let it go on
+  hodo record --after 5s --for 10s -- ./server       leave out how it starts
+  hodo record --threads 'worker*' -- ./server        threads with these names, wherever they come from
   hodo record -e intel_pt/cyc,psb_period=0/u -o prog.data -- ./prog
   hodo record --filter 'filter main @ ./prog' -- ./prog
   hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread
@@ -68,9 +70,16 @@ pub struct Record {
     /// native, perf: record the running process PID and its threads, until it ends, Ctrl-C, or --for
     #[arg(short, long, conflicts_with = "command")]
     pub pid: Option<u32>,
-    /// native, perf with --pid: end the recording after this time, such as 10s; the programs go on
+    /// native, perf with --pid: end the recording after this time from its begin, such as 10s; the programs go on, unrecorded
     #[arg(long = "for", value_name = "TIME", value_parser = quantities::interval)]
     pub duration: Option<std::time::Duration>,
+    /// native: begin the recording after this time, such as 5s; until then the program runs unrecorded
+    #[arg(long, value_name = "TIME", value_parser = quantities::interval)]
+    pub after: Option<std::time::Duration>,
+    /// native: record these threads only: numbers (TIDs), and names as in /proc/PID/comm, in which * stands for any
+    /// characters; a thread is recorded while it has such a name (repeatable)
+    #[arg(long, value_name = "TID|NAME,…", value_delimiter = ',')]
+    pub threads: Vec<String>,
     /// native: memory for translated code in each process [default: 512M]
     #[arg(long, value_name = "SIZE")]
     pub native_memory: Option<String>,

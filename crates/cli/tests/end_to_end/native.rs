@@ -309,3 +309,43 @@ fn slow_executions_of_a_function_are_kept() {
     wrong("no_such_function > 1ms", "no function no_such_function");
     wrong("latency(wakeup) > 1ms", "measures functions");
 }
+
+#[test]
+fn only_some_threads_are_recorded() {
+    let folder = Folder::new();
+    let program = compile(&folder, "waits.c", &["-pthread", "-O0", "-g"]);
+    let (recording, ran) = record(&folder, &["--threads", "nobody,fi*"], &[&program, "mutex"]);
+    ran.fine();
+    assert_eq!(commands(&recording), ["first"]);
+    let names: Vec<String> = functions(&["--strict", "--limit", "100000"], &recording)
+        .iter()
+        .map(|row| row.0.as_str().unwrap().to_owned())
+        .collect();
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    assert!(has("first") && has("compute") && !has("second") && !has("main"), "{names:?}");
+    let info = hodo(&["info", &recording]).fine().stdout;
+    assert!(info.contains("threads nobody, fi*"), "{info}");
+    let (recording, ran) = record(&folder, &["--threads", "nobody"], &[&program, "mutex"]);
+    assert!(ran.fine().stderr.contains("the recording is empty"));
+    assert_eq!(commands(&recording), Vec::<String>::new());
+    let out = folder.file("x.data");
+    let ran = hodo(&["record", "--engine", "emulate", "--threads", "x", "-o", &out, "--", "true"]);
+    assert!(ran.code != 0 && ran.stderr.contains("--engine native"), "{ran:?}");
+}
+
+#[test]
+fn only_a_time_is_recorded() {
+    let folder = Folder::new();
+    let script = [
+        "sh",
+        "-c",
+        "ls / >/dev/null; sleep 0.6; cat /etc/passwd >/dev/null; sleep 0.9; wc -c /dev/null; exit 7",
+    ];
+    let (recording, ran) = record(&folder, &["--after", "400ms", "--for", "700ms"], &script);
+    assert_eq!((ran.code, ran.stdout.as_str()), (7, "0 /dev/null\n"), "{ran:?}");
+    let commands = commands(&recording);
+    let has = |wanted: &str| commands.iter().any(|name| name == wanted);
+    assert!(has("cat") && has("sh") && !has("ls") && !has("wc"), "{commands:?}");
+    let info = hodo(&["info", &recording]).fine().stdout;
+    assert!(info.contains("after 400ms; for 700ms"), "{info}");
+}

@@ -35,6 +35,7 @@ int main(void) {
     printf("%d %d\n", numbers[0], numbers[499]);
     while (count) munmap(pieces[--count], STEP);
     int status;
+    fflush(stdout);
     pid_t child = fork();
     if (child == 0) execl("/bin/echo", "echo", "another program", (char *)0), _exit(1);
     if (child < 0) puts("no fork");
