@@ -197,7 +197,6 @@ fn decode<'x, 'f, S: TrackSink>(
         sink.begin_segment();
         let check =
             SelfCheck::new(&trace.recording, track, (chunk.extent, start..end), S::TAKES_BLOCKS, paths);
-        let (ran, has_gap) = (false, false);
         let mut located = Located {
             trace,
             chunk,
@@ -206,8 +205,8 @@ fn decode<'x, 'f, S: TrackSink>(
             sink: &mut *sink,
             give: &mut *give,
             reading,
-            ran,
-            has_gap,
+            ran: false,
+            has_gap: false,
             check,
         };
         if let Some(bytes) = gap {
