@@ -28,7 +28,7 @@ const STEPS: &[TestStep] = &[
     ("fuzz", || command::run(&mut lints_of_fuzz_targets())),
     ("page", page),
     ("machine", machine),
-    ("tests", || command::run(&mut cargo(&["test", "--workspace"]))),
+    ("tests", tests),
     ("python", python::test),
     ("browser", || web::script("browser")),
 ];
@@ -54,6 +54,12 @@ pub(crate) fn run(names: &[String]) -> Outcome {
         false => println!("test: {} passed in {seconds} s", names.join(", ")),
     }
     Ok(())
+}
+
+/// All tests, one more at a time than there are processors: many wait for programs that they started.
+fn tests() -> Outcome {
+    let threads = std::thread::available_parallelism()?.get() + 1;
+    command::run(cargo(&["test", "--workspace"]).env("RUST_TEST_THREADS", threads.to_string()))
 }
 
 /// The embedded page is the one built from the source, and passes its own tests.

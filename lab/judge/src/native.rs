@@ -13,6 +13,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -173,10 +174,16 @@ fn record(engine: &str, name: &str, ready: &Ready, folder: &Path) -> Outcome<Pat
     let recordings = folder.with_extension("recordings");
     fs::create_dir_all(&recordings)?;
     let recording = recordings.join(name).with_extension("data");
-    let mut hodo = Command::new(command::hodo());
+    // QEMU passes its variables on in this order. It matters: perl hashes the name of one of them twice.
+    let mut hodo = Command::new("env");
+    hodo.args(["-i", "PYTHONHASHSEED=0", "PERL_HASH_SEED=0"]);
+    for (name, value) in [("PATH", std::env::var_os("PATH").unwrap_or_default()), ("HOME", folder.into())] {
+        let mut variable = OsString::from(format!("{name}="));
+        variable.push(value);
+        hodo.arg(variable);
+    }
+    hodo.arg(command::hodo());
     hodo.args(["record", "-q", "--engine", engine, "-o"]).arg(&recording).arg("--").args(&ready.command);
-    hodo.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-    hodo.env("PYTHONHASHSEED", "0").env("PERL_HASH_SEED", "0").env("HOME", folder);
     command::quietly(hodo.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()))?;
     Ok(recording)
 }
