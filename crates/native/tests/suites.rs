@@ -103,6 +103,23 @@ fn the_tests_of_python() {
     }
 }
 
+/// What `make test` of zlib runs.
+#[test]
+fn the_tests_of_zlib() {
+    let sources = Path::new("/usr/share/doc/zlib1g-dev/examples");
+    let folder = TempDir::new().expect("a folder");
+    for name in ["example", "minigzip"] {
+        let source = sources.join(name).with_extension("c");
+        if !source.exists() {
+            return eprintln!("skipped: zlib1g-dev has no {name}.c");
+        }
+        let status = command(&["gcc", "-w", "-o", name], &folder).arg(source).arg("-lz").status();
+        assert!(status.expect("gcc").success());
+    }
+    same(&folder, &["./example"]);
+    same(&folder, &["sh", "-c", "seq 100000 | ./minigzip | ./minigzip -d | cksum"]);
+}
+
 #[test]
 fn scripts_of_bash() {
     let script = r#"

@@ -74,6 +74,7 @@ const TOOLS: &[Tool] = &[
     tool("fish", "fish", Need::Test),
     // Not a program, but its path is checked in the same way.
     tool("/usr/include/x86_64-linux-gnu/lttng/tracef.h", "liblttng-ust-dev", Need::Test),
+    tool("/usr/include/zlib.h", "zlib1g-dev", Need::Test),
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
     tool("objdump", "binutils", Need::Judge),
     tool("trace-cmd", "trace-cmd", Need::Judge),
