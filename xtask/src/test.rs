@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must pass before a change is merged. `.ci/run` runs it.
 
-use std::{process::Command, time::Instant};
+use std::{process::Command, thread, time::Instant};
 
 use crate::{
     Outcome,
@@ -13,7 +13,7 @@ use crate::{
 /// A step: its name, and what it does.
 type TestStep = (&'static str, fn() -> Outcome);
 
-/// Every step, quick ones first.
+/// The steps that run one after the other, quick ones first.
 const STEPS: &[TestStep] = &[
     ("setup", || setup::ensure(Need::Test)),
     ("format", || command::run(&mut cargo(&["fmt", "--all", "--check"]))),
@@ -29,25 +29,26 @@ const STEPS: &[TestStep] = &[
     ("page", page),
     ("machine", machine),
     ("tests", tests),
-    ("python", python::test),
-    ("browser", || web::script("browser")),
 ];
+
+/// The last steps, which run at the same time: neither uses all processors.
+const LAST_STEPS: &[TestStep] = &[("python", python::test), ("browser", || web::script("browser"))];
 
 /// Runs every step, or those that are named, and stops at the first that fails.
 pub(crate) fn run(names: &[String]) -> Outcome {
     let begin = Instant::now();
-    if let Some(name) = names.iter().find(|name| STEPS.iter().all(|(known, _)| known != name)) {
-        let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+    let known = || STEPS.iter().chain(LAST_STEPS).map(|(name, _)| *name);
+    if let Some(name) = names.iter().find(|name| known().all(|known| known != *name)) {
+        let known: Vec<&str> = known().collect();
         return Err(format!("no step `{name}`; the steps are {}", known.join(", ")).into());
     }
-    for (name, work) in
-        STEPS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|one| one == name))
-    {
-        eprintln!("── {name}");
-        let begin = Instant::now();
-        work().map_err(|error| format!("{name}: {error}"))?;
-        eprintln!("── {name}: {} s", begin.elapsed().as_secs());
-    }
+    let is_wanted = |(name, _): &&TestStep| names.is_empty() || names.iter().any(|one| one == name);
+    STEPS.iter().filter(is_wanted).try_for_each(step)?;
+    thread::scope(|scope| {
+        let last = LAST_STEPS.iter().filter(is_wanted).map(|one| scope.spawn(|| step(one)));
+        let last: Vec<_> = last.collect();
+        last.into_iter().try_for_each(|one| one.join().expect("steps return errors"))
+    })?;
     let seconds = begin.elapsed().as_secs();
     match names.is_empty() {
         true => println!("test: all passed in {seconds} s, {} cases of Intel PT among them", cases()?),
@@ -56,9 +57,17 @@ pub(crate) fn run(names: &[String]) -> Outcome {
     Ok(())
 }
 
+fn step((name, work): &TestStep) -> Result<(), String> {
+    eprintln!("── {name}");
+    let begin = Instant::now();
+    work().map_err(|error| format!("{name}: {error}"))?;
+    eprintln!("── {name}: {} s", begin.elapsed().as_secs());
+    Ok(())
+}
+
 /// All tests, one more at a time than there are processors: many wait for programs that they started.
 fn tests() -> Outcome {
-    let threads = std::thread::available_parallelism()?.get() + 1;
+    let threads = thread::available_parallelism()?.get() + 1;
     command::run(cargo(&["test", "--workspace"]).env("RUST_TEST_THREADS", threads.to_string()))
 }
 
