@@ -349,7 +349,7 @@ impl<'a> Reader<'_, 'a> {
         losses
     }
 
-    /// So many threads ended before `kept`.
+    /// The loss of the threads that ended before `kept`, of which nothing is kept.
     fn forgotten(&self, count: u64, kept: Option<&hodo_native_log::Block<'a>>) -> Loss {
         let ends = self.logs.clocks.first().zip(kept);
         let time = ends.map(|(&(begin, _), kept)| (self.time(begin), self.time(kept.header.last_tsc)));

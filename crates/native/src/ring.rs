@@ -134,7 +134,7 @@ impl Ring {
     fn losses(&mut self) -> Vec<(BlockHeader, u32)> {
         let mut losses: Vec<_> = self.streams.values_mut().flat_map(|stream| stream.losses()).collect();
         losses.sort_unstable_by_key(|(header, lost)| (header.key, *lost));
-        // Of threads that are gone, the oldest block tells how many.
+        // The loss at the oldest block has the number of threads of which nothing is kept.
         if let Some((oldest, _)) = self.blocks.front() {
             while self.forgotten > 0 {
                 let count = self.forgotten.min(note::MOST_FORGOTTEN);

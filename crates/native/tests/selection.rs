@@ -44,7 +44,7 @@ fn recorded(folder: &TempDir, program: &Path, arguments: &[&str], options: Optio
 }
 
 /// What a thread of a recording did.
-struct Told {
+struct ThreadSummary {
     thread: u64,
     instructions: u64,
     /// How often it was not recorded for a while, and whether that is so at its begin.
@@ -54,10 +54,10 @@ struct Told {
 
 /// The threads of a recording, all of which are consistent.
 #[track_caller]
-fn threads(file: &[u8]) -> Vec<Told> {
+fn threads(file: &[u8]) -> Vec<ThreadSummary> {
     let recording = Recording::read(file).expect("a readable recording");
     assert_eq!(recording.damage, None);
-    let told = |thread| {
+    let summary = |thread| {
         let mut items = recording.items(thread).expect("a table");
         let (mut unselected, mut first) = (0, None);
         for item in items.by_ref() {
@@ -67,9 +67,9 @@ fn threads(file: &[u8]) -> Vec<Told> {
         }
         assert_eq!(items.contradictions(), 0, "thread {}", thread.thread);
         let (thread, begins_late) = (thread.thread, first == Some(true));
-        Told { thread, instructions: items.instructions(), unselected, begins_late }
+        ThreadSummary { thread, instructions: items.instructions(), unselected, begins_late }
     };
-    recording.threads().iter().map(told).collect()
+    recording.threads().iter().map(summary).collect()
 }
 
 /// The names of a thread, one after another.
@@ -94,16 +94,24 @@ fn threads_with_a_name() {
         let file = recorded(&folder, &program, &[], Options { threads: select, ..Options::default() });
         let threads = threads(&file);
         let found: BTreeSet<String> =
-            threads.iter().map(|told| names(&file, told.thread).pop().expect("a name")).collect();
+            threads.iter().map(|summary| names(&file, summary.thread).pop().expect("a name")).collect();
         assert_eq!(found, expected.iter().map(|&name| name.to_owned()).collect(), "{patterns:?}");
-        for told in &threads {
-            assert!(told.begins_late && told.unselected == 1, "{patterns:?}: {} times", told.unselected);
-            assert!((500_000..5_000_000).contains(&told.instructions), "{} instructions", told.instructions);
+        for summary in &threads {
+            assert!(
+                summary.begins_late && summary.unselected == 1,
+                "{patterns:?}: {} times",
+                summary.unselected
+            );
+            assert!(
+                (500_000..5_000_000).contains(&summary.instructions),
+                "{} instructions",
+                summary.instructions
+            );
         }
     }
     let all = recorded(&folder, &program, &[], Options { threads: vec![named("*")], ..Options::default() });
     let all = threads(&all);
-    assert!(all.len() == 4 && all.iter().all(|told| told.unselected == 0));
+    assert!(all.len() == 4 && all.iter().all(|summary| summary.unselected == 0));
 }
 
 /// A thread is recorded while it has a name. It takes another one every 300 µs, in a signal's handler.
@@ -146,7 +154,7 @@ fn a_thread_with_a_number() {
     child.wait().expect("its end");
     assert_eq!((outcome.warnings, outcome.threads), (Vec::new(), 1));
     let threads = threads(&file);
-    assert_eq!(threads.iter().map(|told| told.thread).collect::<Vec<_>>(), [u64::from(number)]);
+    assert_eq!(threads.iter().map(|summary| summary.thread).collect::<Vec<_>>(), [u64::from(number)]);
     assert!(!threads[0].begins_late && threads[0].instructions > 0);
 }
 
@@ -156,9 +164,13 @@ fn the_begin_is_left_out() {
     let program = compile(&folder, "renames.c");
     let all = threads(&recorded(&folder, &program, &["handler"], Options::default()))[0].instructions;
     let options = Options { after: Some(Duration::from_millis(60)), ..Options::default() };
-    let told = &threads(&recorded(&folder, &program, &["handler"], options))[0];
-    assert!(told.begins_late && told.unselected == 1, "{} times", told.unselected);
-    assert!(told.instructions > 1000 && told.instructions < all - 100_000, "{} of {all}", told.instructions);
+    let summary = &threads(&recorded(&folder, &program, &["handler"], options))[0];
+    assert!(summary.begins_late && summary.unselected == 1, "{} times", summary.unselected);
+    assert!(
+        summary.instructions > 1000 && summary.instructions < all - 100_000,
+        "{} of {all}",
+        summary.instructions
+    );
     let options = Options { after: Some(Duration::from_secs(1000)), ..Options::default() };
     assert_eq!(threads(&recorded(&folder, &program, &["handler"], options)).len(), 0);
 }

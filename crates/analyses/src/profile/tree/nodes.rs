@@ -47,7 +47,7 @@ impl TreeNode {
     }
 }
 
-/// What tells a node from the others of its forest.
+/// Identifies a node in its forest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct NodeKey {
     parent: NodeId,

@@ -1,7 +1,7 @@
 //! Follows the entries of one block.
 
 use hodo_clock::Tsc;
-use hodo_code::{Bits, BlockId, FunctionRun, Labels};
+use hodo_code::{Bits, BlockId, FunctionRun, Graph, Labels};
 use hodo_intel_pt::flow::{Event, Executed, Gap, PacketKind, Sink, Switch, Trouble};
 use hodo_native_log::{Entries, Entry, Item, Table, note};
 
@@ -370,22 +370,13 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     /// Reports code block by block.
     fn by_blocks(&mut self, code: &ExitCode) {
         self.report_runs();
+        let Some(&last) = self.exits.blocks(code).last() else { return self.lose(code) };
+        self.close_gap();
+        self.sink.packet(PacketKind::Other);
         let graph = self.context.programs[self.program].graph(Bits::B64);
         let mut ids = self.exits.blocks(code);
-        let Some(&last) = ids.last() else { return self.lose(code) };
-        if let Some(gap) = self.gap.take() {
-            self.sink.event(Event::Gap(Gap { until: Some(Tsc(self.position.now)), ..gap }));
-        }
-        self.sink.packet(PacketKind::Other);
-        let tick = self.position.now;
-        let mut report = |id: BlockId, count: Option<u32>| {
-            let block = graph.block(id);
-            let lengths = graph.lengths(block);
-            let lengths = count.map_or(lengths, |count| &lengths[..count as usize]);
-            let (bytes, provenances) = (graph.bytes(), graph.provenances());
-            let code = graph.snapshot(tick);
-            self.sink.executed(Executed { block, lengths, id, bytes, provenances, code });
-        };
+        let now = self.position.now;
+        let mut report = |id: BlockId, count: Option<u32>| report(self.sink, graph, (id, count), now);
         let mut tail = (code.tail > 0).then_some((last, code.tail));
         if tail.is_some() {
             ids = &ids[..ids.len() - 1];
@@ -502,12 +493,8 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     /// Reports the block in which the thread is.
     fn report_open(&mut self) {
         let Some((id, count)) = self.open.take() else { return };
-        let tick = self.position.now;
         let graph = self.context.programs[self.program].graph(Bits::B64);
-        let block = graph.block(id);
-        let lengths = &graph.lengths(block)[..count as usize];
-        let (bytes, provenances) = (graph.bytes(), graph.provenances());
-        self.sink.executed(Executed { block, lengths, id, bytes, provenances, code: graph.snapshot(tick) });
+        report(self.sink, graph, (id, Some(count)), self.position.now);
     }
 
     fn close_gap(&mut self) {
@@ -538,3 +525,18 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
 
 /// Nothing is recorded, from the end of an instruction on.
 const OFF: Event = Event::Disabled { from: None, to: None, asynchronous: false, cause: None };
+
+/// Reports a block, or its first `count` instructions.
+#[inline]
+fn report<L: Labels>(
+    sink: &mut impl Sink,
+    graph: &Graph<'_, L>,
+    (id, count): (BlockId, Option<u32>),
+    now: u64,
+) {
+    let block = graph.block(id);
+    let lengths = graph.lengths(block);
+    let lengths = count.map_or(lengths, |count| &lengths[..count as usize]);
+    let (bytes, provenances) = (graph.bytes(), graph.provenances());
+    sink.executed(Executed { block, lengths, id, bytes, provenances, code: graph.snapshot(now) });
+}
