@@ -10,8 +10,8 @@ use hodo_native_runtime::layout::{IMAGE, IMAGE_ROOM};
 use crate::{
     arena::Arena,
     inject::{Refusal, attach_image, map},
-    process::{self, Tracee},
-    stop::{Caller, Halted, Stopped, is_recorded, resumed, runs_program},
+    process::{self, Event, Tracee},
+    stop::{Caller, Halted, Stopped, is_recorded, resumed, runs_program, stop},
     tracers::tracer_of,
 };
 
@@ -117,8 +117,7 @@ fn enter(
 
 /// A thread that cannot be recorded continues where it stood.
 fn give_back(tracee: Tracee, registers: &libc::user_regs_struct, mask: u64) {
-    if tracee.trace().is_ok() && tracee.interrupt().is_ok() {
-        tracee.wait();
+    if tracee.trace().is_ok() && matches!(stop(tracee), Ok(Event::Stopped(_))) {
         _ = tracee.set_registers(registers);
         _ = tracee.set_mask(mask);
         _ = tracee.detach();

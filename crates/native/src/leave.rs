@@ -28,6 +28,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The number of signals.
 const SIGNALS: u64 = 64;
+/// Where arguments of system calls are: the last page of the room behind the image.
+const ARGUMENT: u64 = IMAGE + IMAGE_ROOM - 4096;
 /// Bytes of a handler in the runtime's table, which is as the kernel has it.
 const ACTION: u64 = 32;
 
@@ -160,16 +162,16 @@ fn restore(halted: &Halted, states: &[State<'_>]) -> Result<(), Refusal> {
     for state in states {
         let tracee = Tracee(state.task);
         let [address, flags, size] = state.slot.alternative.get();
-        let room = IMAGE + IMAGE_ROOM - 4096;
-        tracee.write(room, [address, flags, size].map(u64::to_le_bytes).as_flattened())?;
-        caller.call_in(tracee, libc::SYS_sigaltstack, [room, 0, 0, 0, 0, 0])?;
+        tracee.write(ARGUMENT, [address, flags, size].map(u64::to_le_bytes).as_flattened())?;
+        caller.call_in(tracee, libc::SYS_sigaltstack, [ARGUMENT, 0, 0, 0, 0, 0])?;
         let [address, length, signature] = state.slot.sequences.get();
         if address != 0 {
             caller.call_in(tracee, libc::SYS_rseq, [address, length, 0, signature, 0, 0])?;
         }
     }
-    for [begin, end, protection] in protected(tracee)? {
-        caller.call(libc::SYS_mprotect, [begin, end - begin, protection, 0, 0, 0])?;
+    for area in protected(tracee)? {
+        let length = area.end - area.begin;
+        caller.call(libc::SYS_mprotect, [area.begin, length, area.wanted, 0, 0, 0])?;
     }
     for base in caches(tracee)? {
         caller.call(libc::SYS_munmap, [base, cache::LENGTH, 0, 0, 0, 0])?;
@@ -186,11 +188,18 @@ fn restore(halted: &Halted, states: &[State<'_>]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Memory that the runtime protects more than the program wants: begins, ends, and the wanted protection.
-fn protected(tracee: Tracee) -> io::Result<Vec<[u64; 3]>> {
+/// Memory that the runtime protects more than the program wants.
+struct Protected {
+    begin: u64,
+    end: u64,
+    /// The protection that the program wants, as `mprotect` takes it.
+    wanted: u64,
+}
+
+fn protected(tracee: Tracee) -> io::Result<Vec<Protected>> {
     const PAGES: usize = 256;
     const ENTRY: usize = size_of::<Page>();
-    let mut found: Vec<[u64; 3]> = Vec::new();
+    let mut found: Vec<Protected> = Vec::new();
     for part in 0..MOST_PAGES as usize / PAGES {
         let bytes = tracee.read(PAGE_HEAP + (part * PAGES * ENTRY) as u64, PAGES * ENTRY)?;
         for entry in bytes.as_chunks::<ENTRY>().0 {
@@ -201,8 +210,8 @@ fn protected(tracee: Tracee) -> io::Result<Vec<[u64; 3]>> {
             }
             match found.last_mut() {
                 _ if wanted == 0 => {}
-                Some([_, end, same]) if *end == number << 12 && *same == wanted => *end += 4096,
-                _ => found.push([number << 12, (number + 1) << 12, wanted]),
+                Some(last) if last.end == number << 12 && last.wanted == wanted => last.end += 4096,
+                _ => found.push(Protected { begin: number << 12, end: (number + 1) << 12, wanted }),
             }
         }
     }

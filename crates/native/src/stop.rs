@@ -58,24 +58,14 @@ impl Halted {
             let ended = error.raw_os_error() == Some(libc::ESRCH) || is_zombie(self.process, task);
             return if ended { Ok(false) } else { Err(explain(task as u32, error)) };
         }
-        tracee.interrupt()?;
-        let begin = Instant::now();
-        loop {
-            match tracee.look() {
-                Event::Stopped(libc::SIGTRAP) => break,
-                Event::Stopped(_) => {
-                    _ = tracee.detach();
-                    return Err(Refusal::Stopped);
-                }
-                Event::Signal(signal) => tracee.go_on(signal)?,
-                Event::Ended(_) | Event::Gone => return Ok(false),
-                Event::Executed => {}
-                Event::Nothing if begin.elapsed() > PATIENCE => {
-                    _ = tracee.detach();
-                    return Err(Refusal::Busy(task as u32));
-                }
-                Event::Nothing => thread::sleep(Duration::from_micros(20)),
+        match stop(tracee)? {
+            Event::Stopped(libc::SIGTRAP) => {}
+            Event::Stopped(_) => {
+                _ = tracee.detach();
+                return Err(Refusal::Stopped);
             }
+            Event::Nothing => return Err(Refusal::Busy(task as u32)),
+            _ => return Ok(false),
         }
         let stopped = Stopped { registers: tracee.registers()?, mask: tracee.mask()? };
         self.threads.insert(task, stopped);
@@ -114,6 +104,25 @@ impl Drop for Halted {
     }
 }
 
+/// Stops a traced thread, and hands on the signals that reach it first. Returns the stop, its end, or `Event::Nothing` if it
+/// does not stop.
+pub(crate) fn stop(tracee: Tracee) -> io::Result<Event> {
+    tracee.interrupt()?;
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        match tracee.look() {
+            // The stop for a signal takes the place of the one that was asked for.
+            Event::Signal(signal) => {
+                tracee.go_on(signal)?;
+                tracee.interrupt()?;
+            }
+            Event::Nothing => thread::sleep(Duration::from_micros(20)),
+            event => return Ok(event),
+        }
+    }
+    Ok(Event::Nothing)
+}
+
 pub(crate) fn tasks(process: u32) -> impl Iterator<Item = i32> {
     let folder = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     folder.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -126,7 +135,9 @@ fn is_zombie(process: u32, task: i32) -> bool {
 
 /// Whether a system call returned EINTR because the thread was stopped, though the kernel makes others again.
 fn is_spurious(registers: &user_regs_struct) -> bool {
-    const INTERRUPTED: u64 = -4i64 as u64;
+    const INTERRUPTED: u64 = -libc::EINTR as i64 as u64;
+    // The C library's bindings have no name for it.
+    const IO_PGETEVENTS: libc::c_long = 333;
     const CALLS: [libc::c_long; 9] = [
         libc::SYS_epoll_wait,
         libc::SYS_epoll_pwait,
@@ -134,7 +145,7 @@ fn is_spurious(registers: &user_regs_struct) -> bool {
         libc::SYS_semop,
         libc::SYS_semtimedop,
         libc::SYS_io_getevents,
-        333,
+        IO_PGETEVENTS,
         libc::SYS_rt_sigtimedwait,
         libc::SYS_msgrcv,
     ];
@@ -144,16 +155,20 @@ fn is_spurious(registers: &user_regs_struct) -> bool {
 /// The registers of a thread that was stopped, as the kernel would set them before the thread continues: an interrupted
 /// system call is made again.
 pub(crate) fn resumed(registers: &user_regs_struct) -> user_regs_struct {
-    const RESTART: u64 = 219;
+    // Errors inside the kernel, which programs never see (`include/linux/errno.h`).
+    const ERESTARTSYS: i64 = 512;
+    const ERESTARTNOHAND: i64 = 514;
+    const ERESTART_RESTARTBLOCK: i64 = 516;
+    const RESTART: u64 = libc::SYS_restart_syscall as u64;
     const SYSCALL_BYTES: u64 = 2;
     let mut next = *registers;
     next.orig_rax = u64::MAX;
     if (registers.orig_rax as i64) < 0 {
         return next;
     }
-    match registers.rax as i64 {
-        -514..=-512 => next.rax = registers.orig_rax,
-        -516 => next.rax = RESTART,
+    match (registers.rax as i64).wrapping_neg() {
+        ERESTARTSYS..=ERESTARTNOHAND => next.rax = registers.orig_rax,
+        ERESTART_RESTARTBLOCK => next.rax = RESTART,
         _ if is_spurious(registers) => next.rax = registers.orig_rax,
         _ => return next,
     }
@@ -253,4 +268,35 @@ pub(crate) fn runs_program(process: u32) -> bool {
     // Other users' programs are hidden.
     let hidden = program.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
     process != std::process::id() && (program.is_ok() || hidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// A process that is killed when the test ends.
+    struct Running(std::process::Child);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            _ = self.0.kill();
+            _ = self.0.wait();
+        }
+    }
+
+    // The kernel forgets that a thread was asked to stop when a signal of a timer stops it at the same time.
+    #[test]
+    fn signals_of_timers_do_not_take_the_place_of_stops() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("timer");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/timer.c");
+        assert!(Command::new("gcc").arg(source).arg("-o").arg(&program).status().expect("gcc").success());
+        let running = Running(Command::new(&program).spawn().expect("the program"));
+        thread::sleep(Duration::from_millis(50));
+        for _ in 0..2000 {
+            Halted::new(running.0.id()).expect("it stops").release();
+        }
+    }
 }
