@@ -43,8 +43,14 @@ pub(crate) fn run(names: &[String]) -> Outcome {
         return Err(format!("no step `{name}`; the steps are {}", known.join(", ")).into());
     }
     let is_wanted = |(name, _): &&TestStep| names.is_empty() || names.iter().any(|one| one == name);
-    STEPS.iter().filter(is_wanted).try_for_each(step)?;
-    thread::scope(|scope| {
+    thread::scope(|scope| -> Result<(), String> {
+        for one in STEPS.iter().filter(is_wanted) {
+            step(one)?;
+            if one.0 == "setup" {
+                // It waits for the network most of the time. If it fails, the step that needs the tools says so.
+                scope.spawn(|| _ = python::install_tools());
+            }
+        }
         let last = LAST_STEPS.iter().filter(is_wanted).map(|one| scope.spawn(|| step(one)));
         let last: Vec<_> = last.collect();
         last.into_iter().try_for_each(|one| one.join().expect("steps return errors"))

@@ -233,12 +233,23 @@ impl SummedCalls for SettlingRows<EndedCall> {
     }
 }
 
-/// A `futex` call that waited for a lock, or released one to another thread.
+/// What a `futex` call did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FutexEffect {
+    /// It waited until it was woken.
+    Waited,
+    /// It woke at least one thread.
+    Woke,
+    /// It would have woken a thread, but none waited.
+    WokeNobody,
+}
+
+/// A `futex` call that waited for a lock, or released one.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct FutexCall {
     /// The address of the lock in its process.
     pub(crate) address: u64,
-    pub(crate) waits: bool,
+    pub(crate) effect: FutexEffect,
     pub(crate) begin: Nanos,
     pub(crate) end: Nanos,
     pub(crate) thread: Thread,
@@ -264,7 +275,7 @@ fn waits(operation: i64) -> Option<bool> {
     }
 }
 
-/// Waits that succeeded, and calls that woke a thread.
+/// Waits that succeeded, and calls that wake threads.
 impl SummedCalls for Vec<FutexCall> {
     type Arguments = Option<(u64, i64)>;
 
@@ -273,9 +284,15 @@ impl SummedCalls for Vec<FutexCall> {
         let Some((address, operation)) = entry.arguments else { return };
         let Some(waits) = waits(operation) else { return };
         // UNLOCK_PI returns 0 when it has handed the lock over, the others how many threads they woke.
-        let is_zero = waits || operation & 0x7f == 7;
-        if (exit.result == 0) == is_zero && !is_error(exit.result) {
-            self.push(FutexCall { address, waits, begin: entry.time, end: exit.time, thread: exit.thread });
+        let is_zero = exit.result == 0;
+        let effect = match waits {
+            true if is_zero => FutexEffect::Waited,
+            true => return,
+            false if is_zero == (operation & 0x7f == 7) => FutexEffect::Woke,
+            false => FutexEffect::WokeNobody,
+        };
+        if !is_error(exit.result) {
+            self.push(FutexCall { address, effect, begin: entry.time, end: exit.time, thread: exit.thread });
         }
     }
 

@@ -225,7 +225,11 @@ fn traced_on(info: &Info) -> String {
             hertz(frequency as f64)
         ),
         None if info.engine.slowed => {
-            format!("{name}, by the native recorder; time: real, of a program that it slows 2 to 7 times")
+            let time = match info.engine.counts_time {
+                true => "virtual, one instruction is one nanosecond",
+                false => "real, of a program that it slows 2 to 7 times",
+            };
+            format!("{name}, by the native recorder; time: {time}")
         }
         None => name,
     }

@@ -55,7 +55,7 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
     })?;
     outcome.warnings.iter().for_each(|warning| message!("{warning}"));
     if !command.quiet {
-        message!("{} in {}", recorded(&outcome, command.icount), output.display());
+        message!("{} in {}", recorded(&outcome, command.icount || command.deterministic), output.display());
         beside(&output.display().to_string(), &outcome.beside);
     }
     Ok(end_as(outcome.status))
@@ -82,6 +82,7 @@ fn request(command: &Record) -> Result<Request, Failure> {
         after: command.after,
         native_memory: command.native_memory.as_deref().map(size).transpose()?,
         time_every: command.time_every,
+        deterministic: command.deterministic,
         overflow: command.overflow.clone(),
         snapshot: command.snapshot.as_deref().map(size).transpose()?,
         triggers: command.trigger.clone(),
@@ -113,6 +114,9 @@ fn recorded(outcome: &Outcome, counts_time: bool) -> String {
     });
     let instructions = outcome.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
     let engine = match outcome.engine {
+        Engine::Native if counts_time => {
+            "the native recorder (virtual time: one instruction is one nanosecond)"
+        }
         Engine::Native => "the native recorder (real time, slowed by the recording)",
         Engine::Emulate => "the emulated processor (virtual time: one instruction is one nanosecond)",
         Engine::Machine if counts_time => {

@@ -27,7 +27,7 @@ pub enum ClockKind {
     Ftrace(String),
     /// The processor's time-stamp counter.
     Tsc,
-    /// The virtual time of an emulated processor, which is unrelated to any other clock.
+    /// Virtual time that counts instructions, which is unrelated to any other clock.
     Virtual,
     /// A clock of which only the name is known.
     Named(String),
@@ -49,7 +49,7 @@ impl fmt::Display for ClockKind {
             ClockKind::Perf => f.write_str("perf's clock"),
             ClockKind::Ftrace(name) => write!(f, "ftrace's clock `{name}`"),
             ClockKind::Tsc => f.write_str("the TSC"),
-            ClockKind::Virtual => f.write_str("the virtual time of an emulated processor"),
+            ClockKind::Virtual => f.write_str("virtual time that counts instructions"),
             ClockKind::Named(name) => write!(f, "the clock `{name}`"),
         }
     }
@@ -91,7 +91,11 @@ impl ClockIdentity {
         // Threads of an emulated processor have clocks of their own. Those of a machine have the clock of its kernel. The
         // counters of all machines have the same frequency, so the host's name identifies the machine.
         let is_virtual = |recorder: &RecorderData<'_>| {
-            !recorder.notes.slowed && (recorder.notes.cpus.is_empty() || identity.host.is_none())
+            let notes = &recorder.notes;
+            match notes.slowed {
+                true => notes.counts_time,
+                false => notes.cpus.is_empty() || identity.host.is_none(),
+            }
         };
         if recording.recorder.as_ref().is_some_and(is_virtual) {
             identity = ClockIdentity { kind: ClockKind::Virtual, tsc: None, ..identity };

@@ -59,6 +59,7 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
         engine: "native".to_owned(),
         frequency: clock.map_or(0, frequency),
         slowed: true,
+        counts_time: logs.counts_time,
         untraced: reader.untraced(),
         snapshots: reader.snapshots(),
         ..RecorderNotes::default()

@@ -280,10 +280,11 @@ pub struct RecorderNotes {
     pub engine: String,
     /// Instructions (cycles, ticks) per second of the virtual clock; ticks of the time-stamp counter if the time is real.
     pub frequency: u64,
-    /// Whether the times are real, of programs that ran translated and so took longer; they are virtual otherwise.
+    /// Whether programs ran translated by the native recorder, and so took longer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slowed: bool,
-    /// Whether the clock of a whole machine counts instructions; it is the host's otherwise.
+    /// Whether the times of the native recorder, or the clock of a whole machine, count instructions; they are the host's
+    /// otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub counts_time: bool,
     /// Exact counts of each thread.

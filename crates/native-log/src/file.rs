@@ -6,7 +6,7 @@
 //! | offset | bytes | meaning |
 //! |---|---|---|
 //! | 0 | 4 | `0x4b434c42` ("BLCK") |
-//! | 4 | 2 | kind: 1 log, 2 table, 3 clock, 4 loss, 5 end, 6 facts, 7 snapshot |
+//! | 4 | 2 | kind: 1 log, 2 table, 3 clock, 4 loss, 5 end, 6 facts, 7 snapshot, 8 counted time |
 //! | 6 | 2 | how it is stored: bit 0 words are packed, bit 1 compressed with LZ4 after that |
 //! | 8 | 4 | bytes of its content |
 //! | 12 | 4 | bytes before LZ4 |
@@ -22,8 +22,10 @@
 //!
 //! A log holds words, a table holds records: see [`hodo_native_runtime::wire`]. A clock block holds pairs of a
 //! time-stamp counter and the monotonic clock in nanoseconds. A loss block holds a note and says in its header which
-//! thread lost what. A facts block is a JSON object of texts about the recording, such as its command. A snapshot block holds the number of instructions of the execution that took
-//! too long (8 bytes) and the condition as text; its header says when that was and in which thread. The end block is empty: a file without it is incomplete.
+//! thread lost what. A facts block is a JSON object of texts about the recording, such as its command. A snapshot block holds
+//! the number of instructions of the execution that took too long (8 bytes) and the condition as text; its header says when that
+//! was and in which thread. A block of counted time is empty: the time-stamp counter counts instructions instead. The end block is
+//! empty: a file without it is incomplete.
 
 use std::io::{self, Write};
 
@@ -57,6 +59,8 @@ pub enum BlockKind {
     Facts,
     /// Why a snapshot was written.
     Snapshot,
+    /// All times count instructions.
+    CountedTime,
 }
 
 impl BlockKind {
@@ -69,12 +73,15 @@ impl BlockKind {
             BlockKind::End => 5,
             BlockKind::Facts => 6,
             BlockKind::Snapshot => 7,
+            BlockKind::CountedTime => 8,
         }
     }
 
     fn of(number: u16) -> Option<BlockKind> {
-        use BlockKind::{Clock, End, Facts, Log, Loss, Snapshot, Table};
-        [Log, Table, Clock, Loss, End, Facts, Snapshot].into_iter().find(|kind| kind.number() == number)
+        use BlockKind::{Clock, CountedTime, End, Facts, Log, Loss, Snapshot, Table};
+        [Log, Table, Clock, Loss, End, Facts, Snapshot, CountedTime]
+            .into_iter()
+            .find(|kind| kind.number() == number)
     }
 }
 

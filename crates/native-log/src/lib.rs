@@ -6,6 +6,7 @@
 //!                                   └─ threads ──items──► Item: path, signal, system call, time, loss ──packets──► Intel PT
 //! ```
 
+mod counted_time;
 mod entries;
 mod file;
 mod items;
@@ -15,6 +16,7 @@ mod table;
 
 pub use hodo_native_runtime::wire::{exit, note};
 
+pub use counted_time::count_time;
 pub use entries::{DecodedBlock, Entries, Entry};
 pub use file::{Block, BlockHeader, BlockKind, Codec, FileError, MAGIC, Writer, empty};
 pub use items::{Digest, Item, Items};

@@ -23,6 +23,8 @@ pub struct Recording<'a> {
     threads: Vec<Thread<'a>>,
     /// Pairs of the time-stamp counter and the monotonic clock in nanoseconds, in order.
     pub clocks: Vec<(u64, u64)>,
+    /// Whether all times count instructions; they are of the time-stamp counter otherwise.
+    pub counts_time: bool,
     /// Facts about the recording, as a JSON object of texts; empty if there are none.
     pub facts: Vec<u8>,
     /// Why snapshots were written, in order.
@@ -72,6 +74,7 @@ impl<'a> Recording<'a> {
         let mut table_blocks: FxHashMap<u64, Vec<&Block<'a>>> = FxHashMap::default();
         let mut threads: FxHashMap<u64, Thread<'a>> = FxHashMap::default();
         let (mut clocks, mut facts, mut snapshots) = (Vec::new(), Vec::new(), Vec::new());
+        let mut counts_time = false;
         for block in &blocks {
             let header = &block.header;
             match header.kind {
@@ -105,6 +108,7 @@ impl<'a> Recording<'a> {
                     });
                 }
                 BlockKind::Facts => facts = block.content()?,
+                BlockKind::CountedTime => counts_time = true,
                 BlockKind::End => {}
             }
         }
@@ -125,7 +129,7 @@ impl<'a> Recording<'a> {
                 .sort_by_key(|block| (block.header.sequence, std::cmp::Reverse(block.header.length)));
             thread.blocks.dedup_by_key(|block| block.header.sequence);
         }
-        Ok(Recording { tables, threads, clocks, facts, snapshots, damage })
+        Ok(Recording { tables, threads, clocks, counts_time, facts, snapshots, damage })
     }
 
     /// The threads, in the order in which they started.

@@ -25,6 +25,7 @@ mod tracers;
 mod truth;
 mod watch;
 
+pub use hodo_native_log::count_time;
 pub use inject::Refusal;
 pub use record::{Control, Error, Options, Outcome, Select, SelectThread, attach, record};
-pub use watch::{Condition, Limit};
+pub use watch::{Condition, Limit, Watched};

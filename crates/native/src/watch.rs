@@ -1,11 +1,12 @@
-//! Watches what logs say for functions that take too long.
+//! Watches what logs say for functions and system calls that take too long.
 //!
 //! ```text
 //! parts of logs, as they are written ──items──► entry of the function … its return ──► too long: a snapshot
 //! ```
 //!
 //! The time between two known times within the function is less than its own, so a function that fires a condition
-//! certainly took so long. A return is control at the address after the call, at the call's depth.
+//! certainly took so long. A return is control at the address after the call, at the call's depth. A function that is
+//! entered by a jump, as by a tail call, returns where the function before it would have returned.
 
 use std::sync::Arc;
 
@@ -16,15 +17,24 @@ use std::sync::atomic::Ordering::Acquire;
 
 use crate::{arena::Arena, process, record::Select};
 
-/// A condition for a snapshot: an execution of a function takes longer than a limit.
+/// A condition for a snapshot: an execution takes longer than a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// As the user wrote it.
     pub text: String,
-    /// The function's code.
-    pub function: Select,
+    /// What is executed.
+    pub watched: Watched,
     /// The limit.
     pub limit: Limit,
+}
+
+/// What a condition watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// A function, by its code.
+    Function(Select),
+    /// The system call with this number.
+    SystemCall(u32),
 }
 
 /// The limit of a condition.
@@ -45,6 +55,9 @@ pub(crate) struct Fired {
     pub(crate) times: (u64, u64),
     pub(crate) instructions: u64,
 }
+
+/// The most calls of which it is known where they return to.
+const DEEPEST: usize = 1 << 16;
 
 /// The state of all conditions.
 pub(crate) struct Watch {
@@ -70,10 +83,12 @@ struct KnownTable {
 #[derive(Default)]
 struct WatchedThread {
     expected: u64,
-    /// Where the last call returns to.
-    returns_to: u64,
-    /// The last branch was a call.
-    called: bool,
+    /// Where the calls that are going on return to, the outermost first.
+    returns: Vec<u64>,
+    /// The kind of the last branch.
+    branch: u8,
+    /// The system call that is going on, and its begin.
+    call: Option<(u32, u64)>,
     instructions: u64,
     /// The last known time.
     now: u64,
@@ -117,9 +132,6 @@ impl Watch {
         self.read_live_table(arena, key);
         let Some(known) = self.tables.get_mut(&key) else { return Vec::new() };
         known.find_functions(&self.conditions);
-        if known.entries.is_empty() {
-            return Vec::new();
-        }
         let thread = self.threads.entry(block.header.key).or_default();
         thread.open.resize(self.conditions.len(), None);
         let Ok(mut items) = Items::of_part(&known.table, block, thread.expected) else { return Vec::new() };
@@ -127,8 +139,14 @@ impl Watch {
         thread.time(block.header.first_tsc);
         for item in &mut items {
             match item {
+                Item::Path(path) if known.entries.is_empty() => thread.instructions += path.instructions,
                 Item::Path(path) => thread.path(&path, &known.entries, &mut fired),
-                Item::Call(_, time) | Item::CallEnd(time) | Item::Time(time) => thread.time(time),
+                Item::Call(number, time) => {
+                    thread.time(time);
+                    thread.call = Some((number, time));
+                }
+                Item::CallEnd(time) => thread.call_ended(time, &self.conditions, &mut fired),
+                Item::Time(time) => thread.time(time),
                 Item::Loss(_) | Item::Contradiction => thread.interrupted(),
                 _ => {}
             }
@@ -186,7 +204,7 @@ impl KnownTable {
 
 fn find(map: &hodo_native_log::Map, conditions: &[Condition], entries: &mut Vec<(u64, usize)>) {
     for (index, condition) in conditions.iter().enumerate() {
-        let Select { file, offsets } = &condition.function;
+        let Watched::Function(Select { file, offsets }) = &condition.watched else { continue };
         let within = offsets.start.checked_sub(map.offset).filter(|&within| within < map.length);
         if let Some(within) = within.filter(|_| map.name.ends_with(file.as_bytes())) {
             entries.push((map.address + within, index));
@@ -198,13 +216,25 @@ impl WatchedThread {
     /// What ran meanwhile is unknown, the ends of executions too.
     fn interrupted(&mut self) {
         self.open.fill(None);
-        self.called = false;
+        self.returns.clear();
+        self.branch = exit::NONE;
+        self.call = None;
     }
 
     fn time(&mut self, time: u64) {
         self.now = self.now.max(time);
         for open in self.open.iter_mut().flatten() {
             open.since.get_or_insert(time);
+        }
+    }
+
+    fn call_ended(&mut self, time: u64, conditions: &[Condition], fired: &mut Vec<Fired>) {
+        self.time(time);
+        let Some((number, begin)) = self.call.take() else { return };
+        for (condition, asked) in conditions.iter().enumerate() {
+            if asked.watched == Watched::SystemCall(number) {
+                fired.push(Fired { condition, times: (begin, time), instructions: 0 });
+            }
         }
     }
 
@@ -218,23 +248,29 @@ impl WatchedThread {
                     fired.push(Fired { condition, times, instructions });
                 }
             }
-            for &(_, condition) in entries.iter().filter(|&&(at, _)| at == span.start && self.called) {
-                let (returns_to, instructions) = (self.returns_to, self.instructions);
-                // Of executions in each other, the outermost counts.
-                self.open[condition].get_or_insert(Open { returns_to, depth: 1, instructions, since: None });
+            for &(_, condition) in entries.iter().filter(|&&(at, _)| at == span.start) {
+                if let Some(&returns_to) = self.returns.last().filter(|_| self.branch != exit::NONE) {
+                    let instructions = self.instructions;
+                    // Of executions in each other, the outermost counts.
+                    self.open[condition].get_or_insert(Open {
+                        returns_to,
+                        depth: 1,
+                        instructions,
+                        since: None,
+                    });
+                }
             }
             self.instructions += u64::from(span.count);
-            self.called =
-                span.kind == exit::CALL && span.target != span.end || span.kind == exit::CALL_INDIRECT;
-            if self.called {
-                self.returns_to = span.end;
-            }
-            for open in self.open.iter_mut().flatten() {
-                if self.called {
-                    open.depth += 1;
-                } else if span.kind == exit::RETURN {
-                    open.depth = open.depth.saturating_sub(1);
+            self.branch = span.kind;
+            if span.kind == exit::CALL && span.target != span.end || span.kind == exit::CALL_INDIRECT {
+                self.open.iter_mut().flatten().for_each(|open| open.depth += 1);
+                if self.returns.len() == DEEPEST {
+                    self.returns.drain(..DEEPEST / 2);
                 }
+                self.returns.push(span.end);
+            } else if span.kind == exit::RETURN {
+                self.open.iter_mut().flatten().for_each(|open| open.depth = open.depth.saturating_sub(1));
+                self.returns.pop();
             }
         }
     }

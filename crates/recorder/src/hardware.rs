@@ -1,7 +1,7 @@
 //! Records with the processor's Intel PT, through `perf record`.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     path::Path,
     process::{Command, Stdio},
 };
@@ -23,7 +23,12 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
              kernels have none. Use --engine native, which records on any x86-64 machine"
         )));
     }
-    if Command::new("perf").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+    record_with(OsStr::new("perf"), request)
+}
+
+/// Records with this `perf`.
+fn record_with(perf: &OsStr, request: &Request) -> Result<Outcome, Error> {
+    if Command::new(perf).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         return Err(Error::Missing(
             "perf is not installed; on Debian: apt-get install linux-perf. Or use --engine native".to_owned(),
         ));
@@ -32,7 +37,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         return Err(Error::Missing("--for needs --pid with --engine perf".to_owned()));
     }
     let output = &request.output;
-    let status = supervise::run(Command::new("perf").args(arguments(request)))
+    let status = supervise::run(Command::new(perf).args(arguments(request)))
         .map_err(Error::file(Path::new("perf")))?;
     let bytes = std::fs::metadata(output).map_err(Error::file(output))?.len();
     Ok(Outcome {
@@ -75,25 +80,34 @@ fn arguments(request: &Request) -> Vec<OsString> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
     use super::*;
+
+    /// What a program in perf's place is given; it ends with 3.
+    fn given(request: Request) -> String {
+        let folder = tempfile::tempdir().expect("a folder");
+        let perf = folder.path().join("perf");
+        let output = folder.path().join("perf.data");
+        let script =
+            format!("#!/bin/sh\n[ \"$1\" = --version ] || echo \"$@\" > {}\nexit 3\n", output.display());
+        fs::write(&perf, script).expect("it is written");
+        fs::set_permissions(&perf, fs::Permissions::from_mode(0o700)).expect("it can be run");
+        let outcome = record_with(perf.as_os_str(), &Request { output: output.clone(), ..request });
+        let outcome = outcome.expect("a recording");
+        let words = fs::read_to_string(&output).expect("what it was given");
+        assert_eq!((outcome.status.code(), outcome.bytes), (Some(3), words.len() as u64));
+        words.replace(&*output.to_string_lossy(), "OUTPUT").trim_end().to_owned()
+    }
 
     #[test]
     fn perf_gets_the_process_and_the_time() {
         let line = |duration: Option<Duration>| {
-            let request = Request {
-                pid: Some(7),
-                duration,
-                snapshot: Some(65536),
-                output: "o".into(),
-                ..Request::default()
-            };
-            arguments(&request).join(std::ffi::OsStr::new(" "))
+            given(Request { pid: Some(7), duration, snapshot: Some(65536), ..Request::default() })
         };
-        let all = "record --quiet --output o --event intel_pt//u --snapshot=e65536 --pid=7";
+        let all = "record --quiet --output OUTPUT --event intel_pt//u --snapshot=e65536 --pid=7";
         assert_eq!(line(None), all);
-        assert_eq!(line(Some(Duration::from_millis(1500))).to_str(), Some(&*format!("{all} -- sleep 1.5")));
+        assert_eq!(line(Some(Duration::from_millis(1500))), format!("{all} -- sleep 1.5"));
     }
 
     #[test]
@@ -101,14 +115,22 @@ mod tests {
         let request = Request {
             filter: Some("filter main @ ./a".into()),
             snapshot: Some(4096),
-            output: "o".into(),
             command: vec!["./a".into(), "-x".into()],
             ..Request::default()
         };
-        let line = arguments(&request).join(std::ffi::OsStr::new(" "));
         assert_eq!(
-            line,
-            "record --quiet --output o --event intel_pt//u --filter filter main @ ./a --snapshot=e4096 -- ./a -x"
+            given(request),
+            "record --quiet --output OUTPUT --event intel_pt//u --filter filter main @ ./a --snapshot=e4096 -- ./a -x"
         );
+    }
+
+    #[test]
+    fn a_missing_perf_and_a_time_without_a_process_are_refused() {
+        let request = Request { command: vec!["true".into()], ..Request::default() };
+        let missing = record_with(OsStr::new("/no/perf"), &request).expect_err("no perf");
+        assert!(missing.to_string().contains("perf is not installed"), "{missing}");
+        let request = Request { duration: Some(Duration::from_secs(1)), ..request };
+        let refused = record_with(OsStr::new("true"), &request).expect_err("no process");
+        assert!(refused.to_string().contains("--for needs --pid"), "{refused}");
     }
 }

@@ -108,6 +108,8 @@ pub struct Request {
     /// Native: exits of superblocks between two recorded times; 0 for none. `None`: 4,096, or 64 with triggers. System calls are
     /// always timed.
     pub time_every: Option<u32>,
+    /// Native: times count instructions.
+    pub deterministic: bool,
     /// Lose the packets of these instructions of each thread, or of each processor of a machine, counted from its
     /// start, as if a buffer had overflowed; not on hardware.
     pub overflow: Option<Range<u64>>,
@@ -278,9 +280,13 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
     if !can_trigger && !request.triggers.is_empty() {
         return Err(Error::Missing("--trigger needs --engine native or --engine machine".to_owned()));
     }
-    let of_native = request.native_memory.is_some() || request.time_every.is_some() || request.is_partial();
+    let of_native = request.native_memory.is_some()
+        || request.time_every.is_some()
+        || request.deterministic
+        || request.is_partial();
     if !matches!(request.engine, Engine::Auto | Engine::Native) && of_native {
-        let options = "--threads, --after, --native-memory and --time-every need --engine native";
+        let options =
+            "--threads, --after, --native-memory, --time-every and --deterministic need --engine native";
         return Err(Error::Missing(options.to_owned()));
     }
     let while_it_runs = request.pid.is_some() || request.duration.is_some();
@@ -300,7 +306,8 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
 
 /// Chooses what records, and says so.
 fn auto(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
-    if hardware::present() && request.triggers.is_empty() && !request.is_partial() {
+    let needs_native = !request.triggers.is_empty() || request.is_partial() || request.deterministic;
+    if hardware::present() && !needs_native {
         return hardware::record(request);
     }
     if !request.events.is_empty() || request.overflow.is_some() {
@@ -312,6 +319,7 @@ fn auto(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
     }
     let why = match hardware::present() {
         true if request.is_partial() => "perf knows neither --threads nor --after",
+        true if request.deterministic => "perf knows no --deterministic",
         true => "perf knows no --trigger",
         false => "this machine has no Intel PT",
     };

@@ -5,15 +5,17 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::BufWriter,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     sync::{Arc, atomic::Ordering::Relaxed},
     thread::{self, ScopedJoinHandle},
     time::{Duration, Instant},
 };
 
+use hodo_bytes::Map;
 use hodo_emulator::machine::trigger::{self as emulated, Latency};
-use hodo_native::{Condition, Control, Limit, Options, Select, SelectThread};
+use hodo_model::vocabulary::system_calls::Machine;
+use hodo_native::{Condition, Control, Limit, Options, Select, SelectThread, Watched};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2},
@@ -24,8 +26,8 @@ use crate::{Engine, Error, Outcome, Request, Trigger, emulate, filter, signals, 
 
 /// How often the time is recorded, in exits of superblocks.
 const TIME_EVERY: u32 = 4096;
-/// The same if executions of functions are timed.
-const TIME_OF_TRIGGERS: u32 = 64;
+/// The same if executions of functions are timed, or time counts instructions.
+const TIME_EVERY_IF_PRECISE: u32 = 64;
 /// Interval between looks at signals and at the command.
 const INTERVAL: Duration = Duration::from_millis(20);
 /// Waits without a message for processes that end within this time.
@@ -63,6 +65,10 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
         Err(panic) => std::panic::resume_unwind(panic),
     };
     fs::rename(&partial, &request.output).map_err(Error::file(&request.output))?;
+    let mut bytes = outcome.bytes;
+    if request.deterministic {
+        bytes = count_time(&request.output)?;
+    }
     let mut warnings = outcome.warnings;
     if outcome.killed > 0 {
         warnings.push(format!("{} threads were killed: what each ran last is missing", outcome.killed));
@@ -78,10 +84,16 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
         instructions: None,
         threads: Some(outcome.threads as usize),
         snapshots: (!request.triggers.is_empty()).then_some(outcome.snapshots as usize),
-        bytes: outcome.bytes,
+        bytes,
         beside: Vec::new(),
         warnings,
     })
+}
+
+/// Gives a finished recording times that count instructions. Returns its length in bytes.
+fn count_time(recording: &Path) -> Result<u64, Error> {
+    let recorded = Map::open(recording).map_err(Error::file(recording))?;
+    emulate::write(recording, |out| hodo_native::count_time(&recorded, out).map(drop))
 }
 
 fn options(request: &Request, control: Arc<Control>) -> Result<Options, Error> {
@@ -95,11 +107,12 @@ fn options(request: &Request, control: Arc<Control>) -> Result<Options, Error> {
         facts: serde_json::to_vec(&facts(request)).unwrap_or_default(),
         ring: size,
         conditions: conditions(request)?,
-        time_every: request.time_every.unwrap_or(if request.triggers.is_empty() {
-            TIME_EVERY
-        } else {
-            TIME_OF_TRIGGERS
-        }),
+        time_every: request.time_every.unwrap_or(
+            match request.triggers.is_empty() && !request.deterministic {
+                true => TIME_EVERY,
+                false => TIME_EVERY_IF_PRECISE,
+            },
+        ),
         duration: request.duration,
         control,
         ..default
@@ -130,11 +143,25 @@ fn selection(request: &Request) -> String {
         .join("; ")
 }
 
-/// The conditions of triggers, which are about functions.
+/// The conditions of triggers.
 fn conditions(request: &Request) -> Result<Vec<Condition>, Error> {
     let condition = |asked: &Trigger| {
         let wrong = |name: &str, why: String| Error::Trigger(trigger::wrong(asked, Some(name), why));
+        let limit = match asked.limit {
+            emulated::Limit::Nanoseconds(limit) => Limit::Nanoseconds(limit),
+            emulated::Limit::Instructions(limit) => Limit::Instructions(limit),
+        };
         let (path, offsets) = match &asked.latency {
+            Latency::Syscall(name) => {
+                if let Limit::Instructions(_) = limit {
+                    let why = "a system call runs no instructions of the program: give a time, such as 1ms";
+                    return Err(Error::Trigger(trigger::wrong(asked, None, why.to_owned())));
+                }
+                let number = Machine::X86_64.all().find(|(_, known)| known == name).map(|(number, _)| number);
+                let number = number.ok_or_else(|| wrong(name, "there is no such system call".to_owned()))?;
+                let watched = Watched::SystemCall(number);
+                return Ok(Condition { text: asked.text.clone(), watched, limit });
+            }
             Latency::File { path, range } => (path.clone(), range.clone()),
             Latency::Kernel(name) => {
                 let program =
@@ -142,16 +169,13 @@ fn conditions(request: &Request) -> Result<Vec<Condition>, Error> {
                 filter::function_of(&program, name).map_err(|why| wrong(name, why))?
             }
             _ => {
-                let why = "the native recorder measures functions: FUNCTION > TIME, or FUNCTION@FILE > TIME";
+                let why = "the native recorder measures functions and system calls: FUNCTION > TIME, FUNCTION@FILE > TIME, or \
+                           latency(syscall:NAME) > TIME";
                 return Err(wrong("", why.to_owned()));
             }
         };
-        let limit = match asked.limit {
-            emulated::Limit::Nanoseconds(limit) => Limit::Nanoseconds(limit),
-            emulated::Limit::Instructions(limit) => Limit::Instructions(limit),
-        };
-        let function = Select { file: path.to_string_lossy().into_owned(), offsets };
-        Ok(Condition { text: asked.text.clone(), function, limit })
+        let watched = Watched::Function(Select { file: path.to_string_lossy().into_owned(), offsets });
+        Ok(Condition { text: asked.text.clone(), watched, limit })
     };
     request.triggers.iter().map(condition).collect()
 }

@@ -1,12 +1,26 @@
-//! `cargo judge explain`: programs with one planted trouble each are recorded here and now; `hodo explain` must name that
-//! trouble first, and say of programs without one that nothing stands out.
+//! `cargo judge explain`: programs with one planted cause each are recorded here and now, and `hodo explain` must name the
+//! function and what it does, most often in its first finding. Of healthy programs nothing may be found but what is hot and what
+//! happens once.
 //!
 //! ```text
-//! program ─┬─hodo record --engine emulate─► control flow ──┐
-//!          └─hodo record --engine ftrace──► kernel events ─┴─► hodo explain ──► its first finding
+//! causes/*  ─┬─hodo record --engine native─► control flow ──┐
+//!            └─hodo record --engine ftrace─► kernel events ─┴─► hodo explain ──► its findings
 //! ```
 //!
-//! Recording kernel events needs root. The programs run with real-time priority and `explain` looks at their threads
+//! A cause is a file of `causes`. Comments at its begin say what it is, as `key: value`:
+//!
+//! | key | value |
+//! |---|---|
+//! | `case` | begins a case: what is wrong |
+//! | `run` | the program's arguments |
+//! | `finds` | words of the finding, with a bar between them; of words with a comma between them one is enough |
+//! | `healthy` | in place of `finds`: nothing is wrong |
+//! | `record` | before the first case: `kernel`, or `slow-disk` for a device that is slowed down; control flow otherwise |
+//! | `build` | before the first case: flags of the compiler |
+//! | `threads` | before the first case: names of threads beside the program's own |
+//! | `program` | before the first case: a program of `lab/workloads` in place of this file |
+//!
+//! Recording kernel events needs root. Programs then run with real-time priority, and `explain` looks at their threads
 //! only: what else the machine does may well stand out.
 
 use std::{
@@ -18,156 +32,246 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    Outcome, command, latency,
+    Outcome, command,
     setup::{self, Need},
     workloads,
 };
 
 /// How a case is recorded.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Recorder {
-    /// Control flow, on the emulated processor.
-    Emulator,
+    /// Control flow.
+    #[default]
+    Native,
     /// Kernel events, by ftrace.
     Kernel,
     /// The same, on a device that is slowed down.
     SlowDisk,
 }
 
-/// A recording with one planted trouble.
+/// What a file says about all of its cases.
+#[derive(Clone, Debug, Default)]
+struct Program {
+    source: PathBuf,
+    recorder: Recorder,
+    flags: Vec<String>,
+    threads: String,
+}
+
+/// A recording with one planted cause, or none.
+#[derive(Clone, Debug, Default)]
 struct Case {
-    trouble: &'static str,
-    recorder: Recorder,
-    source: &'static str,
-    flags: &'static [&'static str],
-    arguments: &'static [&'static str],
-    /// The rule that finds it; none where nothing is wrong.
-    rule: Option<&'static str>,
-    /// What the finding says.
-    says: &'static [&'static str],
+    name: String,
+    program: Program,
+    /// The command, if it is one of the system.
+    command: Vec<String>,
+    arguments: Vec<String>,
+    /// Of each of these lists one word is in the finding; nothing if all is well.
+    finds: Vec<Vec<String>>,
 }
 
-const THREADS: &[&str] = &["-pthread"];
-const fn of_flow(
-    trouble: &'static str,
-    (source, flags): (&'static str, &'static [&'static str]),
-    arguments: &'static [&'static str],
-    rule: Option<&'static str>,
-    says: &'static [&'static str],
-) -> Case {
-    Case { trouble, recorder: Recorder::Emulator, source, flags, arguments, rule, says }
-}
+/// Rules whose findings say what is, not what is wrong.
+const NEUTRAL: &[&str] = &["hot", "first-call", "roles"];
+/// Of so many causes the first finding must be the right one.
+const FIRST: f64 = 0.9;
 
-const fn of_kernel(
-    trouble: &'static str,
-    recorder: Recorder,
-    arguments: &'static [&'static str],
-    rule: Option<&'static str>,
-    says: &'static [&'static str],
-) -> Case {
-    Case { trouble, recorder, source: "troubles.c", flags: THREADS, arguments, rule, says }
-}
-
-const CASES: &[Case] = &[
-    of_flow("heavy tail", latency::PROGRAM, latency::ARGUMENTS, Some("heavy-tail"), latency::FINDING),
-    of_flow(
-        "unequal threads",
-        ("threads.c", THREADS),
-        &[],
-        Some("unequal-threads"),
-        &["one of 4", "1.75 times"],
-    ),
-    of_flow(
-        "exception in a hot path",
-        ("throws.cpp", &[]),
-        &[],
-        Some("exceptions"),
-        &["_Unwind_RaiseException"],
-    ),
-    of_flow("nothing wrong", ("fib.c", &[]), &["24"], None, &[]),
-    of_kernel("lock held too long", Recorder::Kernel, &["lock"], Some("lock-wait"), &["holder"]),
-    of_kernel("slow disk", Recorder::SlowDisk, &["disk"], Some("disk-wait"), &["pread64", "Device 7:"]),
-    of_kernel("too many small reads", Recorder::Kernel, &["small-reads"], Some("small-io"), &["of 1 bytes"]),
-    of_kernel("CPU contention", Recorder::Kernel, &["contention"], Some("cpu-contention"), &[]),
-    of_kernel("migration storm", Recorder::Kernel, &["migrations"], Some("migrations"), &[]),
-    of_kernel("interrupt storm", Recorder::Kernel, &["interrupts"], Some("interrupt-storm"), &["NET_RX"]),
-    of_kernel("nothing wrong", Recorder::Kernel, &["quiet"], None, &[]),
-];
-
-/// Names of the threads of `troubles.c`.
-const NAMES: &str = "troubles,holder,waiter";
-
-/// Judges every case, or those with the named troubles.
+/// Judges every case, or those whose name contains one of these words.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
     let folder = command::target().join("judge/explain");
-    let (mut failed, mut judged) = (Vec::new(), 0);
-    println!("{:24} {:16} {:>6}  result", "trouble", "first finding", "weight");
-    for (number, case) in CASES.iter().enumerate() {
-        if !names.is_empty() && !names.iter().any(|name| name == case.trouble) {
-            continue;
-        }
-        judged += 1;
+    let mut cases = cases()?;
+    cases.extend(healthy(&folder)?);
+    cases.retain(|case| names.is_empty() || names.iter().any(|name| case.name.contains(name.as_str())));
+    let (mut planted, mut first, mut failed) = (0, 0, Vec::new());
+    println!("{:52} {:>8}  findings", "case", "verdict");
+    for (number, case) in cases.iter().enumerate() {
         let folder = folder.join(number.to_string());
         fs::create_dir_all(&folder)?;
-        let recording = record(case, &folder)?;
-        let findings = explain(case, &recording)?;
-        let first = findings.first();
-        let text = |column: usize| first.and_then(|row| row[column].as_str()).unwrap_or_default();
-        let weight = first.and_then(|row| row[0].as_f64()).unwrap_or_default();
-        let is_named = case.rule.unwrap_or_default() == text(1);
-        let says_it = case.says.iter().all(|words| text(2).contains(words));
-        let result = if is_named && says_it { "named" } else { "WRONG" };
-        println!(
-            "{:24} {:16} {weight:>6.3}  {result}",
-            case.trouble,
-            if first.is_none() { "nothing" } else { text(1) }
-        );
-        println!("    {}", text(2));
-        if !(is_named && says_it) {
-            failed.push(case.trouble);
+        let findings = explain(case, &record(case, &folder)?)?;
+        let verdict = verdict(case, &findings);
+        planted += usize::from(!case.finds.is_empty());
+        first += usize::from(verdict == "first");
+        if verdict == "WRONG" {
+            failed.push(case.name.as_str());
+        }
+        println!("{:52} {verdict:>8}  {}", case.name, rules(&findings).join(", "));
+        if verdict != "first" && verdict != "healthy" {
+            findings.iter().take(3).for_each(|row| println!("    {}", row[2].as_str().unwrap_or_default()));
         }
     }
-    match failed.is_empty() && judged > 0 {
+    println!("{first} of {planted} causes are in the first finding");
+    if (first as f64) < planted as f64 * FIRST {
+        return Err(format!("only {first} of {planted} causes are in the first finding").into());
+    }
+    match failed.is_empty() && !cases.is_empty() {
         true => Ok(()),
-        false => Err(format!("not named: {}", failed.join(", ")).into()),
+        false => Err(format!("not explained: {}", failed.join(", ")).into()),
     }
 }
 
-/// Compiles and records a case.
+fn rules(findings: &[Value]) -> Vec<&str> {
+    findings.iter().map(|row| row[1].as_str().unwrap_or_default()).collect()
+}
+
+/// Whether the first finding, or one of the first three, says what is planted.
+fn verdict(case: &Case, findings: &[Value]) -> &'static str {
+    if case.finds.is_empty() {
+        let well = rules(findings).iter().all(|rule| NEUTRAL.contains(rule));
+        return if well { "healthy" } else { "WRONG" };
+    }
+    let says = |row: &Value| {
+        let sentence = row[2].as_str().unwrap_or_default();
+        case.finds.iter().all(|words| words.iter().any(|word| sentence.contains(word)))
+    };
+    match findings.iter().take(3).position(says) {
+        Some(0) => "first",
+        Some(_) => "named",
+        None => "WRONG",
+    }
+}
+
+/// The cases of all files with causes.
+fn cases() -> Outcome<Vec<Case>> {
+    let folder = command::root().join("lab/judge/causes");
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension != "list"));
+    files.sort_unstable();
+    let mut cases = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file)?;
+        let mut program = Program { source: file.clone(), ..Program::default() };
+        let keys = text.lines().map_while(|line| line.strip_prefix("// ").or(line.strip_prefix("# ")));
+        for (key, value) in keys.filter_map(|line| line.split_once(':')) {
+            let value = value.trim();
+            set(key, value, &mut program, &mut cases)
+                .ok_or_else(|| format!("{}: {key}: {value} is out of place", file.display()))?;
+        }
+    }
+    Ok(cases)
+}
+
+/// Applies a key of a file. Other lines are text.
+fn set(key: &str, value: &str, program: &mut Program, cases: &mut Vec<Case>) -> Option<()> {
+    let words = || value.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    match key {
+        "case" => cases.push(Case { name: value.to_owned(), program: program.clone(), ..Case::default() }),
+        "run" => cases.last_mut()?.arguments = words(),
+        "finds" => {
+            let alternatives = |words: &str| words.split(',').map(str::to_owned).collect();
+            cases.last_mut()?.finds = value.split('|').map(alternatives).collect();
+        }
+        "healthy" => _ = cases.last_mut()?,
+        "record" => {
+            program.recorder = match value {
+                "kernel" => Recorder::Kernel,
+                "slow-disk" => Recorder::SlowDisk,
+                _ => return None,
+            }
+        }
+        "build" => program.flags = words(),
+        "threads" => value.clone_into(&mut program.threads),
+        "program" => program.source = workloads::source(value),
+        _ => {}
+    }
+    Some(())
+}
+
+/// Programs of the system without a planted cause, and what they read.
+fn healthy(folder: &Path) -> Outcome<Vec<Case>> {
+    let inputs = folder.join("inputs");
+    fs::create_dir_all(&inputs)?;
+    let docs = command::root().join("docs");
+    let mut text = String::new();
+    for name in ["analyses.md", "recording.md", "intel-pt.md", "formats.md"] {
+        text.push_str(&fs::read_to_string(docs.join(name))?);
+    }
+    fs::write(inputs.join("text"), &text)?;
+    fs::write(inputs.join("makefile"), "all: a b\na b:\n\techo $@\n")?;
+    let at = |path: PathBuf| path.to_string_lossy().into_owned();
+    let places = [
+        ("{text}", at(inputs.join("text"))),
+        ("{makefile}", at(inputs.join("makefile"))),
+        ("{folder}", at(docs)),
+        ("{source}", at(workloads::source("paper.c"))),
+        ("{repository}", at(command::root())),
+    ];
+    let list = fs::read_to_string(command::root().join("lab/judge/causes/healthy.list"))?;
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    Ok(lines
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(name, line)| system(name, line, &places))
+        .collect())
+}
+
+fn system(name: &str, line: &str, places: &[(&str, String)]) -> Case {
+    let line = places.iter().fold(line.to_owned(), |line, (place, path)| line.replace(place, path));
+    // Quotation marks hold one word together.
+    let parts = line.split('"').enumerate();
+    let words = parts.flat_map(|(index, part)| match index % 2 {
+        1 => vec![part.to_owned()],
+        _ => part.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect(),
+    });
+    Case { name: name.to_owned(), command: words.collect(), ..Case::default() }
+}
+
+/// Compiles a case, if it is not a program of the system, and records it.
 fn record(case: &Case, folder: &Path) -> Outcome<PathBuf> {
-    let binary = workloads::compile(case.source, case.flags, folder)?;
     let recording = folder.join("recording");
     let mut record = Command::new(command::hodo());
-    record.args(["record", "-q", "-o"]).arg(&recording);
-    if case.recorder == Recorder::Emulator {
-        record.args(["--engine", "emulate", "--"]).arg(&binary).args(case.arguments);
+    record.args(["record", "-q", "-o"]).arg(&recording).current_dir(folder);
+    if let Some(name) = case.command.first() {
+        let name = if name == "python3" { workloads::python()? } else { name.clone() };
+        record.args(["--engine", "native", "--"]).arg(name).args(&case.command[1..]);
+        command::capture(&mut record)?;
+        return Ok(recording);
+    }
+    let binary = compile(&case.program, folder)?;
+    if case.program.recorder == Recorder::Native {
+        record.args(["--engine", "native", "--"]).arg(&binary).args(&case.arguments);
         command::capture(&mut record)?;
         return Ok(recording);
     }
     record.args(["--engine", "ftrace", "-e", "sched", "-e", "irq", "-e", "syscalls", "-e", "block"]);
     record.args(["--buffer-size", "32M", "--", "chrt", "--fifo", "10"]);
-    match case.recorder {
-        Recorder::SlowDisk => {
-            let disk = SlowDisk::new(folder)?;
-            // The shell enters the group and becomes the program.
-            record.args(["sh", "-c", r#"echo $$ > "$0/cgroup.procs" && exec "$@""#]).arg(&disk.group);
-            command::capture(record.arg(&binary).args(case.arguments).arg(&disk.device))?;
-        }
-        _ => {
-            command::capture(record.arg(&binary).args(case.arguments))?;
-        }
+    if case.program.recorder == Recorder::SlowDisk {
+        let disk = SlowDisk::new(folder)?;
+        // The shell enters the group and becomes the program.
+        record.args(["sh", "-c", r#"echo $$ > "$0/cgroup.procs" && exec "$@""#]).arg(&disk.group);
+        command::capture(record.arg(&binary).args(&case.arguments).arg(&disk.device))?;
+        return Ok(recording);
     }
+    let arguments = case.arguments.iter().map(|word| word.replace("{program}", &binary.to_string_lossy()));
+    command::capture(record.arg(&binary).args(arguments))?;
     Ok(recording)
+}
+
+fn compile(program: &Program, folder: &Path) -> Outcome<PathBuf> {
+    let binary = folder.join(program.source.file_stem().unwrap_or_default());
+    let extension = program.source.extension().and_then(|extension| extension.to_str());
+    let (compiler, optimise) = match extension {
+        Some("c") => ("gcc", "-O1"),
+        Some("cpp") => ("g++", "-O1"),
+        Some("rs") => ("rustc", "-O"),
+        _ => return Err(format!("{}: no compiler", program.source.display()).into()),
+    };
+    let mut compile = Command::new(compiler);
+    compile.args([optimise, "-g", "-o"]).arg(&binary).arg(&program.source).args(&program.flags);
+    command::quietly(compile.current_dir(folder))?;
+    Ok(binary)
 }
 
 /// Returns the rows of `hodo explain`: weight, rule, sentence, command.
 fn explain(case: &Case, recording: &Path) -> Outcome<Vec<Value>> {
+    /// The kernel keeps so many bytes of a name.
+    const NAME: usize = 15;
     let mut explain = Command::new(command::hodo());
     explain.args(["explain", "-q", "--format", "json"]);
-    if case.recorder != Recorder::Emulator {
-        explain.args(["--comm", NAMES]);
+    if case.program.recorder != Recorder::Native {
+        let name = case.program.source.file_stem().unwrap_or_default().to_string_lossy();
+        let name = &name[..name.len().min(NAME)];
+        explain.args(["--comm", &format!("{name},{}", case.program.threads)]);
     }
     let table: Value = serde_json::from_str(&command::capture(explain.arg(recording))?)?;
     Ok(table["rows"].as_array().cloned().unwrap_or_default())

@@ -4,6 +4,10 @@
 //! that waits and succeeds; a release is a call that wakes at least one thread. Between two releases of a lock it was in
 //! the hands of the thread that releases it next: time that threads waited in between counts against that thread. The
 //! tracer must name the arguments of system calls, as LTTng and ftrace do.
+//!
+//! Threads also wait for each other's work and for each other's end at such addresses. Whoever had a lock gives it back,
+//! so threads that wait at a lock wake others there later, or would if there were any; those that wait for work (condition
+//! variables, semaphores) do not. The end of a thread wakes the one that joins it without a call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +21,7 @@ use hodo_model::{
 use crate::{
     columns::{duration_cells, duration_columns, most_first},
     durations::Durations,
-    system_calls::{CallsPartial, FutexCall, INTEREST},
+    system_calls::{CallsPartial, FutexCall, FutexEffect, INTEREST},
 };
 
 /// The analysis.
@@ -72,6 +76,7 @@ impl EventAnalysis for Locks {
         ];
         let mut columns = vec![
             Column::name("lock"),
+            Column::name("kind"),
             Column::integer("pid", Unit::None).secondary(),
             Column::integer("waiters", Unit::Count),
             Column::integer("count", Unit::Count),
@@ -85,6 +90,7 @@ impl EventAnalysis for Locks {
         let rows = most_first(locks.into_iter().map(|((pid, address), lock)| {
             let mut row = vec![
                 format!("{address:#x}").as_str().into(),
+                lock.kind().into(),
                 pid.into(),
                 (lock.waiters.len() as u64).into(),
                 lock.waits.count.into(),
@@ -107,6 +113,8 @@ impl EventAnalysis for Locks {
 struct Lock {
     waits: Durations,
     waiters: BTreeSet<Thread>,
+    /// Threads that released it, or would have if others had waited.
+    wakers: BTreeSet<Thread>,
     edges: Vec<(Nanos, LockChange)>,
 }
 
@@ -120,12 +128,27 @@ enum LockChange {
 
 impl Lock {
     fn add(&mut self, call: &FutexCall, thread: Thread, is_wanted: bool) {
-        if !call.waits {
-            self.edges.push((call.begin, LockChange::Released(thread)));
-        } else if is_wanted {
-            self.waits.see(call.end.0.saturating_sub(call.begin.0));
-            self.waiters.insert(thread);
-            self.edges.extend([(call.begin, LockChange::Begins), (call.end, LockChange::Ends)]);
+        match call.effect {
+            FutexEffect::Waited if is_wanted => {
+                self.waits.see(call.end.0.saturating_sub(call.begin.0));
+                self.waiters.insert(thread);
+                self.edges.extend([(call.begin, LockChange::Begins), (call.end, LockChange::Ends)]);
+            }
+            FutexEffect::Waited => {}
+            FutexEffect::Woke => {
+                self.wakers.insert(thread);
+                self.edges.push((call.begin, LockChange::Released(thread)));
+            }
+            FutexEffect::WokeNobody => _ = self.wakers.insert(thread),
+        }
+    }
+
+    /// What threads wait for: `lock`, `work` of other threads, or the `end` of a thread.
+    fn kind(&self) -> &'static str {
+        match (self.wakers.is_empty(), self.waiters.is_disjoint(&self.wakers)) {
+            (true, _) => "end",
+            (false, true) => "work",
+            (false, false) => "lock",
         }
     }
 
@@ -160,7 +183,8 @@ mod tests {
     fn time_counts_against_the_next_release() {
         let call = |tid, waits, begin, end| {
             let thread = Thread::new(tid, 0);
-            FutexCall { address: 1, waits, begin: Nanos(begin), end: Nanos(end), thread }
+            let effect = if waits { FutexEffect::Waited } else { FutexEffect::Woke };
+            FutexCall { address: 1, effect, begin: Nanos(begin), end: Nanos(end), thread }
         };
         let mut lock = Lock::default();
         // Thread 1 holds it for 20, then thread 2 for 3 while thread 3 still waits.
@@ -170,7 +194,26 @@ mod tests {
             lock.add(call, call.thread, true);
         }
         assert_eq!((lock.waits.count, lock.waits.total, lock.waiters.len()), (2, 32, 2));
+        assert_eq!(lock.kind(), "lock");
         assert_eq!(lock.holder(), Some((Thread::new(1, 0), 29)));
         assert_eq!(Lock::default().holder(), None);
+    }
+
+    #[test]
+    fn what_threads_wait_for_shows_in_who_wakes_them() {
+        use FutexEffect::{Waited, Woke, WokeNobody};
+        for (calls, kind) in [
+            (&[(1, Waited), (2, Woke), (1, WokeNobody)][..], "lock"),
+            (&[(1, Waited), (2, Woke), (1, Waited), (2, Woke)], "work"),
+            (&[(1, Waited)], "end"),
+        ] {
+            let mut lock = Lock::default();
+            for (time, &(tid, effect)) in (0..).zip(calls) {
+                let thread = Thread::new(tid, 0);
+                let call = FutexCall { address: 1, effect, begin: Nanos(time), end: Nanos(time), thread };
+                lock.add(&call, thread, true);
+            }
+            assert_eq!(lock.kind(), kind);
+        }
     }
 }

@@ -63,7 +63,7 @@ pub struct Record {
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "4M")]
     pub snapshot: Option<String>,
     /// native, machine: with --snapshot, write them whenever a latency is too long, instead of at the end. 'FUNCTION > TIME' or
-    /// 'FUNCTION@FILE > TIME' of the program (native) or the kernel; machine also: 'latency(WHAT) > TIME' with WHAT one of syscall:NAME, function:NAME of the kernel, function:NAME@FILE, interrupts-off, wakeup,
+    /// 'FUNCTION@FILE > TIME' of the program (native) or the kernel, or 'latency(syscall:NAME) > TIME'; machine also: 'latency(WHAT) > TIME' with WHAT one of function:NAME of the kernel, function:NAME@FILE, interrupts-off, wakeup,
     /// wakeup:NAME; TIME in ns, us, ms, s or instructions (repeatable)
     #[arg(long, value_name = "CONDITION", value_parser = hodo_recorder::parse_trigger, requires = "snapshot")]
     pub trigger: Vec<hodo_recorder::Trigger>,
@@ -87,6 +87,9 @@ pub struct Record {
     /// is [default: 4096; 64 with --trigger]
     #[arg(long, value_name = "COUNT")]
     pub time_every: Option<u32>,
+    /// native: times count instructions (one is one nanosecond), so that equal executions have equal times
+    #[arg(long)]
+    pub deterministic: bool,
     /// Lose the packets of these instructions of each thread, as if the buffer had overflowed: number of the first
     /// instruction, and of the one after the last (emulated processor only)
     #[arg(long, value_name = "FROM..TO", value_parser = quantities::instructions)]

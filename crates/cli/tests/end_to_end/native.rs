@@ -68,6 +68,45 @@ fn every_instruction_of_a_known_program_natively() {
     assert!(info.contains("by the native recorder; time: real"), "{info}");
 }
 
+#[test]
+fn equal_executions_have_equal_counted_times() {
+    const ROUNDS: u32 = 1000;
+    let folder = Folder::new();
+    let program = build(&folder, ROUNDS, 1);
+    let script = || {
+        let (recording, ran) = record(&folder, &["--deterministic"], &[&program]);
+        assert!(ran.fine().stderr.contains("one instruction is one nanosecond"));
+        let script = hodo(&["script", "--calls", "--strict", &recording]).fine().stdout;
+        // The first line has the number of the process.
+        script.split_once('\n').expect("lines").1.to_owned()
+    };
+    let times = script();
+    assert_eq!(times, script());
+    let info = hodo(&["info", "--format", "json", &folder.file("native.data")]).fine().json();
+    let duration = info["span"]["end_ns"].as_u64().unwrap() - info["span"]["begin_ns"].as_u64().unwrap();
+    let instructions = program::addresses(program::ENTRY, ROUNDS).len() as u64;
+    assert!(
+        (instructions..instructions + 50).contains(&duration),
+        "{duration} ns, {instructions} instructions"
+    );
+    let text = hodo(&["info", &folder.file("native.data")]).fine().stdout;
+    assert!(text.contains("time: virtual"), "{text}");
+}
+
+#[test]
+fn code_that_changes_is_known_by_counted_times() {
+    let folder = Folder::new();
+    let changing = compile(&folder, "changing_code.c", &["-O1"]);
+    let script = format!("trap 'echo signal' USR1; {}", SCRIPT.replace("PROGRAM", &changing));
+    let (recording, ran) = record(&folder, &["--deterministic"], &["sh", "-c", &script]);
+    assert_eq!(ran.code, 7, "{ran:?}");
+    let counted = functions(&["--strict", "--limit", "100000"], &recording);
+    assert!(counted.len() > 300, "{} functions", counted.len());
+    let packets = folder.file("packets.data");
+    hodo(&["export", "--strict", "--to", "intel-pt", "-o", &packets, &recording]).fine();
+    assert_eq!(counted, functions(&["--strict", "--limit", "100000"], &packets));
+}
+
 /// Processes, libraries, a signal, and code that changes.
 const SCRIPT: &str = "ls / | wc -l; (kill -USR1 $$); PROGRAM; exit 7";
 
@@ -308,6 +347,40 @@ fn slow_executions_of_a_function_are_kept() {
     };
     wrong("no_such_function > 1ms", "no function no_such_function");
     wrong("latency(wakeup) > 1ms", "measures functions");
+    wrong("latency(syscall:read) > 100instructions", "no instructions of the program");
+    wrong("latency(syscall:no_such_call) > 1ms", "no such system call");
+}
+
+#[test]
+fn slow_system_calls_are_kept() {
+    let folder = Folder::new();
+    for (limit, expected) in [("20ms", 3), ("9s", 0)] {
+        let trigger = format!("latency(syscall:clock_nanosleep) > {limit}");
+        let script = "for time in 0.04 0.001 0.05 0.06; do sleep $time; done";
+        let options = ["--snapshot", "--trigger", &trigger];
+        let (recording, ran) = record(&folder, &options, &["sh", "-c", script]);
+        ran.fine();
+        let info = hodo(&["info", "--format", "json", &recording]).fine().json();
+        let snapshots = info["snapshots"].as_array().map_or(&[][..], Vec::as_slice);
+        assert_eq!(snapshots.len(), expected, "{info}");
+        let time = |snapshot: &Value| snapshot["latency_ns"].as_u64().expect("a time");
+        assert!(
+            snapshots.iter().all(|snapshot| (40_000_000..2_000_000_000).contains(&time(snapshot))),
+            "{info}"
+        );
+    }
+}
+
+/// A function that is entered by a jump, and two executions of it of four that are slow.
+#[test]
+fn slow_executions_of_a_tail_call_are_kept() {
+    let folder = Folder::new();
+    let program = compile(&folder, "tail_calls.c", &["-O2"]);
+    let options = ["--snapshot", "--trigger", "answer > 100000instructions"];
+    let (recording, ran) = record(&folder, &options, &[&program]);
+    ran.fine();
+    let info = hodo(&["info", "--format", "json", &recording]).fine().json();
+    assert_eq!(info["snapshots"].as_array().map(Vec::len), Some(2), "{info}");
 }
 
 #[test]

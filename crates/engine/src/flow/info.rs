@@ -65,7 +65,7 @@ pub struct Engine {
     pub name: Option<String>,
     /// Frequency of the virtual clock in Hz; each instruction takes one cycle.
     pub frequency: Option<u64>,
-    /// Whether the clock of an emulated machine counts instructions.
+    /// Whether the times of the native recorder, or the clock of an emulated machine, count instructions.
     pub counts_time: bool,
 }
 

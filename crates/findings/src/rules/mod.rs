@@ -1,5 +1,6 @@
 //! The rules: each looks for one kind of cause.
 
+pub(crate) mod calls;
 pub(crate) mod contention;
 pub(crate) mod exceptions;
 pub(crate) mod interrupts;

@@ -2,7 +2,7 @@
 
 use crate::{
     Evidence, Finding, Need, Row, Rule,
-    evidence::span,
+    evidence::{figure, span},
     text::{count, duration, percent, share, thread},
 };
 
@@ -24,7 +24,7 @@ const HELD: Need = ("locks", "lock");
 
 pub(crate) const LOCKS: Rule = Rule {
     name: "lock-wait",
-    help: "working threads that wait for locks (futex) more than 10 % of the trace",
+    help: "threads that wait for a lock (futex) more than 10 % of the trace; where arguments are missing, in futex",
     needs: &[WAITS, THREADS, HELD],
     find: locks,
 };
@@ -53,14 +53,54 @@ fn waits<'a>(evidence: &Evidence<'a>, wanted: impl Fn(&Row<'_>) -> bool) -> Vec<
 }
 
 fn locks(evidence: &Evidence<'_>) -> Vec<Finding> {
+    match evidence.table(HELD) {
+        Some(table) if figure(table, "waits") > 0 => contended(evidence, span(table)),
+        _ => futexes(evidence),
+    }
+}
+
+/// The lock that threads waited for longest, where the trace says what they waited for.
+fn contended(evidence: &Evidence<'_>, span: u64) -> Vec<Finding> {
+    let mut locks = evidence.rows(HELD);
+    locks.retain(|row| row.text("kind") == "lock");
+    let Some(most) = locks.iter().max_by_key(|row| row.integer("total_ns")) else { return Vec::new() };
+    let (total, held, waiters) =
+        (most.integer("total_ns"), most.integer("holder_ns"), most.integer("waiters").max(1));
+    let part = share(total / waiters, span);
+    if part <= THRESHOLD {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: LOCKS.name,
+        weight: part,
+        sentence: format!(
+            "Threads wait for locks: {} waited for the lock at {}, {} times, {} together, {} of the trace each on average \
+             (threshold {}), at most {} at once. In {} of it {} ({}) was the next to release it.",
+            if waiters == 1 { "one thread".to_owned() } else { format!("{} threads", count(waiters)) },
+            most.text("lock"),
+            count(most.integer("count")),
+            duration(total),
+            percent(part),
+            percent(THRESHOLD),
+            duration(most.integer("max_ns")),
+            percent(share(held, total)),
+            most.text("holder"),
+            most.integer("holder_tid"),
+        ),
+        command: "report locks".to_owned(),
+    }]
+}
+
+/// Waits in `futex`, of which the trace does not say what for.
+fn futexes(evidence: &Evidence<'_>) -> Vec<Finding> {
     let waits = waits(evidence, |row| row.text("call") == "futex");
     let Some((part, most)) = waits.first() else { return Vec::new() };
     vec![Finding {
         rule: LOCKS.name,
         weight: *part,
         sentence: format!(
-            "Threads wait for locks: {} waited {} in futex, {} of the trace (threshold {}), {} times, at most {} at once. \
-             Threads with such waits: {}.{}",
+            "Threads wait for locks or for each other: {} waited {} in futex, {} of the trace (threshold {}), {} times, at \
+             most {} at once. Threads with such waits: {}.",
             thread(most),
             duration(most.integer("total_ns")),
             percent(*part),
@@ -68,25 +108,9 @@ fn locks(evidence: &Evidence<'_>) -> Vec<Finding> {
             count(most.integer("count")),
             duration(most.integer("max_ns")),
             count(waits.len() as u64),
-            holder(evidence).unwrap_or_default(),
         ),
-        command: "report locks".to_owned(),
+        command: "report states --by wait".to_owned(),
     }]
-}
-
-/// Names the lock that threads waited for longest, and the thread that had it.
-fn holder(evidence: &Evidence<'_>) -> Option<String> {
-    let locks = evidence.rows(HELD);
-    let most = locks.iter().max_by_key(|row| row.integer("total_ns"))?;
-    let (total, held) = (most.integer("total_ns"), most.integer("holder_ns"));
-    Some(format!(
-        " They waited longest for the lock at {}: {} together, in {} of it {} ({}) was the next to release it.",
-        most.text("lock"),
-        duration(total),
-        percent(share(held, total)),
-        most.text("holder"),
-        most.integer("holder_tid"),
-    ))
 }
 
 fn disks(evidence: &Evidence<'_>) -> Vec<Finding> {

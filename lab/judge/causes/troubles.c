@@ -1,3 +1,25 @@
+// record: kernel
+// build: -O2 -pthread
+// threads: holder,waiter
+// case: a lock that is held too long
+// run: lock
+// finds: wait for locks|holder
+// case: reads of one byte each
+// run: small-reads {program}
+// finds: small reads|of 1 bytes
+// case: more threads than processors
+// run: contention
+// finds: CPUs are contended
+// case: a thread that moves from processor to processor
+// run: migrations
+// finds: CPU
+// case: an interrupt for each of many packets
+// run: interrupts
+// finds: NET_RX
+// case: threads that calculate and sleep in turn
+// run: quiet
+// healthy:
+
 /* Programs with one planted trouble each, for kernel events. The first argument names it:
  *
  *   lock FILE         four threads need a mutex that one of them holds for 20 ms at a time

@@ -1,0 +1,201 @@
+//! Habits: system calls that are made too often.
+
+use crate::{
+    Evidence, Finding, Need, Row, Rule,
+    evidence::{figure, span},
+    text::{count, duration, percent, share},
+};
+
+const CALLS: Need = ("syscalls", "call");
+
+/// Calls that programs make too often, as a habit.
+struct Habit {
+    /// What is wrong, as the begin of a sentence.
+    says: &'static str,
+    calls: &'static [&'static str],
+    /// Least number of calls.
+    fewest: u64,
+    /// Least number of calls a second.
+    rate: u64,
+    /// Least share of the trace that the calls take.
+    share: f64,
+    /// Longest average that counts, in nanoseconds.
+    longest: u64,
+}
+
+const POLLING_HABIT: Habit = Habit {
+    says: "A thread sleeps again and again instead of waiting for what it needs",
+    calls: &["nanosleep", "clock_nanosleep"],
+    fewest: 100,
+    rate: 50,
+    share: 0.1,
+    longest: 20_000_000,
+};
+
+pub(crate) const POLLING: Rule = Rule {
+    name: "polling",
+    help: "sleeps of at most 20 ms on average, at least 100 and 50 a second, in more than 10 % of the trace",
+    needs: &[CALLS],
+    find: |evidence| POLLING_HABIT.find(evidence, &POLLING),
+};
+
+const YIELDING_HABIT: Habit = Habit {
+    says: "A thread spins: it offers its CPU to others until something happens",
+    calls: &["sched_yield"],
+    fewest: 1_000,
+    rate: 1_000,
+    share: 0.0,
+    longest: u64::MAX,
+};
+
+pub(crate) const YIELDING: Rule = Rule {
+    name: "yielding",
+    help: "sched_yield at least 1,000 times, and 1,000 times a second",
+    needs: &[CALLS],
+    find: |evidence| YIELDING_HABIT.find(evidence, &YIELDING),
+};
+
+const SYNCING_HABIT: Habit = Habit {
+    says: "A program waits for the disk after each of many small writes",
+    calls: &["fsync", "fdatasync", "msync", "sync_file_range"],
+    fewest: 100,
+    rate: 0,
+    share: 0.05,
+    longest: u64::MAX,
+};
+
+pub(crate) const SYNCING: Rule = Rule {
+    name: "syncing",
+    help: "fsync, fdatasync, msync or sync_file_range at least 100 times, in more than 5 % of the trace",
+    needs: &[CALLS],
+    find: |evidence| SYNCING_HABIT.find(evidence, &SYNCING),
+};
+
+const MAPPING_HABIT: Habit = Habit {
+    says: "A program takes memory from the system and gives it back all the time",
+    calls: &["mmap", "munmap", "mremap", "brk", "madvise"],
+    fewest: 1_000,
+    rate: 1_000,
+    share: 0.05,
+    longest: u64::MAX,
+};
+
+pub(crate) const MAPPING: Rule = Rule {
+    name: "mapping",
+    help: "mmap, munmap, mremap, brk or madvise at least 1,000 times and 1,000 times a second, in more than 5 % of the trace",
+    needs: &[CALLS],
+    find: |evidence| MAPPING_HABIT.find(evidence, &MAPPING),
+};
+
+const CONNECTING_HABIT: Habit = Habit {
+    says: "Connections are made for each request instead of being kept",
+    calls: &["connect"],
+    fewest: 1_000,
+    rate: 1_000,
+    share: 0.0,
+    longest: u64::MAX,
+};
+
+pub(crate) const CONNECTING: Rule = Rule {
+    name: "connecting",
+    help: "connect at least 1,000 times, and 1,000 times a second",
+    needs: &[CALLS],
+    find: |evidence| CONNECTING_HABIT.find(evidence, &CONNECTING),
+};
+
+impl Habit {
+    fn find(&self, evidence: &Evidence<'_>, rule: &Rule) -> Vec<Finding> {
+        let Some(table) = evidence.table(CALLS) else { return Vec::new() };
+        let span = span(table);
+        let mut rows = evidence.rows(CALLS);
+        rows.retain(|row| {
+            let average = row.integer("total_ns") / row.integer("count").max(1);
+            self.calls.contains(&row.text("call")) && average <= self.longest
+        });
+        let sum = |column: &str| rows.iter().map(|row| row.integer(column)).fold(0, u64::saturating_add);
+        let (calls, total) = (sum("count"), sum("total_ns"));
+        let part = share(total, span);
+        let per_second = u128::from(calls) * 1_000_000_000 / u128::from(span);
+        if calls < self.fewest || per_second < self.rate.into() || part < self.share {
+            return Vec::new();
+        }
+        vec![Finding {
+            rule: rule.name,
+            weight: part,
+            sentence: format!(
+                "{}: {}, {} on average, {} a second, {} of the trace together (threshold: {}).",
+                self.says,
+                rows.iter().map(times).collect::<Vec<_>>().join(", "),
+                duration(total / calls.max(1)),
+                count(per_second as u64),
+                percent(part),
+                rule.help,
+            ),
+            command: "report syscalls".to_owned(),
+        }]
+    }
+}
+
+/// Such as `brk 1,000 times`.
+fn times(row: &Row<'_>) -> String {
+    format!("{} {} times", row.text("call"), count(row.integer("count")))
+}
+
+/// Calls that look for something by its name.
+const BY_NAME: &[&str] = &[
+    "open",
+    "openat",
+    "openat2",
+    "access",
+    "faccessat",
+    "faccessat2",
+    "stat",
+    "lstat",
+    "newfstatat",
+    "statx",
+    "readlink",
+    "readlinkat",
+    "unlink",
+    "unlinkat",
+    "execve",
+    "connect",
+];
+/// Least number of failures.
+const FEWEST_FAILURES: u64 = 1_000;
+/// Least share of such calls that fail.
+const MOST_FAIL: f64 = 0.5;
+/// Least share of all system calls that these failures are.
+const OF_ALL: f64 = 0.05;
+
+pub(crate) const FAILING: Rule = Rule {
+    name: "failing-calls",
+    help: "calls that look for a file or a service by name: at least 1,000 failures, most of such calls, and 5 % of all",
+    needs: &[CALLS],
+    find: failing,
+};
+
+fn failing(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let Some(table) = evidence.table(CALLS) else { return Vec::new() };
+    let (span, all) = (span(table), figure(table, "calls"));
+    let rows = evidence.rows(CALLS);
+    let found = rows.iter().filter(|row| BY_NAME.contains(&row.text("call"))).filter_map(|row| {
+        let (failures, calls) = (row.integer("errors"), row.integer("count"));
+        let fails = failures >= FEWEST_FAILURES
+            && share(failures, calls) > MOST_FAIL
+            && share(failures, all) > OF_ALL;
+        fails.then(|| Finding {
+            rule: FAILING.name,
+            weight: share(row.integer("total_ns"), span),
+            sentence: format!(
+                "A program looks for what is not there: {} failed {} times of {}, {} of all system calls (threshold {}).",
+                row.text("call"),
+                count(failures),
+                count(calls),
+                percent(share(failures, all)),
+                percent(OF_ALL),
+            ),
+            command: "report syscalls".to_owned(),
+        })
+    });
+    found.collect()
+}
