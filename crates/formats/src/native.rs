@@ -185,11 +185,11 @@ impl<'a> Reader<'_, 'a> {
     }
 
     fn of_process(&self, table: &Table, begin: u64, records: &mut Vec<(u64, u8, Thread, SidebandKind<'a>)>) {
-        let pid = table.identity.0 as u32;
+        let pid = table.pid as u32;
         let main = Thread { pid, tid: pid };
         match &table.parent {
             Some(parent) => {
-                let of = parent.table.identity.0 as u32;
+                let of = parent.table.pid as u32;
                 let kind = SidebandKind::Fork { parent: Thread { pid: of, tid: of } };
                 records.push((begin, 0, main, kind));
             }
@@ -231,7 +231,7 @@ impl<'a> Reader<'_, 'a> {
         let thread = thread_of(log);
         let Some((first, last)) = log.blocks.first().zip(log.blocks.last()) else { return };
         let (begin, end) = (first.header.first_tsc, last.header.last_tsc);
-        let owner = self.logs.table(log).map(|table| table.identity.0 as u32);
+        let owner = self.logs.table(log).map(|table| table.pid as u32);
         if let Some(owner) = owner.filter(|_| thread.tid != thread.pid) {
             let parent = Thread { pid: owner, tid: owner };
             records.push((begin, 0, thread, SidebandKind::Fork { parent }));
@@ -251,7 +251,7 @@ impl<'a> Reader<'_, 'a> {
     fn code(&self) -> Vec<KeptCode<'a>> {
         let mut kept = Vec::new();
         for (_, table) in self.logs.tables() {
-            let pid = table.identity.0 as u32;
+            let pid = table.pid as u32;
             let mut latest: HashMap<u64, &Code> = HashMap::new();
             for code in &table.code {
                 let before = latest.insert(code.address, code);
@@ -273,7 +273,7 @@ impl<'a> Reader<'_, 'a> {
     /// Programs that were refused, and other code that ran unrecorded.
     fn untraced(&self) -> Vec<Untraced> {
         let of_table = |table: &Table| {
-            let pid = table.identity.0 as u32;
+            let pid = table.pid as u32;
             let wanted = |note: &&hodo_native_log::Note| note.note != note::UNSELECTED;
             let notes: Vec<Untraced> = (table.notes.iter().filter(wanted))
                 .map(|note| Untraced {

@@ -216,12 +216,12 @@ impl<'a> Items<'a> {
 
     fn partial(&mut self, exit: u32, count: u32) -> Option<Item<'a>> {
         let table = self.table;
-        let Some(Part { path, digest, stands }) = table.part(exit, count) else {
+        let Some(Part { path, digest, next }) = table.part(exit, count) else {
             return Some(self.contradiction());
         };
         let begins = table.start(exit)?;
         let known = self.expected;
-        self.expected = stands;
+        self.expected = next;
         if known != 0 && known != begins && !self.table.is_of_selection() {
             return Some(self.contradiction());
         }

@@ -416,8 +416,8 @@ fn leave_all<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, warnings: &mut Ve
     loop {
         let mut processes = leave::processes(arena);
         processes.retain(|number, _| !failed.contains(number));
-        let Some((&number, &borrows)) = processes.iter().min_by_key(|(_, borrows)| **borrows) else { break };
-        if borrows && begin.elapsed() < BORROWERS_PATIENCE {
+        let Some((&number, &memory)) = processes.iter().min_by_key(|(_, memory)| **memory) else { break };
+        if memory == leave::Memory::Parents && begin.elapsed() < BORROWERS_PATIENCE {
             // It executes its program soon, unrecorded.
             if leave::is_gone(number) {
                 _ = drain.lock().map(|mut drain| drain.left(arena, number));

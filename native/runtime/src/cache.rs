@@ -30,7 +30,7 @@ pub struct Cache {
 /// The length of a cache.
 pub const LENGTH: u64 = 64 << 20;
 /// The most caches.
-const MOST: u32 = 64;
+pub const MOST: u32 = 64;
 /// Code this far from a cache can use it.
 const REACH: u64 = 0x6000_0000;
 /// A superblock needs less room.

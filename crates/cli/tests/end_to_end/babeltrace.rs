@@ -165,6 +165,7 @@ impl Shape {
         };
         let before: usize =
             members(self.header).chain(members(self.context)).map(|member| size(&member)).sum();
+        // The UUID has 16 bytes, and counts as one u8 above.
         let before = before + 15 * usize::from(self.header.contains("uuid"));
         let bits = 8 * (before + events.len()) as u64;
         let mut bytes = Vec::new();
