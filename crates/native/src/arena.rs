@@ -124,7 +124,7 @@ impl Arena {
         self.at(FIRST_SLOT + index.min(SLOTS - 1) * SLOT_STRIDE)
     }
 
-    /// What a slot's log contains, whose thread has stopped. Nothing, if the thread is not selected.
+    /// The content of the log in a slot whose thread has stopped; nothing if the thread is not selected.
     pub(crate) fn rest(&self, index: u64) -> Vec<u8> {
         let offset = FIRST_SLOT + index * SLOT_STRIDE;
         let slot = self.slot(index);

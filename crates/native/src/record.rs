@@ -370,8 +370,8 @@ fn follow_descendants<W: Write>(
             status = end_of(root);
             options.control.ended.store(status.is_some(), Relaxed);
         }
-        // A process that was just started takes a slot before it says that it is there. Looked at in this order, it is one of
-        // both.
+        // A process that was just started takes a slot before it counts as running. Starting processes are looked for first,
+        // so a process that changes from one to the other meanwhile is in one of the two.
         let starting = arena.slots().any(|index| arena.slot_state(index).load(Acquire) == slot_state::TAKEN);
         let running = drain.lock().map_or(Ok(0), |mut drain| drain.processes(arena)).unwrap_or(0);
         idle = if running == 0 { idle.or_else(|| Some(Instant::now())) } else { None };

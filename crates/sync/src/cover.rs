@@ -192,6 +192,7 @@ mod tests {
     use crate::units::Slope;
     use proptest::prelude::*;
 
+    /// Bounds at a place, with a value, from above (`true`) or from below.
     fn bounds(values: &[(i64, i64, bool)]) -> Vec<Bound> {
         let slope = Slope::from_ppb(100_000_000);
         let mut bounds: Vec<Bound> =

@@ -187,6 +187,7 @@ mod tests {
     use crate::units::Slope;
     use proptest::prelude::*;
 
+    /// Bounds at a place, with a value, from above (`true`) or from below.
     fn bounds(points: &[(i64, i64, bool)]) -> Vec<Bound> {
         let slope = Slope::from_ppb(0);
         let mut bounds: Vec<Bound> =

@@ -50,9 +50,9 @@ const LAST_WANDER: f64 = 16.0;
 /// The least wander bound that is tried.
 const LEAST_WANDER: f64 = 1.0;
 
-/// Messages in a row times their least distance from the interval, as a multiple of the mean delay above the least: this and
-/// the logarithm of the number of messages is more than chance. Were delays exponential, more had the probability
-/// `exp(−EVIDENCE)` that a row begins somewhere.
+/// The number of messages in a row times their least distance from the interval, in units of the mean delay above the least,
+/// is more than chance from this value plus the logarithm of the number of all messages on. With exponential delays, some row
+/// exceeds that by chance with a probability of `exp(−EVIDENCE)`.
 const EVIDENCE: f64 = 12.0;
 
 /// Messages in a row at least: a few long delays in a row are ordinary.

@@ -31,6 +31,8 @@ pub struct Cache {
 pub const LENGTH: u64 = 64 << 20;
 /// The most caches.
 pub const MOST: u32 = 64;
+/// Protection of a cache, as `mmap` takes it.
+const READ_WRITE_EXECUTE: u64 = 7;
 /// Code this far from a cache can use it.
 const REACH: u64 = 0x6000_0000;
 /// A superblock needs less room.
@@ -93,7 +95,7 @@ fn create(pc: u64, count: u32) -> Option<u32> {
         .chain(low)
         .chain(high)
         .filter(|&at| at > 1 << 20 && at + LENGTH < 0x7fff_ffff_f000 && at.abs_diff(pc) < REACH)
-        .find(|&at| limits::map(at, LENGTH, 7) == at)?;
+        .find(|&at| limits::map(at, LENGTH, READ_WRITE_EXECUTE) == at)?;
     for (offset, stub) in [(0, stubs::hodo_enter_link as stubs::Stub), (8, stubs::hodo_enter_miss)] {
         raw::write(address + offset, stubs::address(stub));
     }

@@ -121,7 +121,9 @@ fn ask(context: &Context) -> bool {
     }
 }
 
-/// A new program ignores the signals that this one ignores: the kernel must know. `ignore`: before; otherwise after.
+/// A new program inherits which signals are ignored, but the kernel knows the runtime's handlers only. `ignore`, before the
+/// program is executed: makes the kernel ignore what the program ignores. Otherwise, if it could not be executed: installs the
+/// runtime's handlers again.
 fn restore_dispositions(context: &Context, ignore: bool) {
     for number in 1..=31 {
         let action = signal::action_of(context, number);

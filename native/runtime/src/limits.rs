@@ -135,7 +135,8 @@ pub fn call(context: &Context, number: u64, [a, b, c, d, ..]: [u64; 6]) -> Optio
     Some(if missing == 0 { 0 } else { errno::EFAULT })
 }
 
-/// The program executes another one, which gets the program's limits (`starts`), or it could not.
+/// `starts`: the program is about to execute another one, so the kernel gets the limits that the program set. Otherwise the
+/// program could not be executed, and the kernel gets the runtime's limits again.
 pub fn hand_over(starts: bool) {
     for limit in LIMITS.iter().filter(|limit| limit.is_set()) {
         let (soft, actual) = (limit.soft.load(Relaxed), limit.actual.load(Relaxed));

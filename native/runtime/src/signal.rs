@@ -225,7 +225,7 @@ fn handle_raised(context: &Context, number: u32, info: u64, frame: Frame) {
     }
     if rip == stubs::address(stubs::hodo_deliver) {
         frame.set_rip(context.pc.get());
-        // Where an indirect branch led that found no translation, nothing else says.
+        // If an indirect branch found no translation, only this entry says where it led.
         log::go_on_at(context, context.pc.get());
         return deliver_waiting(context, frame);
     }
@@ -527,7 +527,8 @@ fn restore(context: &Context, position: &link::Position, frame: Frame) -> u64 {
     pc
 }
 
-/// The program wrote to a page with translated code: the instruction runs again, alone, and then what it wrote.
+/// The program wrote to a page with translated code, which was removed: translates the writing instruction alone and runs it
+/// again. The code that it wrote is translated anew when it runs.
 fn rewrite(context: &Context, waiting: bool, pc: u64, frame: Frame) {
     if waiting {
         return deliver_waiting(context, frame);

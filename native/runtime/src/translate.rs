@@ -438,7 +438,7 @@ impl Builder {
         self.link(target);
     }
 
-    /// A register that is free at `target`. Code that may change is not asked.
+    /// A register that is free at `target`; `None` if there is none, or the code there may change.
     fn dead_at(&mut self, target: u64) -> Option<u8> {
         if !self.stable || regions::generated(target) {
             return None;

@@ -29,7 +29,7 @@ type SliceRow = (u32, Option<Thread>, Nanos);
 pub struct SlicesOfCpus {
     slices: TimeSlices,
     rows: SettlingRows<SliceRow>,
-    /// The slices before the first switch of each CPU have left if they ended before this time.
+    /// The slices before the first switch of each CPU are in `rows` already if they ended before this time.
     until: Nanos,
 }
 

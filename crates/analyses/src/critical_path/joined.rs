@@ -5,7 +5,10 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use hodo_clock::Nanos;
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
-use super::{functions::ThreadStretch, tree};
+use super::{
+    functions::ThreadStretch,
+    tree::{self, PathLeaf},
+};
 
 /// What a function ran in one or several stretches, without its callees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -155,8 +158,10 @@ pub fn with_functions(table: Table, executed: &[Table], view: &str, most: usize)
     let made = match view {
         "piece" => by_piece(&table, summary, &places, &pieces, most),
         _ => {
-            let leaves = pieces.iter().map(|(row, functions)| {
-                (labels(&row[places.what]), integer(&row[places.duration]), &functions[..])
+            let leaves = pieces.iter().map(|(row, functions)| PathLeaf {
+                labels: labels(&row[places.what]),
+                length: integer(&row[places.duration]),
+                functions,
             });
             tree::table(summary, leaves, Some(most))
         }

@@ -124,9 +124,9 @@ pub(crate) enum HistoryStep {
 /// A CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct CpuOccupancy {
-    /// Who came last; `None` before the first switch.
+    /// The next thread of the last switch; `None` before the first switch.
     now: Option<u32>,
-    /// Who ran last, also by events that contain their thread.
+    /// The thread that ran last: that of the last switch, or of a later event that contains its thread.
     seen: Option<u32>,
     inside: InsideKernel,
     /// The interrupts that run, the innermost last, and what each of them completed last.
@@ -201,7 +201,7 @@ impl Histories {
         self.works.len() as u32 - 1
     }
 
-    /// A thread does not do what its history says last.
+    /// Events are missing: the last change in a thread's history is not what the thread does now.
     pub(super) fn lose(&mut self, thread: TraceKey) {
         let history = self.task_history(thread);
         match history.last() {
@@ -278,7 +278,7 @@ impl Histories {
         }
     }
 
-    /// A switch is missing: a thread does not run on a CPU any more, since some time.
+    /// A switch is missing: at some unknown time, a thread stopped running on a CPU.
     fn lose_on(&mut self, cpu: TraceKey, tid: u32) {
         let thread = TraceKey { id: tid, ..cpu };
         let last = self.task_history(thread).last();
@@ -299,7 +299,7 @@ impl Histories {
         let task = self.tasks.entry(TraceKey { id: tid, ..cpu }).or_default();
         task.inside = inside;
         let history = &mut task.history;
-        // Before the first switch of a CPU, the thread ran there since the trace began: what woke it meanwhile changed
+        // The thread that leaves at the first switch of a CPU ran there since the trace began: wake-ups until then changed
         // nothing.
         if is_first && history.may_run_since_begin() {
             *history = ThreadHistory::default();
@@ -352,13 +352,13 @@ impl Histories {
     fn wakes(&mut self, time: Nanos, cpu: TraceKey, (tid, target): (u32, u32), by: Waker, is_early: bool) {
         let task = self.tasks.entry(TraceKey { id: tid, ..cpu }).or_default();
         match task.history.last().map(|change| change.to) {
-            // It slept since the trace began, for it is woken.
+            // The wake-up shows that it has slept since the trace began.
             None => task.history.push(Nanos(0), Doing::Blocked(WaitIn::Unknown)),
             Some(Doing::Running(_) | Doing::Ready(_)) => {
                 task.waking = Some(by).filter(|_| is_early).or(task.waking);
                 return;
             }
-            // Only now the CPU is chosen on which it will run.
+            // It was woken already; this event says on which CPU it will run.
             Some(Doing::Woken(_, by)) => return task.history.correct(Doing::Woken(target, by)),
             Some(_) => {}
         }
@@ -375,7 +375,7 @@ impl Histories {
         }
     }
 
-    /// An interrupt completes something, or a thread that an interrupt woke for it.
+    /// A CPU completes work: in an interrupt, or in a thread that an interrupt woke to complete it.
     fn completes(&mut self, cpu: TraceKey, work: Option<CompletedWork>) {
         let Some(work) = work else { return };
         let index = self.works.len() as u32;
@@ -383,7 +383,7 @@ impl Histories {
         if let Some((_, done)) = on.interrupts.last_mut() {
             *done = Some(index);
         } else {
-            // A thread that an interrupt woke completes it: that is what the interrupt was for.
+            // A thread completes it: if an interrupt woke that thread, the interrupt came for this work.
             let task = on.now.and_then(|tid| self.tasks.get_mut(&TraceKey { id: tid, ..cpu }));
             match task.and_then(|task| task.history.woken_by()) {
                 Some((woken, by @ Waker::Interrupt(InterruptSource::Irq(_)))) if work.begin <= woken => {

@@ -9,7 +9,7 @@ use super::{
     delta::HistoryLabels,
     history::{InterruptSource, TraceKey, WaitIn, Why},
     subject::Subject,
-    tree,
+    tree::{self, PathLeaf},
     walk::{PathStretch, StretchCause, WaitEndedBy},
 };
 use crate::columns::{most_first, share};
@@ -197,8 +197,12 @@ pub(super) fn table(naming: &PathNames<'_, '_>, subject: Option<&Subject>, piece
         "stretch" => by_piece(naming, summary, pieces, true),
         "cause" => by_cause(naming, summary, pieces),
         _ => {
-            let leaves = pieces.iter().map(|piece| (labels(naming, piece), piece.length(), &[][..]));
-            tree::table(summary, leaves, None)
+            let leaf = |piece: &PathStretch| PathLeaf {
+                labels: labels(naming, piece),
+                length: piece.length(),
+                functions: &[],
+            };
+            tree::table(summary, pieces.iter().map(leaf), None)
         }
     }
 }
@@ -268,6 +272,7 @@ type PathGroup = (Option<WaitIn>, StretchCause, TraceKey);
 
 fn by_cause(naming: &PathNames<'_, '_>, summary: hodo_model::Summary, pieces: &[PathStretch]) -> Table {
     let all: u64 = pieces.iter().map(PathStretch::length).sum();
+    // The number of pieces of each, their sum and the longest, in nanoseconds.
     let mut groups: BTreeMap<PathGroup, (u64, u64, u64)> = BTreeMap::new();
     for piece in pieces {
         let (count, total, longest) = groups.entry((piece.via(), piece.cause, piece.thread)).or_default();

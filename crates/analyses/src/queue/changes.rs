@@ -53,8 +53,8 @@ impl ChangingQueues {
         self.at(cpu, time, |length, settled| length.change(time, by, settled));
     }
 
-    /// Passes on the changes before the first switches of CPUs. With many, that is not waited for: few CPUs of a trace
-    /// have no switch, and a single wrong length is better than a table that is cut short.
+    /// Passes on the changes before the first switches of CPUs. Called when too many of them wait for such a switch, which
+    /// may never come. Their lengths may then be wrong by one, which is better than a table that is cut short.
     fn settle_early(&mut self) {
         let cpus: Vec<(u32, Nanos)> =
             self.cpus.iter().map(|(cpu, queue)| (*cpu, queue.length.now().0)).collect();

@@ -44,7 +44,7 @@ pub struct Resolutions {
     /// The length of the interval of each instruction, in nanoseconds.
     uncertainty: Durations,
     ran: RanInstructions,
-    /// Each segment has its own clock, so partials travel without.
+    /// Each segment has its own clock, so partials are sent without it.
     #[serde(skip)]
     clock: OpenInterval,
 }

@@ -255,7 +255,7 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
 
 fn columns(of: &[Column]) -> Vec<Column> {
     let mut columns = of.to_vec();
-    // The first count is that of the durations: what compares tables relies on it.
+    // The first count must be that of the durations: `hodo diff` finds it by its position.
     columns.push(Column::integer("wakeups", Unit::Count));
     let [total, more @ ..] = duration_columns();
     columns.extend([total.secondary()]);

@@ -175,7 +175,7 @@ fn markers_measure_what_lies_between() {
     // From the first of the four instructions of a fast execution to its return.
     assert_eq!(figures(&["--from", "entry:serve", "--to", "exit:serve"]), (300, 0, Some(4010)));
     assert_eq!(figures(&["--from", "entry:grow", "--to", "exit:grow"]), (1, 0, Some(4002)));
-    // A sequence over the border of two blocks; one of the ends only closes the begin.
+    // A sequence of instructions that crosses the border of two blocks.
     assert_eq!(figures(&["--from", "incq; test %edi,%edi; jne", "--to", "exit:serve"]), (300, 0, Some(4007)));
     assert_eq!(figures(&["--from", "entry:grow", "--to", "exit:serve"]), (1, 299, Some(4003)));
     let by_line = latency(&["--by", "thread", "--from", "planted.c:61", "--to", "exit:main"], &recording);

@@ -38,7 +38,8 @@ const MAGIC: &[u8] = b"hodo part\n";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Upper limit of the number of reports in a part.
 const MOST_REPORTS: usize = 1 << 10;
-/// Which system call runs is known only inside it, so an earlier pass over all chunks selects its executions.
+/// The name of a system call is known only after its begin, so its executions are selected by an earlier pass over all chunks,
+/// which a part does not have.
 const NO_SYSTEM_CALL: &str = "--syscall selects while a whole recording is read, not from parts";
 /// Maximum number of missing parts that an error lists.
 const SHOWN: usize = 10;

@@ -248,7 +248,8 @@ fn bytes_at(trace: &Trace<'_>, module: u32, offset: u64) -> Vec<u8> {
     let found = match file.get(at..) {
         Some(bytes) if !bytes.is_empty() => bytes,
         _ => {
-            let newest = Tsc(u64::MAX - 1).0;
+            // The last tick stands for "never ends", so the newest content is that of the tick before.
+            let newest = u64::MAX - 1;
             let kept = trace.spaces.iter().filter_map(|space| space.at(offset, newest));
             kept.map(|(content, _)| content.bytes).find(|bytes| !bytes.is_empty()).unwrap_or_default()
         }

@@ -288,7 +288,7 @@ fn skipped_before(next: Option<u64>, extent: &Extent<'_>, chunk: &Chunk) -> Opti
 }
 
 /// Returns whether a segment with these times at its begin and its end lies outside of the window: it begins after the
-/// window, or would end before it if it were twice as long: estimated times between two PSBs may be later than the second.
+/// window, or would end before it if it were twice as long. (Estimated times between two PSBs may exceed the second PSB's.)
 fn is_outside([begin, end]: [Option<Tsc>; 2], reading: Reading<'_>) -> bool {
     let window = reading.window;
     if window.is_all() || reading.numbers.is_some() {

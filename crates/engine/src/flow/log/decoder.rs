@@ -234,7 +234,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     /// Code is about to run.
     fn begin_code(&mut self, code: &ExitCode) {
         if code.since > self.position.now {
-            // Code that is in no file is there from this time on.
+            // Code that is in no file exists from the time of its translation on.
             self.position.now = code.since;
             self.time();
         }
@@ -401,7 +401,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         }
     }
 
-    /// What a code does beyond its blocks is not known.
+    /// Begins a gap after a code whose last part could not be read, if there is one.
     fn lose(&mut self, code: &ExitCode) {
         let Some(trouble) = code.trouble else { return };
         self.report_open();
@@ -448,7 +448,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         self.event(OFF);
     }
 
-    /// What follows is not recorded, if what came before was.
+    /// Turns recording off, if it is on: what follows is not recorded.
     fn off(&mut self) {
         self.leave_paths();
         if std::mem::take(&mut self.position.on) {
