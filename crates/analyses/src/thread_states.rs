@@ -83,9 +83,9 @@ impl Activity {
     }
 
     /// Returns whether a thread in this state is selected.
-    pub(crate) fn is_wanted(self, tid: u32, of: &FinishContext<'_>) -> bool {
-        self.cpu().is_none_or(|cpu| of.selection.wants_cpu(cpu))
-            && of.threads.wanted(Thread::new(tid.into(), 0), of.selection)
+    pub(crate) fn is_wanted(self, tid: u32, context: &FinishContext<'_>) -> bool {
+        self.cpu().is_none_or(|cpu| context.selection.wants_cpu(cpu))
+            && context.threads.wanted(Thread::new(tid.into(), 0), context.selection)
     }
 }
 

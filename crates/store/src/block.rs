@@ -116,10 +116,10 @@ pub(crate) struct Codec {
 }
 
 impl Codec {
-    /// Appends a block of `rows`, which belong to `of`, to `out`. Returns its zone with the offset in `out`.
+    /// Appends a block of `rows`, which belong to `table`, to `out`. Returns its zone with the offset in `out`.
     pub(crate) fn encode(
         &mut self,
-        of: &Rows,
+        table: &Rows,
         rows: &[CommonFields],
         compress: bool,
         out: &mut Vec<u8>,
@@ -140,8 +140,8 @@ impl Codec {
         self.column(rows.iter().map(CommonFields::duration));
         self.column(rows.iter().map(|row| row.bits));
         self.column(rows.iter().map(|row| row.nulls.into()));
-        for column in 0..of.width {
-            self.column(rows.iter().map(|row| of.cells_of(row)[column]));
+        for column in 0..table.width {
+            self.column(rows.iter().map(|row| table.cells_of(row)[column]));
         }
         zone.offset = out.len() as u64;
         zone.raw = self.raw.len() as u32;

@@ -119,15 +119,15 @@ pub fn cold_stub(number: u32, cache: &mut Cache) -> u64 {
     cache.cold -= STUB;
     let at = cache.cold & !7;
     cache.cold = at;
-    let mut e = Emitter { at, limit: at + STUB, full: false };
-    e.bytes(&[0xff, 0x25]);
-    e.word((SLOT - AFTER_JUMP) as u32);
-    e.save(crate::emit::RCX, crate::context::offset::SAVED_RCX);
-    e.bytes(&[0xb9]);
-    e.word(number);
-    e.bytes(&[0xff, 0x25]);
-    let next = e.at + 4;
-    e.word(cache.base.wrapping_sub(next) as u32);
+    let mut emitter = Emitter { at, limit: at + STUB, full: false };
+    emitter.bytes(&[0xff, 0x25]);
+    emitter.word((SLOT - AFTER_JUMP) as u32);
+    emitter.save(crate::emit::RCX, crate::context::offset::SAVED_RCX);
+    emitter.bytes(&[0xb9]);
+    emitter.word(number);
+    emitter.bytes(&[0xff, 0x25]);
+    let next = emitter.at + 4;
+    emitter.word(cache.base.wrapping_sub(next) as u32);
     raw::write(at + SLOT, at + AFTER_JUMP);
     at
 }

@@ -130,24 +130,27 @@ impl Analysis for CpuUse {
         earlier
     }
 
-    fn finish(&self, partials: Vec<UseByThread>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<UseByThread>, context: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
-        let FinishContext { span, threads, .. } = *of;
+        let FinishContext { span, threads, .. } = *context;
         let ends: Vec<CpuSlice> = whole.slices.ends(span, threads).collect();
         ends.iter().for_each(|slice| whole.ran(slice));
         let mut cpus: BTreeMap<u32, UsesOfCpu> = BTreeMap::new();
         for (SumKey { thread, cpu, .. }, used) in whole.used.settled(threads) {
-            if !of.selection.wants_cpu(cpu) {
+            if !context.selection.wants_cpu(cpu) {
                 continue;
             }
             let on = cpus.entry(cpu).or_default();
-            if thread.is_idle() || threads.wanted(thread, of.selection) {
+            if thread.is_idle() || threads.wanted(thread, context.selection) {
                 on.entry(thread).or_default().add(*used);
             }
         }
-        let missing =
-            whole.slices.missing(span.0, threads).filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
-        table(threads, cpus, &missing, span.1.0.saturating_sub(span.0.0), &of.selection.view)
+        let missing = whole
+            .slices
+            .missing(span.0, threads)
+            .filter(|(cpu, _)| context.selection.wants_cpu(*cpu))
+            .collect();
+        table(threads, cpus, &missing, span.1.0.saturating_sub(span.0.0), &context.selection.view)
     }
 }
 

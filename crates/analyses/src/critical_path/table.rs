@@ -18,7 +18,7 @@ use crate::columns::{most_first, share};
 #[derive(Clone, Copy)]
 pub(crate) struct PathNames<'l, 'c> {
     pub(crate) labels: &'l HistoryLabels,
-    pub(crate) of: &'l FinishContext<'c>,
+    pub(crate) context: &'l FinishContext<'c>,
 }
 
 /// The vectors of soft interrupts (`include/linux/interrupt.h`).
@@ -44,7 +44,7 @@ impl PathNames<'_, '_> {
             return self.labels.traces.get(&thread.trace).map(String::as_str);
         }
         let task = self.labels.tasks.get(&thread).map(String::as_str);
-        task.or_else(|| self.of.threads.comm(Thread::new(thread.id.into(), 0)))
+        task.or_else(|| self.context.threads.comm(Thread::new(thread.id.into(), 0)))
     }
 
     /// The name of a thread's trace, if there are several.
@@ -67,7 +67,7 @@ impl PathNames<'_, '_> {
 
     /// Whether the user chose a thread. Tasks of boards may be named with their trace: `slave-1/sobel`.
     pub(crate) fn is_wanted(&self, thread: TraceKey) -> bool {
-        let selection = self.of.selection;
+        let selection = self.context.selection;
         let named = |wanted: &String| match (self.comm(thread), self.labels.traces.get(&thread.trace)) {
             (Some(comm), _) if comm == wanted => true,
             (Some(comm), Some(host)) => {
@@ -75,7 +75,7 @@ impl PathNames<'_, '_> {
             }
             _ => false,
         };
-        let pid = || self.of.threads.pid(Thread::new(thread.id.into(), 0));
+        let pid = || self.context.threads.pid(Thread::new(thread.id.into(), 0));
         (selection.tids.is_empty() || selection.tids.contains(&thread.id))
             && (selection.pids.is_empty() || pid().is_some_and(|pid| selection.pids.contains(&pid)))
             && (selection.comms.is_empty() || selection.comms.iter().any(named))
@@ -84,7 +84,7 @@ impl PathNames<'_, '_> {
     /// The system call of a wait.
     pub(crate) fn call(&self, via: WaitIn) -> Option<&str> {
         match via {
-            WaitIn::Call(name) => self.of.names.get(name as usize).map(String::as_str),
+            WaitIn::Call(name) => self.context.names.get(name as usize).map(String::as_str),
             _ => None,
         }
     }
@@ -192,7 +192,7 @@ pub(super) fn table(naming: &PathNames<'_, '_>, subject: Option<&Subject>, piece
         ("unknown_ns", sum(|piece| matches!(piece.cause, StretchCause::Unknown(_))).into()),
         ("pieces", (pieces.len() as u64).into()),
     ];
-    match naming.of.selection.view.as_str() {
+    match naming.context.selection.view.as_str() {
         "piece" => by_piece(naming, summary, pieces, false),
         "stretch" => by_piece(naming, summary, pieces, true),
         "cause" => by_cause(naming, summary, pieces),

@@ -56,15 +56,15 @@ impl EventAnalysis for Locks {
         )
     }
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         let mut locks: BTreeMap<(Option<u32>, u64), Lock> = BTreeMap::new();
         for call in whole.complete() {
-            let thread = of.threads.settled(call.thread);
-            let lock = locks.entry((of.threads.pid(thread), call.address)).or_default();
-            lock.add(call, thread, of.threads.wanted(thread, of.selection));
+            let thread = context.threads.settled(call.thread);
+            let lock = locks.entry((context.threads.pid(thread), call.address)).or_default();
+            lock.add(call, thread, context.threads.wanted(thread, context.selection));
         }
         locks.retain(|_, lock| lock.waits.count > 0);
-        let sum = |of: fn(&Durations) -> u64| locks.values().map(|lock| of(&lock.waits)).sum::<u64>();
+        let sum = |figure: fn(&Durations) -> u64| locks.values().map(|lock| figure(&lock.waits)).sum::<u64>();
         let summary = vec![
             ("locks", (locks.len() as u64).into()),
             ("waits", sum(|waits| waits.count).into()),
@@ -92,7 +92,7 @@ impl EventAnalysis for Locks {
             row.extend(duration_cells(&lock.waits));
             let (total, holder) = (lock.waits.total, lock.holder());
             row.extend([
-                holder.and_then(|(thread, _)| of.threads.comm(thread)).into(),
+                holder.and_then(|(thread, _)| context.threads.comm(thread)).into(),
                 holder.and_then(|(thread, _)| thread.tid()).into(),
                 holder.map(|(_, waited)| waited).into(),
             ]);

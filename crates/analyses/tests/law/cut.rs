@@ -75,8 +75,8 @@ fn streamed(
             Some(earlier) => pass.merge(earlier, later),
             None => later,
         };
-        let of = FinishContext { names, span: (begin, until), ..context.clone() };
-        pass.settle(states.insert(merged), &of, [&mut rows]);
+        let context = FinishContext { names, span: (begin, until), ..context.clone() };
+        pass.settle(states.insert(merged), &context, [&mut rows]);
     }
     let last = states.unwrap_or_else(|| pass.begin(&Start { names, is_first: true, ..Start::default() }));
     let last = table(pass, &last, events, names, &selection).remove(0);

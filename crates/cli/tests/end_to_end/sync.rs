@@ -43,7 +43,7 @@ fn truth(event: &Value) -> i64 {
 #[test]
 fn two_traces_that_talk_tcp_come_onto_one_timeline() {
     let (folder, client, server) = written(&Talk::of_exchanges(1000));
-    // Without it, nothing says what was first.
+    // Unsynchronised traces can't be merged: nothing says which event was first.
     let ran = hodo(&["script", "--events", "-q", &client, &server]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("`one` and `two`") && ran.stderr.contains("hodo sync"), "{}", ran.stderr);
@@ -99,7 +99,7 @@ fn an_experiment_is_an_input_of_every_command() {
     let count = hodo(&["report", "count", "-q", "--format", "json", &file]).fine().json();
     assert_eq!((&count["summary"]["events"], count["loss"].as_array().unwrap().len()), (&600.into(), 0));
     assert!(count["summary"]["uncertainty_ns"].as_u64() > Some(1_000), "{count}");
-    // The second half of the timeline is of both.
+    // Both traces reach into the second half of the timeline.
     let late = events(&file, &["--time", "50%-100%", "--event", "tick"]);
     assert!((95..=105).contains(&late.len()), "{}", late.len());
     // The folder may move; another trace may not take the place of one.
@@ -167,7 +167,7 @@ fn what_little_can_be_known_is_given_and_said() {
     let mut back = Talk::default();
     back.segment(Side::Server, 1, Some(2_000_000), Some(2_100_000));
     assert_eq!(bounded(&back), (0, "from above only".to_owned()));
-    // One-sided times are shown so.
+    // Times with a bound on one side only are shown as such.
     let (folder, client, server) = written(&talk);
     let file = folder.file("experiment.toml");
     sync(&["-o", &file, &client, &server]).fine();
@@ -380,7 +380,7 @@ fn slaves_of_a_master_are_told_apart_by_their_numbers() {
     }
     let tables = sync(&[&master, &two]).fine().json();
     assert_eq!(row(&tables, "clocks", 1)["bounded"], "yes");
-    // The only one may have any name.
+    // If there is only one slave, it may have any name.
     let folder = Folder::new();
     let [master, one, _] = boards(&folder, 1..=1);
     let other = folder.file("board-7");

@@ -91,8 +91,13 @@ impl Side {
 
     /// Records an event if periods begin, or end, at it. `at` is its time and the CPU of its packet.
     #[inline]
-    fn emit(&self, of: (usize, usize), event: &Event<'_, '_, '_>, at: (Nanos, u32), records: &mut Records) {
-        let (trace, stream) = of;
+    fn emit(
+        &self,
+        (trace, stream): (usize, usize),
+        event: &Event<'_, '_, '_>,
+        at: (Nanos, u32),
+        records: &mut Records,
+    ) {
         let Some(reported) = &self.reported[trace][stream][event.parts.class as usize] else { return };
         if !self.filter.wants(trace, stream, event) {
             return;

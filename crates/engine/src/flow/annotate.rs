@@ -6,7 +6,6 @@ use hodo_analyses::{
     Time,
     blocks::{Blocks, BlocksReport, CountedBlock, ExecutedBlocks, Flow, InstructionCount, of_flow},
 };
-use hodo_clock::Tsc;
 use hodo_model::{End, FunctionId, Names, Sources};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 use serde::Serialize;

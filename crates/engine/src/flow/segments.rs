@@ -218,12 +218,8 @@ fn decode<'x, 'f, S: TrackSink>(
         }
         match &mut log {
             Some(log) => {
-                let mut context = LogContext {
-                    programs,
-                    memos: log_memos,
-                    schedule: &track.schedule,
-                    learns: reading.memo,
-                };
+                let (schedule, learns) = (&track.schedule, reading.memo);
+                let mut context = LogContext { programs, memos: log_memos, schedule, learns };
                 if log.decode(extent.block_at(start), &mut context, &mut located).is_err() {
                     located.skip(start..end, times[1]);
                 }

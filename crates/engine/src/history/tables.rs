@@ -45,8 +45,8 @@ pub(super) fn request(report: &'static AnyReport, lanes: Lanes, threads: usize) 
 }
 
 /// Returns the kind of a column's cells; `None` for lists, which records don't support.
-fn kind(of: Type) -> Option<Kind> {
-    Some(match of {
+fn kind(column: Type) -> Option<Kind> {
+    Some(match column {
         Type::Text | Type::Name => Kind::Name,
         Type::Integer => Kind::Integer,
         Type::Signed => Kind::Signed,

@@ -166,7 +166,7 @@ proptest! {
     fn any_classes_are_written_so_that_babeltrace2_reads_them(
         entropy in prop::collection::vec(any::<u8>(), 0..80),
         data in prop::collection::vec(any::<u8>(), 0..200),
-        // Fact 4: babeltrace2 rejects times beyond 2^63 ns, which longer timestamps reach after a few wraps.
+        // babeltrace2 rejects times beyond 2^63 ns, which longer timestamps reach after a few wraps.
         time in 3u8..=56,
     ) {
         let metadata = metadata(&entropy, time, true);

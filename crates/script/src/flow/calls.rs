@@ -146,8 +146,7 @@ impl Writer<'_, '_> {
 
     fn end(&mut self, call: &Call) {
         let took = call.begin.zip(call.end).map(|(begin, end)| end.0.saturating_sub(begin.0));
-        let at_once =
-            self.open.take_if(|open| (open.depth, open.function) == (call.depth, call.function));
+        let at_once = self.open.take_if(|open| (open.depth, open.function) == (call.depth, call.function));
         let (time, around) = match at_once {
             Some(open) => (open.time, [arrow(call.entry), ";"]),
             None => {

@@ -116,6 +116,7 @@ struct File<'s> {
 struct TileChoice {
     table: String,
     first: u32,
+    /// The binary logarithm of the width of its cells in nanoseconds.
     digits: u32,
     tile: u64,
 }
