@@ -30,7 +30,8 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
             "an annotated function is written as text or json, not {format}"
         )));
     }
-    input::open(&command.input, false, |trace, window| {
+    let with_sideband = false;
+    input::open(&command.input, with_sideband, |trace, window| {
         let function = function::find(&command.function, trace)?;
         let size = Chunks::Default;
         let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);

@@ -191,7 +191,8 @@ impl<'l, 'a> Converter<'l, 'a> {
 
 /// Where a block begins, if its first item says so.
 fn start_of(table: &Table, block: &DecodedBlock) -> Option<u64> {
-    match Items::of_block(table, block, 0, false).next()? {
+    let (expected, retracts) = (0, false);
+    match Items::of_block(table, block, expected, retracts).next()? {
         Item::Path(path) => Some(path.all().next()?.start),
         Item::Continue(pc) => Some(pc),
         _ => None,

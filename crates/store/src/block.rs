@@ -115,13 +115,20 @@ pub(crate) struct Codec {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// How a block is compressed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compression {
+    None,
+    Lz4,
+}
+
 impl Codec {
     /// Appends a block of `rows`, which belong to `table`, to `out`. Returns its zone with the offset in `out`.
     pub(crate) fn encode(
         &mut self,
         table: &Rows,
         rows: &[CommonFields],
-        compress: bool,
+        compression: Compression,
         out: &mut Vec<u8>,
     ) -> Zone {
         let mut zone = Zone::of(rows);
@@ -145,7 +152,7 @@ impl Codec {
         }
         zone.offset = out.len() as u64;
         zone.raw = self.raw.len() as u32;
-        if compress {
+        if compression == Compression::Lz4 {
             let begin = out.len();
             out.resize(begin + lz4_flex::block::get_maximum_output_size(self.raw.len()), 0);
             let length = lz4_flex::block::compress_into(&self.raw, &mut out[begin..])

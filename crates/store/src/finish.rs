@@ -14,7 +14,7 @@ use std::{
 
 use crate::{
     bins::{bin_of, cell, end, start},
-    block::{Codec, Zone},
+    block::{Codec, Compression, Zone},
     build::{Builder, Form, Written, finish_shared},
     dictionary::Renumbering,
     error::Error,
@@ -97,7 +97,7 @@ fn sorted_again(folder: &Path, history: &History, table: &TableFooter) -> Result
         rows.sort_by_begin();
         let (mut bytes, mut zones) = (Vec::new(), Vec::new());
         for part in rows.rows.chunks(1024) {
-            let zone = codec.encode(&rows, part, false, &mut bytes);
+            let zone = codec.encode(&rows, part, Compression::None, &mut bytes);
             zones.push(Zone { offset: zone.offset + length, ..zone });
         }
         file.write_all_at(&bytes, length).map_err(Error::system(&path))?;

@@ -83,7 +83,8 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     if sweeps {
         figures(&folder)?;
         println!("\n### With calls and returns");
-        let swept = equidistant(DISTANCE, true, &folder)?;
+        let calls = true;
+        let swept = equidistant(DISTANCE, calls, &folder)?;
         SWEEPS.iter().try_for_each(|sweep| self::sweep(sweep, &swept, &folder))?;
     }
     if fits { fit(&folder) } else { Ok(()) }

@@ -21,6 +21,11 @@ pub struct Emitter {
     pub full: bool,
 }
 
+/// Values of `reload` in [`Emitter::log`]: `rcx` is loaded again, or left as it is.
+pub const RELOAD: bool = true;
+/// See [`RELOAD`].
+pub const LEAVE: bool = false;
+
 impl Emitter {
     /// Writes bytes.
     pub fn bytes(&mut self, bytes: &[u8]) {

@@ -3,7 +3,7 @@
 use crate::{
     context::offset,
     decode::{Flow, Instruction, LONGEST, decode},
-    emit::{RCX, RDX},
+    emit::{LEAVE, RCX, RDX},
     link,
     state::{BLOCKS, Block, NEXT_STEP, STEPS, Step, block_flag, take},
     trace::planned,
@@ -84,13 +84,15 @@ impl Builder {
                 Done::On(exit::CALL)
             }
             Flow::CallIndirect if returns(index, steps, next) && self.depth < DEPTH => {
-                self.compare_operand(instruction, code, step.pc, step.next, true);
+                let is_call = true;
+                self.compare_operand(instruction, code, step.pc, step.next, is_call);
                 self.emitter.push(next);
                 self.enter_call(next);
                 Done::On(exit::CALL_INDIRECT)
             }
             Flow::JumpIndirect => {
-                self.compare_operand(instruction, code, step.pc, step.next, false);
+                let is_call = false;
+                self.compare_operand(instruction, code, step.pc, step.next, is_call);
                 Done::On(exit::JUMP_INDIRECT)
             }
             Flow::Return(pops) if self.depth != 0 && self.calls[self.depth - 1] == step.next => {
@@ -157,7 +159,7 @@ impl Builder {
     pub(crate) fn repeat(&mut self, side: &Side) {
         self.emitter.load(RDX, offset::SAVED_RDX);
         self.emitter.load(RCX, offset::SAVED_RCX);
-        self.log(side.number, None, false);
+        self.log(side.number, None, LEAVE);
         match side.way {
             Way::Return(pops) => self.emitter.return_by_table(pops),
             Way::Call(pc, length) => {

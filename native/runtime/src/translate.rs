@@ -7,7 +7,7 @@ use crate::{
     context::offset,
     decode::{Flow, Instruction, LONGEST, decode},
     effect::dead_register,
-    emit::{Emitter, RCX},
+    emit::{Emitter, LEAVE, RCX, RELOAD},
     link, pages,
     raw::{self, bytes},
     regions, select,
@@ -292,14 +292,14 @@ impl Builder {
             Flow::Call(target) => {
                 let register = self.dead_at(target);
                 let number = self.exit(exit::CALL, target);
-                self.log(number, register, true);
+                self.log(number, register, RELOAD);
                 self.call(pc, next, Some(target));
                 None
             }
             Flow::CallIndirect | Flow::JumpIndirect => {
                 let is_call = instruction.flow == Flow::CallIndirect;
                 let number = self.exit(if is_call { exit::CALL_INDIRECT } else { exit::JUMP_INDIRECT }, 0);
-                self.log(number, None, true);
+                self.log(number, None, RELOAD);
                 self.operand(instruction, code, pc);
                 self.emitter.save(RCX, offset::TARGET);
                 if is_call {
@@ -311,13 +311,13 @@ impl Builder {
             }
             Flow::Return(pops) => {
                 let number = self.exit(exit::RETURN, 0);
-                self.log(number, None, false);
+                self.log(number, None, LEAVE);
                 self.emitter.return_by_table(pops);
                 None
             }
             Flow::Syscall => {
                 let number = self.exit(exit::SYSCALL, next);
-                self.log(number, None, false);
+                self.log(number, None, LEAVE);
                 self.enter_runtime(pc, next, CALL_BIT);
                 None
             }
@@ -346,7 +346,7 @@ impl Builder {
             (0, 0xcd | 0xf4) | (1, 0x07 | 0x35) => self.emitter.bytes(code),
             (0, 0xca | 0xcb | 0xcf) => {
                 let number = self.exit(exit::FAR_RETURN, 0);
-                self.log(number, None, false);
+                self.log(number, None, LEAVE);
                 return self.enter_runtime(pc, next, FAR_BIT);
             }
             _ => {
@@ -423,7 +423,7 @@ impl Builder {
                 continue;
             }
             let register = self.dead_at(side.target);
-            self.log(side.number, register, true);
+            self.log(side.number, register, RELOAD);
             self.link(side.target);
         }
     }
@@ -452,7 +452,7 @@ impl Builder {
     pub(crate) fn leave(&mut self, kind: u8, target: u64) {
         let register = self.dead_at(target);
         let number = self.exit(kind, target);
-        self.log(number, register, true);
+        self.log(number, register, RELOAD);
         self.link(target);
     }
 

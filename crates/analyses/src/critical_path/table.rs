@@ -193,8 +193,10 @@ pub(super) fn table(naming: &PathNames<'_, '_>, subject: Option<&Subject>, piece
         ("pieces", (pieces.len() as u64).into()),
     ];
     match naming.context.selection.view.as_str() {
-        "piece" => by_piece(naming, summary, pieces, false),
-        "stretch" => by_piece(naming, summary, pieces, true),
+        view @ ("piece" | "stretch") => {
+            let with_labels = view == "stretch";
+            by_piece(naming, summary, pieces, with_labels)
+        }
         "cause" => by_cause(naming, summary, pieces),
         _ => {
             let leaf = |piece: &PathStretch| PathLeaf {

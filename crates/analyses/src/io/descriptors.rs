@@ -281,7 +281,10 @@ impl Descriptors {
                     self.set(process, fd, Some(OpenDescriptor { file, closes: entry.closes }));
                 }
             }
-            Action::Duplicate => self.set(process, made, copy(of(self), false)),
+            Action::Duplicate => {
+                let closes = false;
+                self.set(process, made, copy(of(self), closes));
+            }
             // dup2 of a descriptor to itself does nothing.
             Action::DuplicateTo if made != entry.fd => {
                 self.set(process, made, copy(of(self), entry.closes));

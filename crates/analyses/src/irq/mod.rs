@@ -213,8 +213,10 @@ impl Analysis for Interrupts {
                 summary.extend(sums.longest.note());
                 slowest(&names, &sums.longest, context)
             }
-            "cpu" => rows(&names, handlers, true),
-            _ => rows(&names, handlers, false),
+            view => {
+                let by_cpu = view == "cpu";
+                rows(&names, handlers, by_cpu)
+            }
         };
         Table::new("irq", Shape::Counters, summary, columns, rows)
     }

@@ -158,16 +158,17 @@ mod tests {
 
     #[test]
     fn time_counts_against_the_next_release() {
-        let call = |tid, waits, begin, end| {
+        let call = |tid, begin, end| {
             let thread = Thread::new(tid, 0);
-            FutexCall { address: 1, waits, begin: Nanos(begin), end: Nanos(end), thread }
+            FutexCall { address: 1, waits: false, begin: Nanos(begin), end: Nanos(end), thread }
         };
+        let wait = |tid, begin, end| FutexCall { waits: true, ..call(tid, begin, end) };
         let mut lock = Lock::default();
         // Thread 1 holds it for 20, then thread 2 for 3 while thread 3 still waits.
-        let calls =
-            [call(2, true, 5, 20), call(3, true, 6, 23), call(1, false, 20, 21), call(2, false, 23, 24)];
+        let calls = [wait(2, 5, 20), wait(3, 6, 23), call(1, 20, 21), call(2, 23, 24)];
+        let is_wanted = true;
         for call in &calls {
-            lock.add(call, call.thread, true);
+            lock.add(call, call.thread, is_wanted);
         }
         assert_eq!((lock.waits.count, lock.waits.total, lock.waiters.len()), (2, 32, 2));
         assert_eq!(lock.holder(), Some((Thread::new(1, 0), 29)));

@@ -20,7 +20,8 @@ use crate::{
 
 pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode, Failure> {
     Selection::new(&command.input, Some(&command.filter))?.refuse_events()?;
-    input::open(&command.input, false, |trace, window| {
+    let with_sideband = false;
+    input::open(&command.input, with_sideband, |trace, window| {
         let mut out = Destination::open(Some(&command.output))?;
         let read = input::read(
             &command.input,

@@ -323,11 +323,11 @@ fn the_interrupt_flag_shows_which_popf_turned_interrupts_on() {
     let folder = Folder::new();
     // cli; popf; nop; popf; nop; syscall
     let code = format!("{}@0x1000", folder.write("code.bin", &[0xfa, 0x9d, 0x90, 0x9d, 0x90, 0x0f, 0x05]));
-    let mode = |interrupt_flag| Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag };
+    let interrupts_enabled = |interrupt_flag| Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag };
     let at = |address| Packet::Fup(IpPayload::Full(address));
-    let changes = [mode(false), at(0x1001), mode(true), at(0x1004)];
+    let changes = [interrupts_enabled(false), at(0x1001), interrupts_enabled(true), at(0x1004)];
     let figures = |changes: &[Packet]| {
-        let begin = [Packet::Psb, mode(true), at(0x1000), Packet::PsbEnd];
+        let begin = [Packet::Psb, interrupts_enabled(true), at(0x1000), Packet::PsbEnd];
         let packets = [&begin[..], changes, &[Packet::TipPgd(IpPayload::Suppressed)]].concat();
         let bytes: Vec<u8> = packets.iter().flat_map(|packet| packet.encode().to_vec()).collect();
         let trace = folder.write("trace.pt", &bytes);

@@ -8,7 +8,7 @@ use hodo_formats::{
 };
 use hodo_model::Cause;
 
-use crate::file::{Bytes, FIELDS, PMU, PerfFile, read, trailer};
+use crate::file::{Bytes, FIELDS, PMU, PerfFile, Settings, read, trailer};
 
 const MAIN: (u32, u32) = (7, 7);
 
@@ -133,7 +133,7 @@ fn a_pipe_has_its_events_features_and_build_ids_in_records() {
     let map = Bytes::new().u32([7, 7]).u64([0x1000, 0x1000, 0]).text("/bin/ls");
     let build_id = Bytes::new().u32([7]).raw(&[0xee; 20]).u32([20]).text("/bin/ls");
     let name = Bytes::new().u64([2, 1]).text("intel_pt//u");
-    file.settings(0, false, false, "")
+    file.settings(&Settings::default())
         .record(record::HEADER_FEATURE, 0, cpuid)
         .record(record::EVENT_UPDATE, 0, name)
         .record(record::TIME_CONV, 0, Bytes::new().u64([5, 32, 9]))
@@ -197,7 +197,7 @@ fn the_files_of_a_folder_are_read_one_after_the_other() {
 #[test]
 fn flags_of_the_trace_buffer_are_losses_each_of_its_own() {
     let mut file = PerfFile::new(&[FIELDS]);
-    file.settings(0, false, true, "");
+    file.settings(&Settings { per_cpu: true, ..Settings::default() });
     for flags in 0..16u64 {
         file.record(record::AUX, 0, Bytes::new().u64([0, 0, flags]).raw(&at(flags + 1)));
     }

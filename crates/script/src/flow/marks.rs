@@ -157,7 +157,8 @@ impl TrackSink for MarkSink<'_, '_> {
     }
 
     fn end_segment(&mut self) {
-        self.early.decide(false, &mut self.text);
+        let is_wanted = false;
+        self.early.decide(is_wanted, &mut self.text);
     }
 
     fn untimed(&self) -> u64 {

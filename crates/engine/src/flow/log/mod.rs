@@ -149,7 +149,8 @@ impl<'l, 'f> LogReader<'l, 'f> {
 
 /// Where a block begins, if its first entry says so.
 fn start_of(table: &Table, block: &DecodedBlock) -> Option<u64> {
-    match block.entries(false).next()? {
+    let retracts = false;
+    match block.entries(retracts).next()? {
         Entry::Exit(exit) | Entry::Retracted(exit) | Entry::Partial { exit, .. } => table.start(exit),
         Entry::Item(Item::Continue(pc)) => Some(pc),
         Entry::Item(_) => None,
