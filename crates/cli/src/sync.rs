@@ -100,7 +100,7 @@ pub struct Sync {
     pub color: clap::ColorChoice,
 }
 
-/// Change of the frequency of ordinary crystals at most, in parts per million per second.
+/// The greatest change of the frequency of ordinary crystals, in parts per million per second.
 const WANDER: f64 = 1.0;
 
 /// Parses parts per million.

@@ -128,10 +128,10 @@ impl TimeMap {
         let Some((before, next)) = self.around(own.0) else {
             return TimeBounds { estimate, lower: Some(estimate), upper: Some(estimate) };
         };
-        let side = |of: fn(&TimeKnot) -> Option<i128>, round: Round| {
-            of(before)?;
-            of(next)?;
-            let value = between(own.0, before, next, |knot| of(knot).unwrap_or(knot.estimate), round);
+        let side = |line: fn(&TimeKnot) -> Option<i128>, round: Round| {
+            line(before)?;
+            line(next)?;
+            let value = between(own.0, before, next, |knot| line(knot).unwrap_or(knot.estimate), round);
             Some(OriginNanos(match round {
                 Round::Down => value.min(estimate.0),
                 Round::Up => value.max(estimate.0),
@@ -169,17 +169,17 @@ fn between(
     own: i128,
     before: &TimeKnot,
     next: &TimeKnot,
-    of: impl Fn(&TimeKnot) -> i128,
+    line: impl Fn(&TimeKnot) -> i128,
     round: Round,
 ) -> i128 {
     let run = next.own - before.own;
     let gone = own - before.own;
     // Outside of all knots, and if the product would overflow, the slope is 1.
-    if run <= 0 || gone < 0 || run > FARTHEST || (of(next) - of(before)).abs() > FARTHEST {
-        return of(before) + gone;
+    if run <= 0 || gone < 0 || run > FARTHEST || (line(next) - line(before)).abs() > FARTHEST {
+        return line(before) + gone;
     }
-    let product = (of(next) - of(before)) * gone;
-    of(before)
+    let product = (line(next) - line(before)) * gone;
+    line(before)
         + match round {
             Round::Down => product.div_euclid(run),
             Round::Up => -(-product).div_euclid(run),

@@ -141,6 +141,7 @@ impl Arena {
             let inside = at <= LOG_BYTES && length <= LOG_BYTES - at;
             if inside { self.bytes(offset + LOG + at, length) } else { &[] }
         };
+        // Entries wait in the window until its time is known; the entries before them are at the begin of the log.
         [part(begin, slot.staged.get()), part(slot.window.get(), pointer)].concat()
     }
 }

@@ -85,16 +85,16 @@ struct StretchColumns {
 
 impl StretchColumns {
     fn of(table: &Table) -> Option<StretchColumns> {
-        let of = |name| table.columns().iter().position(|column| column.name == name);
+        let column = |name| table.columns().iter().position(|column| column.name == name);
         Some(StretchColumns {
-            begin: of("begin_ns")?,
-            duration: of("duration_ns")?,
-            depth: of("depth")?,
-            tid: of("tid")?,
-            host: of("host")?,
-            cause: of("cause")?,
-            detail: of("detail")?,
-            what: of("what")?,
+            begin: column("begin_ns")?,
+            duration: column("duration_ns")?,
+            depth: column("depth")?,
+            tid: column("tid")?,
+            host: column("host")?,
+            cause: column("cause")?,
+            detail: column("detail")?,
+            what: column("what")?,
         })
     }
 

@@ -1,4 +1,4 @@
-//! The thread whose path it is.
+//! The thread whose critical path is shown.
 
 use hodo_clock::Nanos;
 

@@ -144,13 +144,13 @@ impl Edges {
     #[inline]
     pub(super) fn emit(
         &self,
-        of: (usize, usize),
+        stream: (usize, usize),
         event: &Event<'_, '_, '_>,
         at: (Nanos, u32),
         records: &mut Records,
     ) {
-        self.end.emit(of, event, at, records);
-        self.begin.emit(of, event, at, records);
+        self.end.emit(stream, event, at, records);
+        self.begin.emit(stream, event, at, records);
     }
 
     /// Returns whether events of a class can be an edge.

@@ -60,7 +60,7 @@ impl Recorded {
         let mut wrong = None;
         each_range(&traces, &reading, events, |range, read| {
             match read {
-                Ok(events) => recorded.clocks[range.trace].events.extend(events),
+                Ok(events) => recorded.clocks[range.trace_index].events.extend(events),
                 Err(reason) => wrong = Some(reason),
             }
             wrong.is_none()
