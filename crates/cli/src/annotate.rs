@@ -35,10 +35,9 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
         let function = function::find(&command.function, trace)?;
         let size = Chunks::Default;
         let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);
-        let result =
-            input::read(&command.input, trace, size, false, window, begin, |reading, keep_going| {
-                hodo_engine::annotate(trace, function, reading, keep_going)
-            })?;
+        let result = input::read(&command.input, trace, size, window, begin, |reading, keep_going| {
+            hodo_engine::annotate(trace, function, reading, keep_going)
+        })?;
         let Some((annotation, losses)) = result else { return Ok(input::interrupted()) };
         let sources = Sources::find(&annotation, &command.prefix, &command.source_dir);
         let mut out = Destination::open(command.output.output.as_deref())?;

@@ -217,8 +217,8 @@ impl<'a> Reader<'_, 'a> {
         let main = Thread { pid, tid: pid };
         match &table.parent {
             Some(parent) => {
-                let of = parent.table.pid as u32;
-                let kind = SidebandKind::Fork { parent: Thread { pid: of, tid: of } };
+                let pid = parent.table.pid as u32;
+                let kind = SidebandKind::Fork { parent: Thread { pid, tid: pid } };
                 records.push(TimedRecord::new(begin, Rank::Fork, main, kind));
             }
             None => {

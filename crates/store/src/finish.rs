@@ -138,12 +138,12 @@ struct Numbers<'a> {
 
 impl Numbers<'_> {
     fn cell(&self, kind: Kind, bits: u64) -> Option<u64> {
-        let of = match kind {
+        let numbers = match kind {
             Kind::Name => &self.renumbering.names,
             Kind::Lane => &self.renumbering.lanes[self.table],
             Kind::Integer | Kind::Signed | Kind::Real | Kind::Boolean => return Some(bits),
         };
-        of.get(usize::try_from(bits).ok()?).map(|&number| number.into())
+        numbers.get(usize::try_from(bits).ok()?).map(|&number| number.into())
     }
 
     /// Renumbers rows; `None` if a number is unknown.

@@ -27,7 +27,6 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
             &command.input,
             trace,
             CHUNKS_IN_ORDER,
-            false,
             window,
             &|bytes| Progress::new(bytes, command.input.quiet),
             |reading, keep_going| {

@@ -48,7 +48,6 @@ pub(super) fn export(command: &Export) -> Result<ExitCode, Failure> {
             &command.input,
             trace,
             CHUNKS_IN_ORDER,
-            false,
             window,
             &|bytes| Progress::new(bytes, command.input.quiet),
             |reading, keep_going| write(trace, reading, file, keep_going),

@@ -77,9 +77,13 @@ fn an_experiment_is_an_input_of_every_command() {
     sync(&["-o", &file, &client, &server]).fine();
     let text = hodo(&["script", "--events", "-q", &file]).fine().stdout;
     assert_eq!(text.lines().count(), 600);
-    let of = |host: &str| text.lines().find(|line| line.contains(host)).unwrap().to_owned();
-    assert!(of(" two ").contains(" ±") && of(" two ").contains(" µs two "), "{}", of(" two "));
-    assert!(!of(" one ").contains('±'), "{}", of(" one "));
+    let first_line_of = |host: &str| text.lines().find(|line| line.contains(host)).unwrap().to_owned();
+    assert!(
+        first_line_of(" two ").contains(" ±") && first_line_of(" two ").contains(" µs two "),
+        "{}",
+        first_line_of(" two ")
+    );
+    assert!(!first_line_of(" one ").contains('±'), "{}", first_line_of(" one "));
     // Both hosts tick at the same time: the order of these ticks is marked as unknown.
     assert!(text.lines().filter(|line| line.contains('≈') && line.contains("tick")).count() >= 90, "{text}");
     // Messages are in order.

@@ -166,8 +166,9 @@ pub fn no_such_period(traces: &Traces<'_>, period: &Period) -> Option<String> {
     let edges = Edges::new(traces, period);
     for (side, edge, what) in [(&edges.begin, &period.begin, "--begin"), (&edges.end, &period.end, "--end")] {
         let bare = Edge { condition: String::new(), ..edge.clone() };
-        let of = [(&bare, &[][..], "has such a name"), (edge, &[][..], "has the fields of its condition")];
-        for (edge, key, lacks) in of {
+        let requirements =
+            [(&bare, &[][..], "has such a name"), (edge, &[][..], "has the fields of its condition")];
+        for (edge, key, lacks) in requirements {
             if !Side::new(traces, side.kind, edge, key, &[]).is_anywhere() {
                 return Some(format!("{what} {}: no event {lacks}", edge.pattern));
             }

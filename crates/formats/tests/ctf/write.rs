@@ -15,11 +15,11 @@ use crate::{
 fn in_versions(metadata: &str, bytes: &[u8]) -> [Vec<String>; 3] {
     let files = [("s", bytes.to_vec())];
     let trace = trace(metadata, &files);
-    let of = |version| {
+    let in_version = |version| {
         let (target, files) = written(&trace, version, |_| true);
         read_back(&target, &files)
     };
-    [lines(metadata, bytes), of(Version::Ctf18), of(Version::Ctf2)]
+    [lines(metadata, bytes), in_version(Version::Ctf18), in_version(Version::Ctf2)]
 }
 
 #[test]
