@@ -82,8 +82,8 @@ impl Block {
     ///
     /// QEMU lists, as a block's last, an instruction that crosses the end of a page, stops reading its bytes there, and
     /// then ends the block before it. No instruction is a prefix of another, so a last instruction that does not decode
-    /// does not run here. One that is alone does not decode because it is unknown: it raises an exception, or QEMU knows
-    /// it.
+    /// does not run here. If the only instruction of a block does not decode, the disassembler does not know it: either it
+    /// raises an exception, or only QEMU knows it.
     pub(crate) fn new(pc: u64, instructions: &[Read<'_>], bits: u32) -> Block {
         let mut offsets: Vec<u16> = instructions.iter().map(|read| (read.address - pc) as u16).collect();
         let last = instructions.last().and_then(|read| decode(read, bits));

@@ -26,7 +26,7 @@ pub(crate) struct Mappings {
     kept: FxHashMap<u64, Page>,
     /// Files that were mapped only to announce them, and whose addresses are not known yet.
     marks: Vec<Vec<u8>>,
-    /// Contents of files, by device and inode.
+    /// Contents of files, by device (major and minor number) and inode.
     files: FxHashMap<(u32, u32, u64), &'static [u8]>,
 }
 

@@ -61,7 +61,10 @@ fn interrupted(block: &Block, signal: &signal::Signal) -> End {
         Some(index) if signal.fault || !block.may_continue_at(ip) => Ran::Part(index),
         // INT3 and the like are branches, not interrupts.
         None if block.kind == Kind::Far => return End { ran: Ran::Trap, interrupted: None },
-        _ => ended(block, ip, false),
+        _ => {
+            let alone = false;
+            ended(block, ip, alone)
+        }
     };
     End { ran, interrupted: Some(ip) }
 }

@@ -38,16 +38,17 @@ fuzz_target!(|bytes: &[u8]| {
         let target = Target::new(&trace.class, version, &|_, _| true).expect("both versions have all of it");
         for stream in &trace.streams {
             let mut writer = StreamWriter::new(&target, &trace, stream);
+            let (keeps_begin, writes_empty) = (true, false);
             let mut written = 0;
             for (number, packet) in stream.packets.iter().enumerate() {
                 writer.begin(packet);
                 let mut cursor = Cursor::new(&trace, stream, number..number + 1);
                 while let Some((_, item)) = cursor.next_item() {
                     if let Item::Event(parts) = item {
-                        written += usize::from(writer.event(&cursor.event(parts), true).is_ok());
+                        written += usize::from(writer.event(&cursor.event(parts), keeps_begin).is_ok());
                     }
                 }
-                let _ = writer.end(false, (true, true));
+                let _ = writer.end(writes_empty, (keeps_begin, true));
             }
             let class = read_metadata(target.metadata.as_bytes()).expect("we wrote it");
             let bytes = writer.take();

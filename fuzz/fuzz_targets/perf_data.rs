@@ -37,7 +37,7 @@ fuzz_target!(|bytes: &[u8]| {
 /// A file with these records, of an event with these fields.
 fn records(fields: u64, records: &[u8]) -> Vec<u8> {
     let mut made = file::PerfFile::new(&[fields]);
-    made.settings(0, records.len() % 2 == 1, false, "");
+    made.settings(&file::Settings { snapshots: records.len() % 2 == 1, ..file::Settings::default() });
     made.records.extend_from_slice(records);
     made.finish()
 }
@@ -47,7 +47,7 @@ fn pipe(records: &[u8]) -> Vec<u8> {
     let mut made = file::PerfFile::new(&[file::FIELDS]);
     let (attr, ids) = made.attrs[0].clone();
     made.record(record::HEADER_ATTR, 0, file::Bytes::new().raw(&attr).u64(ids));
-    made.settings(0, false, false, "");
+    made.settings(&file::Settings::default());
     [&perf::layout::MAGIC[..], &PIPE_HEADER_SIZE.to_le_bytes(), &made.records, records].concat()
 }
 
@@ -63,7 +63,7 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 /// A file with these bytes in each of its feature sections.
 fn sections(bytes: &[u8]) -> Vec<u8> {
     let mut made = file::PerfFile::new(&[file::FIELDS]);
-    made.settings(0, false, false, "");
+    made.settings(&file::Settings::default());
     let read = [
         feature::BUILD_ID,
         feature::NRCPUS,

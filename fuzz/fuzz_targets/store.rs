@@ -13,7 +13,8 @@ use libfuzzer_sys::{
 
 #[derive(Debug, Arbitrary)]
 enum Input {
-    /// Records, when to flush, what is changed in which file and at which part of it.
+    /// Records (lane, begin, duration and value of each), when to flush, and the damage: where in the file, in 1/65,536 of its
+    /// length, and what is changed there.
     Records { shape: u8, records: Vec<(u8, u64, u32, Option<u8>)>, flush: u8, finish: bool, damage: Vec<(u16, u8)> },
     /// The heads of the frames of a log, and the blocks behind the last.
     Log { heads: Vec<Vec<u8>>, blocks: Vec<u8> },
@@ -90,7 +91,7 @@ fn write(folder: &Path, shape: u8, records: &[(u8, u64, u32, Option<u8>)], (flus
     let records = table.map_or_else(Vec::new, |table| table.records(&Wanted::ALL, None, usize::MAX, &Budget::default()).unwrap());
     let mut found: Vec<_> =
         records.iter().map(|Record { begin, end, value, .. }| (*begin, *end, *value)).collect();
-    // A span has a first instant behind it: the last instant of all is in none.
+    // The end of a span is exclusive, so no span contains the last instant of all.
     plain.retain(|(begin, ..)| *begin < u64::MAX);
     found.sort();
     plain.sort();

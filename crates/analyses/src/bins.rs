@@ -146,14 +146,14 @@ mod tests {
             spans in prop::collection::vec((0u64..1 << 40, 0u64..1 << 30, 0u64..5), 1..40),
             cut: prop::sample::Index,
         ) {
-            let of = |spans: &[(u64, u64, u64)]| {
+            let bins_of = |spans: &[(u64, u64, u64)]| {
                 let mut bins = ValueBins::default();
                 spans.iter().for_each(|&(from, length, much)| bins.see((), (Nanos(from), Nanos(from + length)), much));
                 bins
             };
-            let (whole, cut) = (of(&spans), cut.index(spans.len()));
-            let mut parts = of(&spans[..cut]);
-            parts.add(of(&spans[cut..]), |()| ());
+            let (whole, cut) = (bins_of(&spans), cut.index(spans.len()));
+            let mut parts = bins_of(&spans[..cut]);
+            parts.add(bins_of(&spans[cut..]), |()| ());
             prop_assert_eq!((whole.level, whole.span), (parts.level, parts.span));
             prop_assert!(whole.bins == parts.bins);
             let area: u64 = spans.iter().map(|(_, length, much)| length * much).sum();

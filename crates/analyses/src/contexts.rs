@@ -26,7 +26,7 @@ pub(crate) trait Notes {
     /// Called when a frame is entered, as the newest of `context`.
     fn enter(&mut self, context: ContextId, frame: &StackFrame<ContextId>);
 
-    /// The newest frame was left.
+    /// Called when the newest frame is left.
     fn leave(&mut self);
 
     /// Called when the newest frame of a context executes instructions.
@@ -56,7 +56,8 @@ impl<N: Notes> Watch<ContextId> for Entered<'_, N> {
         entry: FrameEntry,
         back: ReturnAddress,
     ) -> ContextId {
-        let context = self.contexts.number(from.note, function, entry, back);
+        let below = from.note;
+        let context = self.contexts.number(below, function, entry, back);
         self.notes.enter(context, &self.contexts.frames[context as usize]);
         context
     }
@@ -67,17 +68,18 @@ impl<N: Notes> Watch<ContextId> for Entered<'_, N> {
 }
 
 impl Contexts {
+    /// Returns the context of a frame on top of the context `below`.
     fn number(
         &mut self,
-        note: ContextId,
+        below: ContextId,
         function: FunctionId,
         entry: FrameEntry,
         back: ReturnAddress,
     ) -> ContextId {
         let (index, is_new) =
-            self.frames.insert_full(StackFrame { function, entry, return_address: back, note });
+            self.frames.insert_full(StackFrame { function, entry, return_address: back, note: below });
         if is_new {
-            self.depths.push(if note == BELOW { 0 } else { self.depths[note as usize] + 1 });
+            self.depths.push(if below == BELOW { 0 } else { self.depths[below as usize] + 1 });
         }
         index as ContextId
     }
@@ -176,8 +178,8 @@ impl PathStates {
             notes.ran(context, &run);
             edge = FlowEdge::after(&run);
         }
-        let known = self.contexts.depths[context as usize] < DEEPEST as u32;
-        known.then(|| self.number(context, edge))
+        let fits = self.contexts.depths[context as usize] < DEEPEST as u32;
+        fits.then(|| self.number(context, edge))
     }
 
     /// Returns the context of a state: its stack.

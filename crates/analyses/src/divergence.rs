@@ -109,8 +109,8 @@ impl Analysis for Digests {
         true
     }
 
-    fn finish(&self, threads: Vec<DigestsPartial>, of: &FinishContext<'_>) -> Table {
-        let all = threads.into_iter().reduce(|all, next| self.merge(all, next, of.threads));
+    fn finish(&self, threads: Vec<DigestsPartial>, context: &FinishContext<'_>) -> Table {
+        let all = threads.into_iter().reduce(|all, next| self.merge(all, next, context.threads));
         let columns = vec![Column::integer("block", Unit::None), Column::integer("digest", Unit::None)];
         let rows = all.unwrap_or_default().digests.into_iter();
         Table::new(

@@ -46,7 +46,8 @@ pub(crate) enum FlowEdge {
     GapInterrupt,
     /// By the return from an interrupt, an exception or a system call after a gap.
     GapReturn,
-    /// As [`FlowEdge::GapInterrupt`], after a return from another one: it is of untraced code, which may be entered again.
+    /// As [`FlowEdge::GapInterrupt`], if another interrupt returned directly before it. That return led to untraced code,
+    /// which this interrupt interrupts.
     GapReentry,
 }
 

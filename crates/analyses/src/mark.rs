@@ -150,8 +150,8 @@ impl Clocks {
     }
 
     #[inline]
-    fn read(&mut self, of: ReadingOf, now: Option<u64>) -> ReadingDelta {
-        let last = if of == ReadingOf::Time { &mut self.time } else { &mut self.cycles };
+    fn read(&mut self, reading_of: ReadingOf, now: Option<u64>) -> ReadingDelta {
+        let last = if reading_of == ReadingOf::Time { &mut self.time } else { &mut self.cycles };
         let (value, before) = mem::replace(last, (now, self.instructions));
         let ran = self.instructions.saturating_sub(before).max(1);
         let since = value.zip(now).map(|(value, now)| EarlierReading {
@@ -159,7 +159,7 @@ impl Clocks {
             before,
             shares: Shares::new(now.saturating_sub(value), ran),
         });
-        ReadingDelta { of, since }
+        ReadingDelta { of: reading_of, since }
     }
 
     /// Adds the progress of the next partial.

@@ -21,8 +21,8 @@ pub(crate) struct SumKey<K> {
 }
 
 impl<K> SumKey<K> {
-    pub(crate) fn is_wanted(&self, of: &FinishContext<'_>) -> bool {
-        of.threads.wanted(self.thread, of.selection) && of.selection.wants_cpu(self.cpu)
+    pub(crate) fn is_wanted(&self, context: &FinishContext<'_>) -> bool {
+        context.threads.wanted(self.thread, context.selection) && context.selection.wants_cpu(self.cpu)
     }
 }
 
@@ -66,18 +66,19 @@ impl<K: Hash + Eq, V: Add + Default> PerThreadSums<K, V> {
     }
 
     /// Returns the selected ones by value.
-    pub(crate) fn into_wanted(self, of: &FinishContext<'_>) -> impl Iterator<Item = (SumKey<K>, V)> {
+    pub(crate) fn into_wanted(self, context: &FinishContext<'_>) -> impl Iterator<Item = (SumKey<K>, V)> {
         let sums = self.0.into_iter();
-        let settled = sums.map(|(key, sum)| (SumKey { thread: of.threads.settled(key.thread), ..key }, sum));
-        settled.filter(|(key, _)| key.is_wanted(of))
+        let settled =
+            sums.map(|(key, sum)| (SumKey { thread: context.threads.settled(key.thread), ..key }, sum));
+        settled.filter(|(key, _)| key.is_wanted(context))
     }
 
     /// The selected ones.
     pub(crate) fn wanted<'s>(
         &'s self,
-        of: &'s FinishContext<'_>,
+        context: &'s FinishContext<'_>,
     ) -> impl Iterator<Item = (SumKey<&'s K>, &'s V)> {
-        self.settled(of.threads).filter(|(key, _)| key.is_wanted(of))
+        self.settled(context.threads).filter(|(key, _)| key.is_wanted(context))
     }
 }
 

@@ -144,8 +144,8 @@ pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
     edge: FlowEdge,
     arrival: &ArrivedAt<F>,
 ) -> Result<(), FlowEdge> {
-    let anything = stack[stack.len() - 1];
-    let (frames, depth) = stack.reserve(1, anything);
+    let filler = stack[stack.len() - 1];
+    let (frames, depth) = stack.reserve(1, filler);
     let mut top = Top { frames, depth };
     let is_plain = edge.branch().is_some_and(|branch| arrive_plainly(&mut top, watch, branch, arrival));
     let depth = top.depth;
@@ -185,7 +185,7 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
             cut(stack, watch, interrupt.unwrap_or(0));
             let (entry, address) = match before {
                 None => return Err(edge),
-                // What the interrupt before prevented has still not arrived.
+                // The earlier interrupt came in place of a call or return, which is still to arrive after this one.
                 Some((FrameEntry::InterruptedCall, address)) => (FrameEntry::InterruptedCall, address),
                 Some((FrameEntry::InterruptedReturn, address)) if address == NonZero::new(from) => {
                     (FrameEntry::InterruptedReturn, address)
@@ -241,7 +241,7 @@ fn end_interrupt<T: Copy, F: Copy + PartialEq>(
             return arrive(stack, watch, below, FlowEdge::Return, arrival);
         }
         _ if arrival.place == Place::Middle && same => {}
-        // The end of a signal handler.
+        // The end of a signal handler: functions above the interrupted one end too.
         _ if arrival.place == Place::Middle => match unwound(stack, function) {
             Some(length) => cut(stack, watch, length),
             None => {

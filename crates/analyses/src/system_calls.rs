@@ -500,8 +500,8 @@ impl<V: OfCalls> CallsPartial<PerThreadSums<u32, V>> {
     /// Returns the selected calls of the whole trace by thread, CPU and name; a combination may occur several times.
     pub(crate) fn wanted<'s>(
         &'s self,
-        of: &'s FinishContext<'_>,
+        context: &'s FinishContext<'_>,
     ) -> impl Iterator<Item = (SumKey<&'s u32>, &'s V)> {
-        self.complete().wanted(of)
+        self.complete().wanted(context)
     }
 }

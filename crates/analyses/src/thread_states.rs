@@ -7,13 +7,14 @@
 //!     └────── wake-up ─────── Blocked
 //! ```
 //!
-//! A thread has no state until an event names it. The first switch on a CPU names the thread that ran there until then:
-//! if it was woken meanwhile, it did not wait, as wake-ups of a running thread change nothing. Only that switch shows it,
-//! so such a wait is taken back then. If a switch on another CPU named the thread before, it came later, by a switch that is
+//! A thread has no state until an event names it. The first switch on a CPU names the thread that ran there until then. A
+//! wake-up of that thread before the switch looked like the begin of a wait, but changes nothing for a running thread: so the
+//! switch takes that wait back. If an earlier switch on another CPU named the thread, it came to this CPU by a switch that is
 //! missing.
+//!
 //! If the previous thread of a switch is not the next thread of the switch before it, a switch is missing, and the
-//! state of both threads is unknown. The same holds for an event that contains another thread (see `running`): that one
-//! runs from there on, and how long its last state was is unknown.
+//! state of both threads is unknown. The same holds for an event that contains another thread than the running one (see
+//! `running`): the other one runs from there on, and the length of its last state is unknown.
 //!
 //! The running time is counted from switch to switch of each CPU, as in `cpu`, so that both agree whatever events are
 //! lost. The states of threads are not sufficient for that: events of any CPU change them, and a thread that was
@@ -82,9 +83,9 @@ impl Activity {
     }
 
     /// Returns whether a thread in this state is selected.
-    pub(crate) fn is_wanted(self, tid: u32, of: &FinishContext<'_>) -> bool {
-        self.cpu().is_none_or(|cpu| of.selection.wants_cpu(cpu))
-            && of.threads.wanted(Thread::new(tid.into(), 0), of.selection)
+    pub(crate) fn is_wanted(self, tid: u32, context: &FinishContext<'_>) -> bool {
+        self.cpu().is_none_or(|cpu| context.selection.wants_cpu(cpu))
+            && context.threads.wanted(Thread::new(tid.into(), 0), context.selection)
     }
 }
 
@@ -222,13 +223,13 @@ pub trait Observer: Default + Send + Sync + Serialize + DeserializeOwned + 'stat
         let _ = (tid, from, until);
     }
 
-    /// Called when a thread's state, which began at a time, has ended at an unknown one: its length is unknown too.
+    /// Called when the state `before`, which began at a known time, has ended at an unknown time before `time`.
     fn lose(&mut self, before: (Nanos, Activity), time: Nanos) {
         let _ = (before, time);
     }
 
-    /// Called at the first switch on a CPU. If the thread that leaves was taken for one that waits for this CPU, with the
-    /// time since which it was: it ran instead.
+    /// Called at the first switch on a CPU, which shows that the thread that leaves ran there until then. `taken_back` is the
+    /// time since which it was counted as waiting for this CPU, if it was.
     fn begin(&mut self, cpu: u32, taken_back: Option<Nanos>, time: Nanos) {
         let _ = (cpu, taken_back, time);
     }
@@ -288,8 +289,8 @@ impl FollowedThread {
         }
     }
 
-    /// Records that it ran on a CPU before the first switch there. Returns since when it was taken for one that waits for
-    /// that CPU, if that was its first state.
+    /// Records that it ran on a CPU before the first switch there. Returns since when it was counted as waiting for that CPU,
+    /// if that was its first state.
     fn is_older(&mut self, cpu: u32, time: Nanos) -> Option<Nanos> {
         let first = self.born.filter(|_| !self.is_older);
         let taken_back =
@@ -326,12 +327,12 @@ impl<O: Observer> ThreadStateMachine<O> {
 
     /// A thread runs on a CPU.
     fn runs(&mut self, time: Nanos, cpu: u32, tid: u32) {
-        let on = self.cpus.get_or(cpu, RunningOnCpu::default);
-        let other = on.runs.replace(tid);
-        if other == Some(tid) || on.now.is_none() {
+        let running = self.cpus.get_or(cpu, RunningOnCpu::default);
+        let other = running.runs.replace(tid);
+        if other == Some(tid) || running.now.is_none() {
             return;
         }
-        let call = mem::take(&mut on.call);
+        let call = mem::take(&mut running.call);
         if let Some(other) = other {
             self.lose_on(cpu, other, time);
             let task = self.tasks.entry(other).or_default();
@@ -357,7 +358,9 @@ impl<O: Observer> ThreadStateMachine<O> {
     /// Applies a switch away from a thread.
     fn leave(
         &mut self,
-        (tid, cpu, time): (u32, u32, Nanos),
+        tid: u32,
+        cpu: u32,
+        time: Nanos,
         ran_since: RanSince,
         call: OpenCall,
         state: PrevState,
@@ -395,10 +398,10 @@ impl<O: Observer> StateMachine<ThreadStep> for ThreadStateMachine<O> {
     fn apply(&mut self, step: ThreadStep) {
         match step {
             ThreadStep::Switch { time, cpu, prev, next, state, call } => {
-                let on = self.cpus.get_or(cpu, RunningOnCpu::default);
-                let before = on.now.replace((next, time));
-                let other = on.runs.replace(next).filter(|&tid| tid != prev);
-                let call = call.or(mem::take(&mut on.call));
+                let running = self.cpus.get_or(cpu, RunningOnCpu::default);
+                let before = running.now.replace((next, time));
+                let other = running.runs.replace(next).filter(|&tid| tid != prev);
+                let call = call.or(mem::take(&mut running.call));
                 if let Some(other) = other {
                     self.lose_on(cpu, other, time);
                 }
@@ -408,7 +411,7 @@ impl<O: Observer> StateMachine<ThreadStep> for ThreadStateMachine<O> {
                     Some(_) => RanSince::Elsewhere,
                 };
                 if prev != 0 {
-                    self.leave((prev, cpu, time), ran_since, call, state);
+                    self.leave(prev, cpu, time, ran_since, call, state);
                 }
                 if next != 0 {
                     let task = self.tasks.entry(next).or_default();
@@ -460,7 +463,8 @@ impl<O: Observer> EventPartial for ThreadStatesDelta<O> {
         let (time, cpu) = (event.time, event.cpu);
         let tid = |field| event.integer(field).map(|tid| tid as u32);
         let on = |field| event.integer(field).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(cpu);
-        // Exits may be joined with their entries, and then say nothing of their own: the result must not depend on that.
+        // An exit that is joined with its entry is no event of its own. The result must not depend on joining, so exits do
+        // not show which thread runs.
         let runs = if event.kind == Kind::SyscallExit { None } else { self.running.see(event) };
         if let Some(tid) = runs {
             self.keep_call(cpu);

@@ -30,14 +30,14 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
             "an annotated function is written as text or json, not {format}"
         )));
     }
-    input::open(&command.input, false, |trace, window| {
+    let with_sideband = false;
+    input::open(&command.input, with_sideband, |trace, window| {
         let function = function::find(&command.function, trace)?;
         let size = Chunks::Default;
         let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);
-        let result =
-            input::read(&command.input, trace, size, false, window, begin, |reading, keep_going| {
-                hodo_engine::annotate(trace, function, reading, keep_going)
-            })?;
+        let result = input::read(&command.input, trace, size, window, begin, |reading, keep_going| {
+            hodo_engine::annotate(trace, function, reading, keep_going)
+        })?;
         let Some((annotation, losses)) = result else { return Ok(input::interrupted()) };
         let sources = Sources::find(&annotation, &command.prefix, &command.source_dir);
         let mut out = Destination::open(command.output.output.as_deref())?;

@@ -240,14 +240,12 @@ fn nobody(trace: &Trace<'_>) -> Failure {
     ))
 }
 
-/// Reads a trace; returns `None` if interrupted. `usual` are the chunks if the command line gives no size; `numbered`
-/// requests the numbers of instructions. `work` gets the reading, and a callback that takes the bytes done and returns
-/// whether to continue.
+/// Reads a trace; returns `None` if interrupted. `usual` are the chunks if the command line gives no size. `work` gets the
+/// reading, and a callback that takes the bytes done and returns whether to continue.
 pub fn read<R>(
     input: &Input,
     trace: &Trace<'_>,
     usual: Chunks,
-    numbered: bool,
     window: Option<TimeSpan>,
     begin: Begin<'_>,
     work: impl FnOnce(Reading<'_>, hodo_engine::Progress<'_>) -> R,
@@ -259,7 +257,7 @@ pub fn read<R>(
         chunks => chunks,
     };
     let reading = Reading { window, ..Reading::new(threads(input), chunks) };
-    let executions = Executions { calls: calls.as_ref(), numbered, ..Executions::default() };
+    let executions = Executions { calls: calls.as_ref(), ..Executions::default() };
     let progress = begin(trace.bytes() * (1 + executions.passes()));
     let result = trace.read(reading, executions, &mut |done| progress.set(done), work);
     progress.finish();

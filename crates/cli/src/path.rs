@@ -109,12 +109,12 @@ fn functions(command: &Path, experiment: &Experiment, table: Table) -> Result<Op
     let whole = Input { call: None, ..command.input.clone() };
     let begin = |bytes| Progress::new(bytes, command.input.quiet);
     let executed = experiment.with(|traces| {
-        let of = |flow| {
-            input::read(&whole, flow, Chunks::Default, false, None, &begin, |reading, keep_going| {
+        let executed_in = |flow| {
+            input::read(&whole, flow, Chunks::Default, None, &begin, |reading, keep_going| {
                 path::executed(flow, stretches.clone(), reading, keep_going)
             })
         };
-        traces.flows.iter().map(of).collect::<Result<Option<Vec<Table>>, _>>()
+        traces.flows.iter().map(executed_in).collect::<Result<Option<Vec<Table>>, _>>()
     })?;
     let Some(executed) = executed else { return Ok(None) };
     let loss: Vec<_> = executed.iter().flat_map(|table| table.loss.clone()).collect();

@@ -133,10 +133,10 @@ pub fn named(names: &[String]) -> Vec<&'static AnyReport> {
 
 /// Returns the inputs that reports read.
 pub fn needs(reports: &[&'static AnyReport]) -> Needs {
-    let of = |report: &&'static AnyReport| {
+    let reads_flow = |report: &&'static AnyReport| {
         let run = report.make(&Parameters::default());
         let Interest { flow, .. } = run.analysis().interest();
         flow != hodo_model::FlowInterest::None
     };
-    Needs { flow: reports.iter().any(of), sideband: false, events: !reports.iter().all(of) }
+    Needs { flow: reports.iter().any(reads_flow), sideband: false, events: !reports.iter().all(reads_flow) }
 }

@@ -49,14 +49,8 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
         let mut out = Destination::open(command.output.output.as_deref())?;
         let format = if json { Format::JsonLines } else { Format::Text };
         let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);
-        let outcome = input::read(
-            &command.input,
-            trace,
-            CHUNKS_IN_ORDER,
-            false,
-            window,
-            begin,
-            |reading, mut keep_going| {
+        let outcome =
+            input::read(&command.input, trace, CHUNKS_IN_ORDER, window, begin, |reading, mut keep_going| {
                 let limit = command.output.limit;
                 if command.packets {
                     flow::packets(trace, reading, limit, &mut out, keep_going)
@@ -70,8 +64,7 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
                 } else {
                     flow::calls(trace, format, reading, limit, &mut out, keep_going)
                 }
-            },
-        )?;
+            })?;
         // An incomplete output file is deleted when `out` is dropped.
         let Some(outcome) = outcome else { return Ok(input::interrupted()) };
         written(outcome.written)?;

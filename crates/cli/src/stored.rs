@@ -13,13 +13,13 @@ use hodo_store::{Budget, Error, Field, Kind, Record, Store, Wanted};
 /// The span is empty, or the store is damaged or replaced.
 pub(crate) fn records(
     store: &Store,
-    of: hodo_store::Table<'_>,
+    table: hodo_store::Table<'_>,
     span: (u64, u64),
     limit: usize,
     budget: &Budget,
 ) -> Result<Table, Error> {
-    let schema = of.schema();
-    let found = of.records(&Wanted { span, ..Wanted::ALL }, None, limit, budget)?;
+    let schema = table.schema();
+    let found = table.records(&Wanted { span, ..Wanted::ALL }, None, limit, budget)?;
     let is_link = schema.value.kind == Kind::Lane;
     let mut columns: Vec<Column> = schema.key.iter().map(|field| column(field, "")).collect();
     let times: &[&'static str] =
@@ -33,7 +33,7 @@ pub(crate) fn records(
     let shape = if schema.shape.has_duration() { Shape::Intervals } else { Shape::Points };
     let mut rows = Heading { name: interned(&schema.name), shape, columns }.builder();
     let key = |lane: u32| -> Vec<Cell<'_>> {
-        let cells = of.key(lane).unwrap_or_default();
+        let cells = table.key(lane).unwrap_or_default();
         schema
             .key
             .iter()

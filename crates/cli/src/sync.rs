@@ -80,8 +80,8 @@ pub struct Sync {
     /// Maximum deviation of clocks from their nominal frequency, in parts per million
     #[arg(long, value_name = "PPM", default_value_t = 100.0, value_parser = rate)]
     pub drift: f64,
-    /// Maximum change of that deviation, in parts per million per second, even where messages are too rare to show it
-    /// [default: 1, where they are not]
+    /// Maximum change of that deviation, in parts per million per second, also where messages are too rare to check it
+    /// [default: 1, but only where messages are frequent enough to check it]
     #[arg(long, value_name = "PPM", value_parser = rate)]
     pub wander: Option<f64>,
     /// Write the experiment to this file, which other commands accept as input
@@ -100,7 +100,7 @@ pub struct Sync {
     pub color: clap::ColorChoice,
 }
 
-/// Change of the frequency of ordinary crystals at most, in parts per million per second.
+/// The greatest change of the frequency of ordinary crystals, in parts per million per second.
 const WANDER: f64 = 1.0;
 
 /// Parses parts per million.

@@ -161,10 +161,15 @@ mod tests {
 
     #[test]
     fn offsets_have_signs_and_units() {
-        let of = |text: &str| offset(text).map(|offset| (offset.trace, offset.nanos));
-        assert_eq!(of("a=b/c=+1.5s"), Ok(("a=b/c".to_owned(), 1_500_000_000)));
-        assert_eq!(of("x=-300us"), Ok(("x".to_owned(), -300_000)));
-        assert_eq!(of("x=0"), Ok(("x".to_owned(), 0)));
-        assert!(of("x").is_err() && of("=1s").is_err() && of("x=--1s").is_err() && of("x=1y").is_err());
+        let parsed = |text: &str| offset(text).map(|offset| (offset.trace, offset.nanos));
+        assert_eq!(parsed("a=b/c=+1.5s"), Ok(("a=b/c".to_owned(), 1_500_000_000)));
+        assert_eq!(parsed("x=-300us"), Ok(("x".to_owned(), -300_000)));
+        assert_eq!(parsed("x=0"), Ok(("x".to_owned(), 0)));
+        assert!(
+            parsed("x").is_err()
+                && parsed("=1s").is_err()
+                && parsed("x=--1s").is_err()
+                && parsed("x=1y").is_err()
+        );
     }
 }

@@ -196,11 +196,11 @@ impl Inputs for Opened {
 
     fn reports(&self) -> Vec<Report> {
         let known = reports().iter().filter(|report| self.provides(report));
-        let of = |report: &'static AnyReport| {
+        let described = |report: &'static AnyReport| {
             let about = report.description();
             Report { name: about.name, help: about.help, views: about.views }
         };
-        known.map(of).collect()
+        known.map(described).collect()
     }
 
     fn table(

@@ -114,8 +114,8 @@ impl Opened {
         };
         command.input = Input { quiet: true, ..self.recording(0)?.0.clone() };
         if *compared == Compared::Recordings {
-            let of = |number| Ok::<_, Refused>(self.recording(number)?.0.files.clone());
-            command.input.files = [of(0)?, of(1)?].concat();
+            let files_of = |number| Ok::<_, Refused>(self.recording(number)?.0.files.clone());
+            command.input.files = [files_of(0)?, files_of(1)?].concat();
         }
         Ok(command)
     }
@@ -168,11 +168,11 @@ fn execution((interval, nth): (&Interval, u64)) -> Execution {
 
 impl FlowInputs for Opened {
     fn recordings(&self) -> Vec<Recording> {
-        let of = |recorded: &Recorded| Recording {
+        let recording = |recorded: &Recorded| Recording {
             name: recorded.name.clone(),
             threads: recorded.threads.clone(),
         };
-        self.recordings.iter().map(of).collect()
+        self.recordings.iter().map(recording).collect()
     }
 
     fn paths(&self, part: &FlowSelection, stop: &Stop) -> Result<Option<Table>, Refused> {
@@ -263,10 +263,9 @@ impl FlowInputs for Opened {
             let window = input::span(&input, traces)?;
             let function = function::find(function, flow)?;
             let size = Chunks::Default;
-            let read =
-                input::read(&input, flow, size, false, window, &begin(stop), |reading, keep_going| {
-                    hodo_engine::annotate(flow, function, reading, keep_going)
-                })?;
+            let read = input::read(&input, flow, size, window, &begin(stop), |reading, keep_going| {
+                hodo_engine::annotate(flow, function, reading, keep_going)
+            })?;
             let Some((annotation, _)) = read else { return Ok(None) };
             let sources = Sources::find(&annotation, &[], &[]);
             Ok(Some(annotate::value(&annotation, &sources).map_err(Failure::unreadable)?))

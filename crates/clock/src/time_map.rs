@@ -116,7 +116,9 @@ impl TimeMap {
     pub fn estimate(&self, own: OriginNanos) -> OriginNanos {
         match self.around(own.0) {
             None => OriginNanos(own.0 + self.shift),
-            Some((before, next)) => OriginNanos(between(own.0, before, next, |knot| knot.estimate, false)),
+            Some((before, next)) => {
+                OriginNanos(between(own.0, before, next, |knot| knot.estimate, Round::Down))
+            }
         }
     }
 
@@ -126,13 +128,20 @@ impl TimeMap {
         let Some((before, next)) = self.around(own.0) else {
             return TimeBounds { estimate, lower: Some(estimate), upper: Some(estimate) };
         };
-        let side = |of: fn(&TimeKnot) -> Option<i128>, up: bool| {
-            of(before)?;
-            of(next)?;
-            let value = between(own.0, before, next, |knot| of(knot).unwrap_or(knot.estimate), up);
-            Some(OriginNanos(if up { value.max(estimate.0) } else { value.min(estimate.0) }))
+        let side = |line: fn(&TimeKnot) -> Option<i128>, round: Round| {
+            line(before)?;
+            line(next)?;
+            let value = between(own.0, before, next, |knot| line(knot).unwrap_or(knot.estimate), round);
+            Some(OriginNanos(match round {
+                Round::Down => value.min(estimate.0),
+                Round::Up => value.max(estimate.0),
+            }))
         };
-        TimeBounds { estimate, lower: side(|knot| knot.lower, false), upper: side(|knot| knot.upper, true) }
+        TimeBounds {
+            estimate,
+            lower: side(|knot| knot.lower, Round::Down),
+            upper: side(|knot| knot.upper, Round::Up),
+        }
     }
 
     /// Returns the first of the clock's own times that is mapped to `time` or later.
@@ -149,16 +158,32 @@ impl TimeMap {
     }
 }
 
-/// Interpolates a value between two knots, rounded down, or up if `up`.
-fn between(own: i128, before: &TimeKnot, next: &TimeKnot, of: impl Fn(&TimeKnot) -> i128, up: bool) -> i128 {
+#[derive(Clone, Copy)]
+enum Round {
+    Down,
+    Up,
+}
+
+/// Interpolates a value between two knots, rounded.
+fn between(
+    own: i128,
+    before: &TimeKnot,
+    next: &TimeKnot,
+    line: impl Fn(&TimeKnot) -> i128,
+    round: Round,
+) -> i128 {
     let run = next.own - before.own;
     let gone = own - before.own;
     // Outside of all knots, and if the product would overflow, the slope is 1.
-    if run <= 0 || gone < 0 || run > FARTHEST || (of(next) - of(before)).abs() > FARTHEST {
-        return of(before) + gone;
+    if run <= 0 || gone < 0 || run > FARTHEST || (line(next) - line(before)).abs() > FARTHEST {
+        return line(before) + gone;
     }
-    let product = (of(next) - of(before)) * gone;
-    of(before) + if up { -(-product).div_euclid(run) } else { product.div_euclid(run) }
+    let product = (line(next) - line(before)) * gone;
+    line(before)
+        + match round {
+            Round::Down => product.div_euclid(run),
+            Round::Up => -(-product).div_euclid(run),
+        }
 }
 
 /// A tracer's clock on a timeline.

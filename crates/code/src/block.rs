@@ -109,6 +109,11 @@ impl EdgeKind {
     }
 }
 
+/// Whether a branch is taken: its successor is its target.
+pub const TAKEN: bool = true;
+/// Whether a branch is taken: its successor is behind it.
+pub const NOT_TAKEN: bool = false;
+
 impl CompactBlock {
     /// Returns the successor with the branch taken or not, or `None` if no walk has found it yet.
     #[inline]

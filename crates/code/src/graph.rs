@@ -13,7 +13,11 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
     AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Label, Labels, Origin, Place,
-    Provenance, Snapshot, Terminator, block::NOT_SEEN, branch_target, native::Native, padding,
+    Provenance, Snapshot, Terminator,
+    block::{NOT_SEEN, NOT_TAKEN, TAKEN},
+    branch_target,
+    native::Native,
+    padding,
     snapshot::Reader,
 };
 
@@ -163,7 +167,7 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// Returns the return address of the call at the end of a block, if possible without loading the block.
     #[inline]
     pub fn return_address(&self, id: BlockId) -> u64 {
-        self.compact(id).next(false).map_or_else(|| self.block(id).end, |next| self.start(next))
+        self.compact(id).next(NOT_TAKEN).map_or_else(|| self.block(id).end, |next| self.start(next))
     }
 
     /// Returns source and validity of a block's code.
@@ -263,7 +267,7 @@ impl<'a, L: Labels> Graph<'a, L> {
     #[inline]
     pub fn indirect_target(&mut self, id: BlockId, to: u64, at: u64) -> Result<BlockId, Unreadable> {
         // The slot of the direct target caches the last indirect one.
-        match self.compact(id).next(true) {
+        match self.compact(id).next(TAKEN) {
             Some(last) if self.is_at(last, to, at) => Ok(last),
             _ => {
                 let met = self.at(to, at)?;

@@ -22,7 +22,10 @@ mod returns;
 mod snapshot;
 mod space;
 
-pub use block::{Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Provenance, Terminator, branch_target};
+pub use block::{
+    Block, BlockBytes, BlockId, CompactBlock, EdgeKind, NOT_TAKEN, Provenance, TAKEN, Terminator,
+    branch_target,
+};
 pub use branch_batches::{BranchBatch, BranchBatches};
 pub use function_run::{FunctionRun, Numbering, Run, Transfer};
 pub use function_runs::FunctionRuns;

@@ -37,7 +37,7 @@ pub struct ReturnTarget {
 }
 
 impl ReturnTarget {
-    /// No known entry: a return leaves the native code.
+    /// No known entry: the native code begins, at offset 1, with code that leaves it.
     pub const UNKNOWN: ReturnTarget = ReturnTarget { code: 1, generation: 0 };
 }
 

@@ -170,9 +170,12 @@ impl Comparison {
 
     /// Returns the change of amounts per execution; `None` if they are equal.
     fn change(&self, amounts: &Sides<Amount>) -> Option<Change> {
-        let [n, m] = [&self.weights.a, &self.weights.b].map(|weights| weights.iter().sum::<u64>());
+        let [executions_a, executions_b] =
+            [&self.weights.a, &self.weights.b].map(|weights| weights.iter().sum::<u64>());
         // Cross products are exact; quotients are not.
-        let compare = |a: u64, b: u64| (u128::from(b) * u128::from(n)).cmp(&(u128::from(a) * u128::from(m)));
+        let compare = |a: u64, b: u64| {
+            (u128::from(b) * u128::from(executions_a)).cmp(&(u128::from(a) * u128::from(executions_b)))
+        };
         let more = compare(amounts.a.instructions, amounts.b.instructions);
         let more = more.then(compare(amounts.a.calls, amounts.b.calls));
         match (amounts.a.is_there, amounts.b.is_there, more) {
@@ -186,13 +189,13 @@ impl Comparison {
 
     /// Returns the time per execution of each recording.
     fn times(&self, amounts: &Sides<Amount>) -> Sides<Vec<f64>> {
-        let of = |amount: &Amount, weights: &[u64]| {
+        let rates = |amount: &Amount, weights: &[u64]| {
             let mut times: Vec<u64> = vec![0; weights.len()];
             amount.times.iter().for_each(|&(recording, time)| times[recording as usize] = time);
             let executed = times.iter().zip(weights).filter(|(_, weight)| **weight > 0);
             executed.map(|(&time, &weight)| time as f64 / weight as f64).collect()
         };
-        Sides::new(of(&amounts.a, &self.weights.a), of(&amounts.b, &self.weights.b))
+        Sides::new(rates(&amounts.a, &self.weights.a), rates(&amounts.b, &self.weights.b))
     }
 
     /// Returns whether both sides are groups of recordings, which permit statistics.
@@ -227,9 +230,10 @@ impl Comparison {
         self.rows = rows;
     }
 
-    fn rate(&self, amounts: &Sides<Amount>, of: impl Fn(&Amount) -> u64) -> Rate {
-        let per =
-            |amount: &Amount, weights: &[u64]| of(amount) as f64 / weights.iter().sum::<u64>().max(1) as f64;
+    fn rate(&self, amounts: &Sides<Amount>, amount_of: impl Fn(&Amount) -> u64) -> Rate {
+        let per = |amount: &Amount, weights: &[u64]| {
+            amount_of(amount) as f64 / weights.iter().sum::<u64>().max(1) as f64
+        };
         Rate { a: per(&amounts.a, &self.weights.a), b: per(&amounts.b, &self.weights.b) }
     }
 
@@ -264,12 +268,12 @@ impl Comparison {
 
     /// Returns the growth of instructions from A to B; `None` if A has none.
     pub fn growth(&self) -> Option<Growth> {
-        let of = |executed: &[u64], weights: &[u64]| -> Vec<f64> {
+        let rates = |executed: &[u64], weights: &[u64]| -> Vec<f64> {
             let known = executed.iter().zip(weights).filter(|(_, weight)| **weight > 0);
             known.map(|(&instructions, &weight)| instructions as f64 / weight as f64).collect()
         };
-        let a = of(&self.executed.a, &self.weights.a);
-        let b = of(&self.executed.b, &self.weights.b);
+        let a = rates(&self.executed.a, &self.weights.a);
+        let b = rates(&self.executed.b, &self.weights.b);
         // Where each side executes the same number every time, chance has no part in the difference.
         let varies = |values: &[f64]| values.iter().any(|value| *value != values[0]);
         let p = mann_whitney(&a, &b).filter(|_| self.are_groups() && (varies(&a) || varies(&b)));
@@ -369,12 +373,12 @@ impl Comparison {
 
     /// Returns the grown and the shrunk rows as two tables, for people.
     pub fn tables(&self) -> [Table; 2] {
-        let of = |name, summary, more| {
+        let table_if_more = |name, summary, more| {
             let rows = self.rows.iter().filter(|row| row.change.is_more() == more);
             let rows: Vec<Vec<Value>> = rows.map(|row| self.cells(row)).collect();
             Table::new(name, Shape::Counters, summary, self.columns(), rows)
         };
-        [of("grown", self.summary(), true), of("shrunk", Vec::new(), false)]
+        [table_if_more("grown", self.summary(), true), table_if_more("shrunk", Vec::new(), false)]
     }
 
     /// Returns all rows in one table, for programs.

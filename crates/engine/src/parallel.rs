@@ -351,9 +351,10 @@ mod tests {
         assert!(shared.take(Some(0)).is_none());
         let (first, consume) = shared.take(Some(1)).unwrap();
         assert!(shared.take(None).is_none(), "somebody consumes");
-        shared.consumed(consume, true);
+        let keep_going = true;
+        shared.consumed(consume, keep_going);
         let (second, consume) = shared.take(None).unwrap();
-        shared.consumed(consume, true);
+        shared.consumed(consume, keep_going);
         assert_eq!((first, second, shared.due), (5, 6, 1));
     }
 

@@ -92,8 +92,8 @@ pub fn empty_table(report: &AnyReport, view: &str) -> Table {
     let analysis = made.analysis();
     if analysis.interest().flow != FlowInterest::None {
         let threads = Threads::default();
-        let of = FinishContext::without_events(&selection, &threads, &NoSources);
-        return analysis.finish(Vec::new(), &of);
+        let context = FinishContext::without_events(&selection, &threads, &NoSources);
+        return analysis.finish(Vec::new(), &context);
     }
     let pass = Pass::new(&[analysis]);
     let states = pass.begin(&Start { is_first: true, ..Start::default() });
@@ -172,9 +172,9 @@ impl FlowPartial {
             FlowThread { pid, tid, comm }
         };
         let flow_threads: Vec<FlowThread> = contexts.iter().map(thread).collect();
-        let of = FinishContext::without_events(selection, &threads, &trace.modules);
+        let context = FinishContext::without_events(selection, &threads, &trace.modules);
         let trace_bytes = self.bytes.filter(|_| selection.is_of_all());
-        analysis.finish(partials, &FinishContext { flow_threads: &flow_threads, trace_bytes, ..of })
+        analysis.finish(partials, &FinishContext { flow_threads: &flow_threads, trace_bytes, ..context })
     }
 
     /// Encodes the partial.

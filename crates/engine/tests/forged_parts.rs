@@ -36,11 +36,14 @@ fn request(reports: Vec<&'static AnyReport>) -> Request {
     Request { chunks, ..Request::of(reports, Parameters { period, ..Parameters::default() }) }
 }
 
-/// Returns where two parts of a whole first differ, apart from their numbers. The bytes before describe the whole.
+/// Returns the index of the first byte in which the contents of two parts of a whole differ. All before it describes the
+/// whole, but for the number of the part.
 fn differ_from([one, other]: &[Vec<u8>; 2]) -> usize {
-    let mut pairs = (BEFORE..).zip(one[BEFORE..].iter().zip(&other[BEFORE..]));
-    let mut differs = || pairs.find(|(_, (one, other))| one != other).map_or(BEFORE, |(index, _)| index);
-    differs().max(differs())
+    let pairs = (BEFORE..).zip(one[BEFORE..].iter().zip(&other[BEFORE..]));
+    let mut differences = pairs.filter(|(_, (one, other))| one != other).map(|(index, _)| index);
+    // The first difference is the number of the part.
+    let number = differences.next().unwrap_or(BEFORE);
+    differences.next().unwrap_or(BEFORE).max(number)
 }
 
 /// Changes some bytes of a part from `from` on, and updates the checksum.

@@ -73,8 +73,8 @@ impl Analysis for Keeper {
 
     fn merge(&self, (): (), (): (), _: &Threads) {}
 
-    fn finish(&self, _: Vec<()>, of: &FinishContext<'_>) -> Table {
-        *self.names.lock().unwrap() = of.names.to_vec();
+    fn finish(&self, _: Vec<()>, context: &FinishContext<'_>) -> Table {
+        *self.names.lock().unwrap() = context.names.to_vec();
         Table::new("", Shape::Counters, Vec::new(), Vec::new(), Vec::new())
     }
 }

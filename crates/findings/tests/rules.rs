@@ -215,11 +215,11 @@ fn exceptions_and_gaps_of_control_flow() {
         let figures = [("instructions", 1000), ("gaps", gaps), ("lost_time_ns", 1), ("time_ns", 99)];
         made("functions", &figures, &["function", "total_instructions", "calls"], &[&row])
     };
-    let of = |raised, gaps| rules(&[(("functions", ""), &functions(raised, gaps))]);
-    assert_eq!(of(51, 0), ["exceptions"]);
-    assert_eq!(of(50, 0), [] as [&str; 0]);
-    assert_eq!(of(50, 2), ["lost"]);
-    assert_eq!(of(51, 2), ["exceptions", "lost"], "the worse one first");
+    let rules_with = |raised, gaps| rules(&[(("functions", ""), &functions(raised, gaps))]);
+    assert_eq!(rules_with(51, 0), ["exceptions"]);
+    assert_eq!(rules_with(50, 0), [] as [&str; 0]);
+    assert_eq!(rules_with(50, 2), ["lost"]);
+    assert_eq!(rules_with(51, 2), ["exceptions", "lost"], "the worse one first");
 }
 
 #[test]
@@ -233,9 +233,9 @@ fn the_recorders_own_share() {
         let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
         made("functions", &[("instructions", 1000)], &["function", "total_instructions", "calls"], &rows)
     };
-    let of = |own| rules(&[(("functions", ""), &functions(own))]);
-    assert_eq!(of(16), ["recorder"]);
-    assert_eq!(of(15), [] as [&str; 0]);
+    let rules_with = |own| rules(&[(("functions", ""), &functions(own))]);
+    assert_eq!(rules_with(16), ["recorder"]);
+    assert_eq!(rules_with(15), [] as [&str; 0]);
 }
 
 /// Executions of a function: how many, the longest, the tail's share of the run, and all of their instructions.

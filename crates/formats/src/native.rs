@@ -147,14 +147,42 @@ struct Reader<'r, 'a> {
     clock: Option<PerfClock>,
 }
 
+/// The order of sideband records with the same time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Fork,
+    Exec,
+    Map,
+    Name,
+    TraceStart,
+    SwitchIn,
+    SwitchOut,
+    Exit,
+}
+
+/// A sideband record, before it is in order.
+struct TimedRecord<'a> {
+    tsc: u64,
+    rank: Rank,
+    thread: Thread,
+    kind: SidebandKind<'a>,
+}
+
+impl<'a> TimedRecord<'a> {
+    fn new(tsc: u64, rank: Rank, thread: Thread, kind: SidebandKind<'a>) -> TimedRecord<'a> {
+        TimedRecord { tsc, rank, thread, kind }
+    }
+}
+
 impl<'a> Reader<'_, 'a> {
     fn time(&self, tsc: u64) -> Nanos {
         self.clock.map_or(Nanos(0), |clock| clock.nanos(Tsc(tsc)))
     }
 
-    /// All sideband in order of time; of records with one time, threads begin before they act, and end after that.
+    /// All sideband in order of time. Of records with the same time, the begin of a thread comes before what it does, and its
+    /// end after that.
     fn sideband(&self) -> Vec<Sideband<'a>> {
-        let mut records: Vec<(u64, u8, Thread, SidebandKind<'a>)> = Vec::new();
+        let mut records: Vec<TimedRecord<'a>> = Vec::new();
         let mut first: HashMap<u64, u64> = HashMap::new();
         let mut last: HashMap<Thread, u64> = HashMap::new();
         for thread in self.logs.threads() {
@@ -174,8 +202,8 @@ impl<'a> Reader<'_, 'a> {
             let is_last = last.get(&thread_of(thread)) == Some(&thread.key);
             self.of_thread(thread, is_last, &mut known, &mut records);
         }
-        records.sort_by_key(|&(tsc, rank, ..)| (tsc, rank));
-        let sideband = records.into_iter().map(|(tsc, _, thread, kind)| Sideband {
+        records.sort_by_key(|record| (record.tsc, record.rank));
+        let sideband = records.into_iter().map(|TimedRecord { tsc, thread, kind, .. }| Sideband {
             time: self.clock.map(|clock| clock.nanos(Tsc(tsc))),
             cpu: None,
             thread,
@@ -185,25 +213,26 @@ impl<'a> Reader<'_, 'a> {
         sideband.collect()
     }
 
-    fn of_process(&self, table: &Table, begin: u64, records: &mut Vec<(u64, u8, Thread, SidebandKind<'a>)>) {
-        let pid = table.identity.0 as u32;
+    fn of_process(&self, table: &Table, begin: u64, records: &mut Vec<TimedRecord<'a>>) {
+        let pid = table.pid as u32;
         let main = Thread { pid, tid: pid };
         match &table.parent {
             Some(parent) => {
-                let of = parent.table.identity.0 as u32;
-                let kind = SidebandKind::Fork { parent: Thread { pid: of, tid: of } };
-                records.push((begin, 0, main, kind));
+                let pid = parent.table.pid as u32;
+                let kind = SidebandKind::Fork { parent: Thread { pid, tid: pid } };
+                records.push(TimedRecord::new(begin, Rank::Fork, main, kind));
             }
             None => {
                 let first = table.names.iter().find(|name| name.thread as u32 == pid);
                 let name = self.unpacked.keep(first.map(|name| name.name.clone()).unwrap_or_default());
-                records.push((begin, 1, main, SidebandKind::Comm { name, exec: true }));
+                let kind = SidebandKind::Comm { name, exec: true };
+                records.push(TimedRecord::new(begin, Rank::Exec, main, kind));
             }
         }
         for name in &table.names {
             let thread = Thread { pid, tid: name.thread as u32 };
             let kind = SidebandKind::Comm { name: self.unpacked.keep(name.name.clone()), exec: false };
-            records.push((name.tsc.max(table.begin), 4, thread, kind));
+            records.push(TimedRecord::new(name.tsc.max(table.begin), Rank::Name, thread, kind));
         }
         for map in &table.maps {
             let name = if map.name.is_empty() { b"//anon".to_vec() } else { map.name.clone() };
@@ -216,35 +245,36 @@ impl<'a> Reader<'_, 'a> {
                 kernel: false,
             };
             let at = if map.tsc == table.begin { begin } else { map.tsc };
-            records.push((at, 2, main, SidebandKind::Map(mapping)));
+            records.push(TimedRecord::new(at, Rank::Map, main, SidebandKind::Map(mapping)));
         }
     }
 
-    /// The life of a thread while it ran a program, its last one or not. A child that borrows its parent's memory has no
-    /// table until it executes one.
+    /// The life of a thread while it ran one program; `is_last`: it executed no further one. A child that borrows its parent's
+    /// memory has no table until it executes a program.
     fn of_thread(
         &self,
         log: &LogThread<'a>,
         is_last: bool,
         known: &mut HashSet<u32>,
-        records: &mut Vec<(u64, u8, Thread, SidebandKind<'a>)>,
+        records: &mut Vec<TimedRecord<'a>>,
     ) {
         let thread = thread_of(log);
         let Some((first, last)) = log.blocks.first().zip(log.blocks.last()) else { return };
         let (begin, end) = (first.header.first_tsc, last.header.last_tsc);
-        let owner = self.logs.table(log).map(|table| table.identity.0 as u32);
+        let owner = self.logs.table(log).map(|table| table.pid as u32);
+        let mut add = |tsc, rank, kind| records.push(TimedRecord::new(tsc, rank, thread, kind));
         if let Some(owner) = owner.filter(|_| thread.tid != thread.pid) {
             let parent = Thread { pid: owner, tid: owner };
-            records.push((begin, 0, thread, SidebandKind::Fork { parent }));
+            add(begin, Rank::Fork, SidebandKind::Fork { parent });
         } else if let Some(owner) = owner.filter(|&owner| known.insert(thread.pid) && owner != thread.pid) {
             let parent = Thread { pid: owner, tid: owner };
-            records.push((begin, 0, thread, SidebandKind::Fork { parent }));
+            add(begin, Rank::Fork, SidebandKind::Fork { parent });
         }
-        records.push((begin, 5, thread, SidebandKind::TraceStart));
-        records.push((begin, 6, thread, SidebandKind::SwitchIn));
-        records.push((end, 7, thread, SidebandKind::SwitchOut { preempted: false, next: None }));
+        add(begin, Rank::TraceStart, SidebandKind::TraceStart);
+        add(begin, Rank::SwitchIn, SidebandKind::SwitchIn);
+        add(end, Rank::SwitchOut, SidebandKind::SwitchOut { preempted: false, next: None });
         if is_last && !log.losses.contains(&note::CLOSED) {
-            records.push((end, 8, thread, SidebandKind::Exit));
+            add(end, Rank::Exit, SidebandKind::Exit);
         }
     }
 
@@ -252,7 +282,7 @@ impl<'a> Reader<'_, 'a> {
     fn code(&self) -> Vec<KeptCode<'a>> {
         let mut kept = Vec::new();
         for (_, table) in self.logs.tables() {
-            let pid = table.identity.0 as u32;
+            let pid = table.pid as u32;
             let mut latest: HashMap<u64, &Code> = HashMap::new();
             for code in &table.code {
                 let before = latest.insert(code.address, code);
@@ -274,7 +304,7 @@ impl<'a> Reader<'_, 'a> {
     /// Programs that were refused, and other code that ran unrecorded.
     fn untraced(&self) -> Vec<Untraced> {
         let of_table = |table: &Table| {
-            let pid = table.identity.0 as u32;
+            let pid = table.pid as u32;
             let wanted = |note: &&hodo_native_log::Note| note.note != note::UNSELECTED;
             let notes: Vec<Untraced> = (table.notes.iter().filter(wanted))
                 .map(|note| Untraced {

@@ -356,8 +356,9 @@ mod tests {
                 SidebandKind::Map(mapping) => String::from_utf8_lossy(mapping.name).into_owned(),
                 _ => unreachable!("a raw recording has mappings only"),
             };
-            let of = |guest| read.sideband.iter().filter(move |sideband| sideband.guest.is_some() == guest);
-            let [host, guest] = [false, true].map(|guest| of(guest).map(name).collect::<String>());
+            let records_of =
+                |guest| read.sideband.iter().filter(move |sideband| sideband.guest.is_some() == guest);
+            let [host, guest] = [false, true].map(|guest| records_of(guest).map(name).collect::<String>());
             (host, guest, read.guest_code)
         };
         let (t, g, h) = ("t".to_owned(), "g".to_owned(), "h".to_owned());

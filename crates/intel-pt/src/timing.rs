@@ -195,7 +195,7 @@ impl Timing {
         self.rebase(tsc, Reference::Tsc);
     }
 
-    /// Binds a TMA to the previous TSC packet: the crystal clock became `ctc` `fast_counter` ticks before it.
+    /// Binds a TMA to the previous TSC packet: `fast_counter` ticks before that packet, the crystal clock reached `ctc`.
     fn tma(&mut self, ctc: u16, fast_counter: u16) {
         let Some(now) = self.now else { return };
         let ctc = u64::from(ctc);

@@ -262,7 +262,7 @@ pub trait Analysis: Send + Sync + 'static {
 
     /// Makes the table of a whole trace. An analysis of events gets one partial; an analysis of control flow gets one
     /// per thread, in the order of the recording.
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table;
+    fn finish(&self, partials: Vec<Self::Partial>, context: &FinishContext<'_>) -> Table;
 }
 
 /// The partial of an analysis of events, which several analyses may have in common.
@@ -299,7 +299,7 @@ pub trait EventAnalysis: Send + Sync + 'static {
     fn settle(&self, _partial: &mut Self::Partial, _of: &FinishContext<'_>, _rows: &mut TableBuilder) {}
 
     /// Makes the table of the whole trace.
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table;
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table;
 }
 
 impl<A: EventAnalysis> Analysis for A {
@@ -328,12 +328,12 @@ impl<A: EventAnalysis> Analysis for A {
         EventAnalysis::heading(self)
     }
 
-    fn settle(&self, partial: &mut A::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
-        EventAnalysis::settle(self, partial, of, rows);
+    fn settle(&self, partial: &mut A::Partial, context: &FinishContext<'_>, rows: &mut TableBuilder) {
+        EventAnalysis::settle(self, partial, context, rows);
     }
 
-    fn finish(&self, partials: Vec<A::Partial>, of: &FinishContext<'_>) -> Table {
-        EventAnalysis::finish(self, only(partials), of)
+    fn finish(&self, partials: Vec<A::Partial>, context: &FinishContext<'_>) -> Table {
+        EventAnalysis::finish(self, only(partials), context)
     }
 }
 

@@ -26,11 +26,11 @@ pub trait AnyAnalysis: Send + Sync {
     /// See [`Analysis::is_commutative`].
     fn is_commutative(&self) -> bool;
     /// See [`Analysis::finish`].
-    fn finish(&self, partials: Vec<AnyPartial>, of: &FinishContext<'_>) -> Table;
+    fn finish(&self, partials: Vec<AnyPartial>, context: &FinishContext<'_>) -> Table;
     /// See [`Analysis::heading`].
     fn heading(&self) -> Option<Heading>;
     /// See [`Analysis::settle`].
-    fn settle(&self, partial: &mut AnyPartial, of: &FinishContext<'_>, rows: &mut TableBuilder);
+    fn settle(&self, partial: &mut AnyPartial, context: &FinishContext<'_>, rows: &mut TableBuilder);
     /// The type of the analysis's partials.
     fn partial(&self) -> TypeId;
     /// Serializes a partial, to send it to another process.
@@ -75,17 +75,17 @@ impl<A: Analysis> AnyAnalysis for A {
         Analysis::is_commutative(self)
     }
 
-    fn finish(&self, partials: Vec<AnyPartial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<AnyPartial>, context: &FinishContext<'_>) -> Table {
         let own = partials.into_iter().map(|partial| *partial.downcast().expect(OWN));
-        Analysis::finish(self, own.collect(), of)
+        Analysis::finish(self, own.collect(), context)
     }
 
     fn heading(&self) -> Option<Heading> {
         Analysis::heading(self)
     }
 
-    fn settle(&self, partial: &mut AnyPartial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
-        Analysis::settle(self, partial.downcast_mut::<A::Partial>().expect(OWN), of, rows);
+    fn settle(&self, partial: &mut AnyPartial, context: &FinishContext<'_>, rows: &mut TableBuilder) {
+        Analysis::settle(self, partial.downcast_mut::<A::Partial>().expect(OWN), context, rows);
     }
 
     fn partial(&self) -> TypeId {

@@ -224,12 +224,12 @@ impl<'a> Pass<'a> {
     pub fn settle<'r>(
         &self,
         states: &mut States,
-        of: &FinishContext<'_>,
+        context: &FinishContext<'_>,
         rows: impl IntoIterator<Item = &'r mut TableBuilder>,
     ) {
         let asked = self.analyses[..self.asked].iter().zip(&mut states.partials);
         for ((analysis, partial), rows) in asked.zip(rows) {
-            analysis.settle(partial, of, rows);
+            analysis.settle(partial, context, rows);
         }
     }
 
@@ -245,7 +245,7 @@ impl<'a> Pass<'a> {
     ) -> Vec<Table> {
         let all = Selection::default();
         let context = FinishContext::without_events(&all, &whole.threads, sources);
-        let of = FinishContext { names, span, wakeups: whole.wakeups, ..context };
+        let context = FinishContext { names, span, wakeups: whole.wakeups, ..context };
         let families = self.families(whole.partials);
         let workers = workers.min(families.len());
         let families = Mutex::new(families.into_iter());
@@ -253,7 +253,7 @@ impl<'a> Pass<'a> {
         let tables = Mutex::new(BTreeMap::new());
         let work = || {
             while let Some(family) = next() {
-                let made = self.finish_family(family, selections, &of);
+                let made = self.finish_family(family, selections, &context);
                 tables.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
             }
         };
@@ -289,13 +289,13 @@ impl<'a> Pass<'a> {
         &self,
         mut family: Vec<(usize, AnyPartial)>,
         selections: &[&Selection],
-        of: &FinishContext<'_>,
+        context: &FinishContext<'_>,
     ) -> Vec<(usize, Table)> {
         let base = family.pop();
         let finish = |(index, partial): (usize, AnyPartial), base: Option<&AnyPartial>| {
             let table = |analysis: &&dyn AnyAnalysis| {
                 let selection = selections[index];
-                analysis.finish(vec![partial], &FinishContext { base, selection, ..of.clone() })
+                analysis.finish(vec![partial], &FinishContext { base, selection, ..context.clone() })
             };
             Some((index, self.analyses[..self.asked].get(index).map(table)?))
         };

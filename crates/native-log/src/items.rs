@@ -121,7 +121,8 @@ impl<'a> Items<'a> {
     /// # Errors
     /// The block is damaged.
     pub fn of_part(table: &'a Table, block: &Block<'_>, expected: u64) -> Result<Items<'a>, FileError> {
-        Ok(Items::of_block(table, &DecodedBlock::read(block)?, expected, false))
+        let retracts = false;
+        Ok(Items::of_block(table, &DecodedBlock::read(block)?, expected, retracts))
     }
 
     /// Where what was read so far leads; 0 if that is unknown.
@@ -205,23 +206,25 @@ impl<'a> Items<'a> {
         Item::Contradiction
     }
 
-    /// The exit that was held, as an item; without its last instruction if `retracted`.
-    fn release(&mut self, exit: u32, retracted: bool) -> Option<Item<'a>> {
-        if retracted {
-            let instructions = self.table.summary(exit)?.instructions;
-            return self.partial(exit, instructions as u32 - 1);
-        }
+    /// The exit that was held, as an item.
+    fn release(&self, exit: u32) -> Option<Item<'a>> {
         Some(Item::Path(self.table.path(exit)?))
+    }
+
+    /// The exit that was held, as an item without its last instruction.
+    fn release_retracted(&mut self, exit: u32) -> Option<Item<'a>> {
+        let instructions = self.table.summary(exit)?.instructions;
+        self.partial(exit, instructions as u32 - 1)
     }
 
     fn partial(&mut self, exit: u32, count: u32) -> Option<Item<'a>> {
         let table = self.table;
-        let Some(Part { path, digest, stands }) = table.part(exit, count) else {
+        let Some(Part { path, digest, next }) = table.part(exit, count) else {
             return Some(self.contradiction());
         };
         let begins = table.start(exit)?;
         let known = self.expected;
-        self.expected = stands;
+        self.expected = next;
         if known != 0 && known != begins && !self.table.is_of_selection() {
             return Some(self.contradiction());
         }
@@ -288,7 +291,7 @@ impl<'a> Iterator for Items<'a> {
     type Item = Item<'a>;
 
     fn next(&mut self) -> Option<Item<'a>> {
-        if let Some(item) = self.due.take().and_then(|exit| self.release(exit, false)) {
+        if let Some(item) = self.due.take().and_then(|exit| self.release(exit)) {
             return Some(item);
         }
         loop {
@@ -303,13 +306,13 @@ impl<'a> Iterator for Items<'a> {
             if self.at >= self.words.len() && self.refill() == Some(false) {
                 self.held = None;
                 self.gap_next = true;
-                let item = if self.count(exit) { self.release(exit, false) } else { None };
+                let item = if self.count(exit) { self.release(exit) } else { None };
                 return item.or_else(|| Some(self.contradiction()));
             }
             self.held = None;
             if self.words.get(self.at) == Some(&escape::RETRACT) {
                 self.at += 1;
-                match self.release(exit, true) {
+                match self.release_retracted(exit) {
                     Some(item) => return Some(item),
                     None => continue,
                 }
@@ -323,7 +326,7 @@ impl<'a> Iterator for Items<'a> {
                 self.expected = self.table.summary(exit).map_or(0, |summary| summary.target);
                 return Some(item);
             }
-            return self.release(exit, false);
+            return self.release(exit);
         }
     }
 }

@@ -53,8 +53,14 @@ pub struct Segment {
 pub struct Converter<'l, 'a> {
     log: &'l Log<'a>,
     options: Options,
-    /// The block that is next in order, and the state at its begin.
-    next: Option<(usize, Option<DecodedBlock>, Begin)>,
+    next: Option<NextBlock>,
+}
+
+/// The block that is next in order.
+struct NextBlock {
+    index: usize,
+    block: DecodedBlock,
+    begin: Begin,
 }
 
 /// The state at the begin of a block.
@@ -62,10 +68,11 @@ pub struct Converter<'l, 'a> {
 struct Begin {
     /// Whether tracing is on.
     on: bool,
-    /// Where the thread stands; 0 if that is unknown.
+    /// The address of the thread's next instruction; 0 if it is unknown.
     at: u64,
-    /// Where the block before leads, as far as it says that; 0 otherwise.
+    /// The address to which the last exit of the block before leads; 0 if it is unknown.
     expected: u64,
+    /// The time-stamp counter.
     now: u64,
 }
 
@@ -83,8 +90,9 @@ struct Writer<'s, S> {
     /// Whether tracing is on.
     on: bool,
     waiting: Waiting,
-    /// Where the thread stands, if that is known; 0 otherwise.
+    /// The address of the thread's next instruction; 0 if it is unknown.
     at: u64,
+    /// The time-stamp counter.
     now: u64,
 }
 
@@ -118,19 +126,16 @@ impl<'l, 'a> Converter<'l, 'a> {
 
     /// The words of a block, and the state at its begin.
     fn take(&mut self, index: usize) -> Result<(DecodedBlock, Begin), FileError> {
-        match self.next.take() {
-            Some((next, Some(block), begin)) if next == index => return Ok((block, begin)),
-            Some((next, None, begin)) if next == index => {
-                return Ok((DecodedBlock::read(&self.log.blocks[index])?, begin));
-            }
-            _ => {}
+        if let Some(next) = self.next.take().filter(|next| next.index == index) {
+            return Ok((next.block, next.begin));
         }
         if index > 0 && self.follows(index) {
-            // How the block before ends: it begins where all is known, or with what its own exits say.
+            // The state at the end of the block before shows where this one begins. That block is written without its own
+            // state at the begin: its exits say where the thread is from there on.
             if let Ok(before) = DecodedBlock::read(&self.log.blocks[index - 1]) {
                 self.write(index - 1, &before, Begin::default(), &mut Nowhere, |_| 0);
-                if let Some((_, Some(block), begin)) = self.next.take().filter(|next| next.0 == index) {
-                    return Ok((block, begin));
+                if let Some(next) = self.next.take().filter(|next| next.index == index) {
+                    return Ok((next.block, next.begin));
                 }
             }
         }
@@ -143,7 +148,8 @@ impl<'l, 'a> Converter<'l, 'a> {
         this == before + 1
     }
 
-    /// Writes a block, and the PSB of the next. Returns how much was written before that PSB.
+    /// Writes a block, and the PSB of the next. Returns how much was written before that PSB. `length` returns the number of
+    /// bytes in the sink.
     fn write<S: Sink>(
         &mut self,
         index: usize,
@@ -175,9 +181,9 @@ impl<'l, 'a> Converter<'l, 'a> {
         writer.encoder.flush(writer.now, writer.sink);
         let written = length(writer.sink);
         let end = Begin { on: writer.on, at: writer.at, expected, now: writer.now };
-        if following.is_some() {
+        if let Some(block) = following {
             writer.begin(end);
-            self.next = Some((index + 1, following, end));
+            self.next = Some(NextBlock { index: index + 1, block, begin: end });
         }
         written
     }
@@ -185,7 +191,8 @@ impl<'l, 'a> Converter<'l, 'a> {
 
 /// Where a block begins, if its first item says so.
 fn start_of(table: &Table, block: &DecodedBlock) -> Option<u64> {
-    match Items::of_block(table, block, 0, false).next()? {
+    let (expected, retracts) = (0, false);
+    match Items::of_block(table, block, expected, retracts).next()? {
         Item::Path(path) => Some(path.all().next()?.start),
         Item::Continue(pc) => Some(pc),
         _ => None,
@@ -276,7 +283,7 @@ impl<'s, S: Sink> Writer<'s, S> {
     fn path(&mut self, path: &Path<'_>) {
         let start = path.spans.first().unwrap_or(&path.last).start;
         if path.since > self.now {
-            // Code that is in no file is there from this time on.
+            // Code that is in no file exists from the time of its translation on.
             self.now = path.since;
             self.encoder.set_clock(self.now, self.sink);
         }

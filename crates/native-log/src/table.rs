@@ -125,7 +125,7 @@ pub struct Part<'a> {
     /// The digest of their addresses.
     pub digest: Digest,
     /// The address of the next instruction.
-    pub stands: u64,
+    pub next: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -136,9 +136,23 @@ struct ExitEntry {
     target: u64,
     /// The index of the span that ends at the exit, within the block's.
     span: u16,
+    /// The address of the last instruction.
+    last: u64,
+    /// The end of the last instruction.
+    end: u64,
+    /// The number of instructions up to the exit within that span.
+    in_span: u16,
+    /// The digest up to the last instruction.
+    digest: Digest,
+}
+
+/// What a path of a block consists of if it ends after a certain instruction; see [`ExitEntry`].
+#[derive(Clone, Copy)]
+struct InstructionEnd {
+    span: u16,
+    in_span: u16,
     last: u64,
     end: u64,
-    in_span: u16,
     digest: Digest,
 }
 
@@ -149,8 +163,9 @@ struct BlockEntry {
     /// The lengths of its instructions begin here.
     lengths: u32,
     instructions: u16,
-    /// Its conditional branches that are not taken within it: their begin and number.
-    not_taken: (u32, u32),
+    /// Its conditional branches that are not taken within it begin here.
+    not_taken: u32,
+    not_taken_count: u32,
     /// See [`Path::since`].
     since: u64,
 }
@@ -176,8 +191,8 @@ pub struct Table {
     pub names: Vec<Name>,
     /// The time-stamp counter of its first record.
     pub begin: u64,
-    /// The process and its parent in the system.
-    pub identity: (u64, u64),
+    /// The process in the system.
+    pub pid: u64,
     /// The process that it is a copy of.
     pub parent: Option<Parent>,
     /// Only selected code is recorded.
@@ -315,7 +330,8 @@ impl Table {
                 self.selected |= note.note == note::UNSELECTED;
                 self.notes.push(note);
             }
-            record::IDENTITY => self.identity = (words.long()?, words.long()?),
+            // Its second word is the parent in the system.
+            record::IDENTITY => (self.pid, _) = (words.long()?, words.long()?),
             record::NAME => {
                 let (thread, name) = (words.long()?, words.take(16)?);
                 let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
@@ -336,14 +352,14 @@ impl Table {
             spans: self.spans.len() as u32,
             lengths: self.lengths.len() as u32,
             instructions: instructions as u16,
-            not_taken: (self.not_taken.len() as u32, 0),
+            not_taken: self.not_taken.len() as u32,
+            not_taken_count: 0,
             since: 0,
         };
-        // The ends of instructions: for each, its span, its number within it, its address, its end, and the digest up to it.
         let mut ends = Vec::with_capacity(instructions as usize);
         let mut digest = Digest::default();
         let mut span = Span { start: pc, end: pc, last: pc, count: 0, kind: exit::NONE, target: 0 };
-        let mut index = 0;
+        let mut span_index = 0;
         for _ in 0..instructions {
             let byte = words.take(1)?[0];
             let (length, kind) = (byte & 15, byte >> 4);
@@ -352,12 +368,13 @@ impl Table {
             span.last = span.end;
             span.end += u64::from(length);
             span.count += 1;
-            ends.push((index, span.count as u16, span.last, span.end, digest));
+            let in_span = span.count as u16;
+            ends.push(InstructionEnd { span: span_index, in_span, last: span.last, end: span.end, digest });
             if kind != 0 {
                 let target = words.long()?;
                 self.spans.push(Span { kind, target, ..span });
                 span = Span { start: target, end: target, last: target, count: 0, kind: 0, target: 0 };
-                index += 1;
+                span_index += 1;
             }
         }
         self.spans.push(span);
@@ -365,11 +382,12 @@ impl Table {
         for offset in 0..exits {
             let (packed, target) = (words.long()?, words.long()?);
             let ran = (packed >> 48) as u16;
-            let (span, in_span, last, end, digest) = *ends.get(usize::from(ran).checked_sub(1)?)?;
+            let InstructionEnd { span, in_span, last, end, digest } =
+                *ends.get(usize::from(ran).checked_sub(1)?)?;
             let kind = (packed >> 40) as u8;
             if kind == exit::TAKEN {
                 self.not_taken.push(ran);
-                block.not_taken.1 += 1;
+                block.not_taken_count += 1;
             }
             let entry = ExitEntry {
                 block: number,
@@ -387,7 +405,8 @@ impl Table {
         self.traces += usize::from((sizes >> 32) as u32 & flag::TRACE != 0);
         if sizes as u32 != 0 && (sizes >> 32) as u32 & flag::GENERATED != 0 {
             block.since = tsc;
-            self.generated(tsc, &block, &ends.iter().map(|end| end.2).collect::<Vec<_>>(), words)?;
+            let addresses: Vec<u64> = ends.iter().map(|end| end.last).collect();
+            self.generated(tsc, &block, &addresses, words)?;
         }
         self.blocks.push(block);
         Some(())
@@ -491,8 +510,8 @@ impl Table {
 
     /// The conditional branches of a block, up to an instruction, that are not taken within it.
     fn not_taken(&self, block: u32, most: u16) -> &[u16] {
-        let (begin, count) = self.blocks[block as usize].not_taken;
-        let all = &self.not_taken[begin as usize..][..count as usize];
+        let block = &self.blocks[block as usize];
+        let all = &self.not_taken[block.not_taken as usize..][..block.not_taken_count as usize];
         &all[..all.partition_point(|&number| number <= most)]
     }
 
@@ -537,7 +556,7 @@ impl Table {
             left -= ran;
             if left == 0 {
                 let whole = ran == span.count && span.kind != 0;
-                let stands = if whole { span.target } else { at };
+                let next = if whole { span.target } else { at };
                 let first = block.spans as usize;
                 let cut = if whole {
                     *span
@@ -548,7 +567,7 @@ impl Table {
                 let not_taken = home.not_taken(home.entry(exit)?.block, count as u16);
                 let instructions = count.into();
                 let path = Path { spans, last: cut, instructions, since: block.since, not_taken };
-                return Some(Part { path: (count != 0).then_some(path), digest, stands });
+                return Some(Part { path: (count != 0).then_some(path), digest, next });
             }
         }
         None

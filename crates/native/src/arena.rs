@@ -124,7 +124,7 @@ impl Arena {
         self.at(FIRST_SLOT + index.min(SLOTS - 1) * SLOT_STRIDE)
     }
 
-    /// What a slot's log contains, whose thread has stopped. Nothing, if the thread is not selected.
+    /// The content of the log in a slot whose thread has stopped; nothing if the thread is not selected.
     pub(crate) fn rest(&self, index: u64) -> Vec<u8> {
         let offset = FIRST_SLOT + index * SLOT_STRIDE;
         let slot = self.slot(index);
@@ -141,6 +141,7 @@ impl Arena {
             let inside = at <= LOG_BYTES && length <= LOG_BYTES - at;
             if inside { self.bytes(offset + LOG + at, length) } else { &[] }
         };
+        // Entries wait in the window until its time is known; the entries before them are at the begin of the log.
         [part(begin, slot.staged.get()), part(slot.window.get(), pointer)].concat()
     }
 }

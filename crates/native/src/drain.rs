@@ -98,15 +98,15 @@ impl<W: Write> Drain<W> {
 
     /// Writes what is finished. Returns how many chunks there were.
     pub(crate) fn chunks(&mut self, arena: &Arena) -> io::Result<usize> {
-        let mut full: Vec<(u64, u64, u64)> = (0..CHUNKS)
+        let mut full: Vec<u64> = (0..CHUNKS)
             .filter(|&index| arena.chunk(index).header.state.load(Acquire) == chunk_state::FULL)
-            .map(|index| {
-                let header = arena.chunk(index).header;
-                (header.key.load(Relaxed), header.sequence.load(Relaxed), index)
-            })
             .collect();
-        full.sort_unstable();
-        for &(key, sequence, index) in &full {
+        // The parts of a stream in their order.
+        full.sort_unstable_by_key(|&index| {
+            let header = arena.chunk(index).header;
+            (header.key.load(Relaxed), header.sequence.load(Relaxed), index)
+        });
+        for &index in &full {
             let chunk = arena.chunk(index);
             let header = chunk.header;
             let kind = match header.kind.load(Relaxed) {
@@ -116,9 +116,9 @@ impl<W: Write> Drain<W> {
             let block = BlockHeader {
                 codec: Codec { packed: header.packed.load(Relaxed) != 0, lz4: false },
                 length: header.raw.load(Relaxed),
-                key,
+                key: header.key.load(Relaxed),
                 table_key: header.table_key.load(Relaxed),
-                sequence,
+                sequence: header.sequence.load(Relaxed),
                 first_tsc: header.first_tsc.load(Relaxed),
                 last_tsc: header.last_tsc.load(Relaxed),
                 process: header.process.load(Relaxed).into(),

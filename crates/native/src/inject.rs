@@ -121,7 +121,7 @@ pub(crate) fn map(
     Ok(())
 }
 
-/// Where threads of running programs enter the runtime, and the runtime in memory.
+/// The address at which threads of running programs enter the runtime, and the bytes of the runtime.
 pub(crate) fn attach_image() -> Result<(u64, &'static [u8]), Refusal> {
     let (entry, image) = RUNTIME.split_first_chunk::<8>().ok_or(Refusal::Machine)?;
     Ok((IMAGE + u64::from_le_bytes(*entry) + ATTACH_ENTRY, image))

@@ -24,7 +24,7 @@ use crate::{
     stop::{Caller, Halted, Stopped, is_recorded, resumed},
 };
 
-/// How long a process may take to let go.
+/// How long the threads of a process may take to come out of translated code.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The number of signals.
 const SIGNALS: u64 = 64;
@@ -33,11 +33,22 @@ const ARGUMENT: u64 = IMAGE + IMAGE_ROOM - 4096;
 /// Bytes of a handler in the runtime's table, which is as the kernel has it.
 const ACTION: u64 = 32;
 
-/// The processes that have slots, and whether each lives in its parent's memory until it executes a program.
-pub(crate) fn processes(arena: &Arena) -> BTreeMap<u32, bool> {
+/// Whose memory a recorded process lives in. The order is that in which processes get their own code back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Memory {
+    /// Its own.
+    Own,
+    /// Its parent's, until it executes a program (`vfork`).
+    Parents,
+}
+
+/// The processes that have slots.
+pub(crate) fn processes(arena: &Arena) -> BTreeMap<u32, Memory> {
     let mut found = BTreeMap::new();
     for (_, slot) in slots(arena) {
-        *found.entry(slot.process.get()).or_insert(false) |= slot.borrows.get() != 0;
+        let memory = if slot.borrows.get() != 0 { Memory::Parents } else { Memory::Own };
+        let known = found.entry(slot.process.get()).or_insert(memory);
+        *known = memory.max(*known);
     }
     found
 }
@@ -52,8 +63,8 @@ fn threads(arena: &Arena, process: u32) -> impl Iterator<Item = &Context> {
     slots(arena).map(|(_, slot)| slot).filter(own)
 }
 
-/// Makes a process run its own code from where it stands. All threads must have the request to leave. Returns the process,
-/// which is still stopped; `None` if it is not recorded any more.
+/// Makes a process run its own code from the instructions that its threads have reached. All threads must have the request
+/// to leave. Returns the process, which is still stopped; `None` if it is not recorded any more.
 pub(crate) fn leave(arena: &Arena, process: u32) -> Result<Option<Halted>, Refusal> {
     let begin = Instant::now();
     loop {
@@ -99,7 +110,7 @@ struct State<'a> {
     mask: u64,
 }
 
-/// The state of a stopped thread; `None` if the thread is at a point of the runtime where that is not complete.
+/// The state of a stopped thread; `None` if the thread is at a point of the runtime where its context is incomplete.
 fn state<'a>(arena: &'a Arena, process: u32, task: i32, stopped: &Stopped) -> Option<State<'a>> {
     let slot = threads(arena, process).find(|slot| slot.thread.get() == task as u32)?;
     let found = &stopped.registers;
@@ -113,7 +124,8 @@ fn state<'a>(arena: &'a Arena, process: u32, task: i32, stopped: &Stopped) -> Op
         inside::RUNTIME if (check..=end).contains(&found.rip) && slot.pending.get() == pending::NONE => {
             const SYSCALL_BYTES: u64 = 2;
             if slot.waits.get() != 0 {
-                set(&mut registers, slot.given.get());
+                let [number, value] = slot.given.get();
+                set(&mut registers, number, value);
             }
             registers.rip = slot.pc.get();
             if found.rip == end {
@@ -132,7 +144,7 @@ fn state<'a>(arena: &'a Arena, process: u32, task: i32, stopped: &Stopped) -> Op
 fn program_registers(slot: &Context, found: &user_regs_struct) -> user_regs_struct {
     let mut registers = *found;
     for number in 0..16 {
-        set(&mut registers, [number, slot.register(number as usize)]);
+        set(&mut registers, number, slot.register(number as usize));
     }
     registers.eflags = slot.flags.get();
     registers.orig_rax = u64::MAX;
@@ -140,7 +152,8 @@ fn program_registers(slot: &Context, found: &user_regs_struct) -> user_regs_stru
     registers
 }
 
-fn set(registers: &mut user_regs_struct, [number, value]: [u64; 2]) {
+/// Sets the general register with this number, as instructions encode it.
+fn set(registers: &mut user_regs_struct, number: u64, value: u64) {
     let r = registers;
     let fields = [
         &mut r.rax, &mut r.rcx, &mut r.rdx, &mut r.rbx, &mut r.rsp, &mut r.rbp, &mut r.rsi, &mut r.rdi,
@@ -202,6 +215,7 @@ fn protected(tracee: Tracee) -> io::Result<Vec<Protected>> {
     let mut found: Vec<Protected> = Vec::new();
     for part in 0..MOST_PAGES as usize / PAGES {
         let bytes = tracee.read(PAGE_HEAP + (part * PAGES * ENTRY) as u64, PAGES * ENTRY)?;
+        // `Page` has its number at byte 0 and the wanted protection at byte 12.
         for entry in bytes.as_chunks::<ENTRY>().0 {
             let number = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|at| entry[at]));
             let wanted = u64::from(u32::from_le_bytes([12, 13, 14, 15].map(|at| entry[at])));
@@ -220,9 +234,9 @@ fn protected(tracee: Tracee) -> io::Result<Vec<Protected>> {
 
 /// Where the caches of translated code are.
 fn caches(tracee: Tracee) -> io::Result<Vec<u64>> {
-    const MOST: usize = 64;
-    let bytes = tracee.read(CACHE_HEAP, MOST * size_of::<Cache>())?;
-    let first =
-        |entry: &[u8]| entry.iter().take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
-    Ok(bytes.chunks_exact(size_of::<Cache>()).map(first).take_while(|&base| base != 0).collect())
+    const ENTRY: usize = size_of::<Cache>();
+    let bytes = tracee.read(CACHE_HEAP, cache::MOST as usize * ENTRY)?;
+    // `Cache` begins with its base; unused entries are zero.
+    let base = |entry: &[u8; ENTRY]| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|at| entry[at]));
+    Ok(bytes.as_chunks().0.iter().map(base).take_while(|&base| base != 0).collect())
 }

@@ -24,10 +24,11 @@ pub(crate) struct Name {
 /// Names of threads that run, or of whose logs something is kept.
 #[derive(Default)]
 pub(crate) struct Names {
-    of: FxHashMap<(u64, u64), Owner>,
+    /// By the key of the process's table, and the thread in the system.
+    owners: FxHashMap<(u64, u64), Owner>,
 }
 
-/// A thread of the system, which may have been several one after another.
+/// The threads that had one thread number in a process, one after another.
 #[derive(Default)]
 struct Owner {
     /// How many logs it has.
@@ -38,26 +39,26 @@ struct Owner {
 impl Names {
     /// A log begins.
     pub(crate) fn begin(&mut self, header: &BlockHeader) {
-        self.of.entry((header.table_key, header.thread)).or_default().logs += 1;
+        self.owners.entry((header.table_key, header.thread)).or_default().logs += 1;
     }
 
     /// A log is over, and nothing of it is kept.
     pub(crate) fn end(&mut self, header: &BlockHeader) {
         let key = (header.table_key, header.thread);
-        let Some(owner) = self.of.get_mut(&key) else { return };
+        let Some(owner) = self.owners.get_mut(&key) else { return };
         owner.logs = owner.logs.saturating_sub(1);
         // A later thread with this number may have its name already.
         owner.names.retain(|name| name.tsc > header.last_tsc);
         if owner.logs == 0 && owner.names.is_empty() {
-            self.of.remove(&key);
+            self.owners.remove(&key);
         }
     }
 
     /// Keeps a name that is needed: of a thread that has a log here, or `runs`.
     pub(crate) fn keep(&mut self, name: Name, runs: impl Fn(&Name) -> bool) {
         let key = (name.table, name.thread);
-        if self.of.contains_key(&key) || runs(&name) {
-            self.of.entry(key).or_default().names.push(name);
+        if self.owners.contains_key(&key) || runs(&name) {
+            self.owners.entry(key).or_default().names.push(name);
         }
     }
 
@@ -78,8 +79,8 @@ impl Names {
     /// All names as records, for each table in order.
     pub(crate) fn drain(&mut self) -> Vec<(u64, Vec<u8>)> {
         let mut names: Vec<Name> =
-            self.of.values_mut().flat_map(|owner| std::mem::take(&mut owner.names)).collect();
-        self.of.retain(|_, owner| owner.logs != 0);
+            self.owners.values_mut().flat_map(|owner| std::mem::take(&mut owner.names)).collect();
+        self.owners.retain(|_, owner| owner.logs != 0);
         names.sort_unstable_by_key(|name| (name.table, name.tsc, name.thread));
         let records = |names: &[Name]| names.iter().flat_map(|name| name.record).collect();
         names
@@ -91,7 +92,7 @@ impl Names {
     /// The number of threads and of names.
     #[cfg(test)]
     pub(crate) fn count(&self) -> (usize, usize) {
-        (self.of.len(), self.of.values().map(|owner| owner.names.len()).sum())
+        (self.owners.len(), self.owners.values().map(|owner| owner.names.len()).sum())
     }
 }
 

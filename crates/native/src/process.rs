@@ -20,7 +20,7 @@ pub(crate) enum Event {
     Executed,
     /// Stopped by a signal.
     Signal(c_int),
-    /// Stopped because the tracer asked for it, or (the signal) with its whole process.
+    /// Stopped because the tracer asked for it (SIGTRAP), or by this signal with its whole process.
     Stopped(c_int),
     /// Nothing happened.
     Nothing,
@@ -56,7 +56,7 @@ pub(crate) fn without_chance(command: &mut Command) {
     unsafe { command.pre_exec(request) };
 }
 
-/// A request of `ptrace`: its C libraries differ in the sign.
+/// A request of `ptrace`, whose type is signed in musl and unsigned in other C libraries.
 #[cfg(target_env = "musl")]
 type Request = libc::c_int;
 #[cfg(not(target_env = "musl"))]

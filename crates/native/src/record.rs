@@ -370,8 +370,8 @@ fn follow_descendants<W: Write>(
             status = end_of(root);
             options.control.ended.store(status.is_some(), Relaxed);
         }
-        // A process that was just started takes a slot before it says that it is there. Looked at in this order, it is one of
-        // both.
+        // A process that was just started takes a slot before it counts as running. Starting processes are looked for first,
+        // so a process that changes from one to the other meanwhile is in one of the two.
         let starting = arena.slots().any(|index| arena.slot_state(index).load(Acquire) == slot_state::TAKEN);
         let running = drain.lock().map_or(Ok(0), |mut drain| drain.processes(arena)).unwrap_or(0);
         idle = if running == 0 { idle.or_else(|| Some(Instant::now())) } else { None };
@@ -416,8 +416,8 @@ fn leave_all<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, warnings: &mut Ve
     loop {
         let mut processes = leave::processes(arena);
         processes.retain(|number, _| !failed.contains(number));
-        let Some((&number, &borrows)) = processes.iter().min_by_key(|(_, borrows)| **borrows) else { break };
-        if borrows && begin.elapsed() < BORROWERS_PATIENCE {
+        let Some((&number, &memory)) = processes.iter().min_by_key(|(_, memory)| **memory) else { break };
+        if memory == leave::Memory::Parents && begin.elapsed() < BORROWERS_PATIENCE {
             // It executes its program soon, unrecorded.
             if leave::is_gone(number) {
                 _ = drain.lock().map(|mut drain| drain.left(arena, number));

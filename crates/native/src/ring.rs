@@ -130,7 +130,7 @@ impl Ring {
         self.streams.remove(&key);
     }
 
-    /// All losses, in a defined order, as after that all blocks are written.
+    /// Takes all losses, in a defined order. The caller writes all blocks after them.
     fn losses(&mut self) -> Vec<(BlockHeader, u32)> {
         let mut losses: Vec<_> = self.streams.values_mut().flat_map(|stream| stream.losses()).collect();
         losses.sort_unstable_by_key(|(header, lost)| (header.key, *lost));
@@ -269,7 +269,7 @@ impl<W: Write> Sink<W> {
         if kept {
             self.dump(Vec::new(), |_| false)?;
         } else if let Some(ring) = &mut self.ring {
-            // What is not kept is no loss, but the end of what is in the file may be.
+            // Blocks that are not kept are no loss. Streams that are in the file may have losses at their end.
             ring.streams.retain(|_, stream| stream.is_in_file);
             ring.blocks.clear();
             let mut losses = ring.losses();

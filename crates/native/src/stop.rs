@@ -85,7 +85,7 @@ impl Halted {
     fn let_go(&mut self) {
         for (&task, stopped) in &self.threads {
             let tracee = Tracee(task);
-            // An interruption must not end a call that no signal ended.
+            // A system call that only our stop interrupted is made again.
             if let Ok(registers) = tracee.registers()
                 && registers.rip == stopped.registers.rip
                 && is_spurious(&registers)

@@ -193,10 +193,12 @@ fn any_cutting_one_digest() {
             let table = recording.table(thread).expect("a table");
             (items.digest(), items.instructions(), table.traces())
         };
-        let (expected, instructions, none) = digest(2, false);
+        let (branches, traces) = (2, false);
+        let (expected, instructions, none) = digest(branches, traces);
         assert_eq!(none, 0);
         for branches in [1, 2, 8] {
-            let (found, count, traces) = digest(branches, true);
+            let traces = true;
+            let (found, count, traces) = digest(branches, traces);
             assert_eq!((found, count), (expected, instructions), "{program}, {branches} branches");
             assert!(traces > 3, "{program}: {traces} traces");
         }

@@ -39,6 +39,7 @@ fn recorded(folder: &TempDir, command: Command) -> (String, Outcome, Vec<u8>) {
     recorded_with(folder, command, Options::default())
 }
 
+/// As [`recorded`], with options.
 fn recorded_with(folder: &TempDir, mut command: Command, options: Options) -> (String, Outcome, Vec<u8>) {
     let output = folder.path().join("output");
     let sink = std::fs::File::create(&output).expect("a file");

@@ -47,8 +47,9 @@ fn recorded(folder: &TempDir, program: &Path, arguments: &[&str], options: Optio
 struct ThreadSummary {
     thread: u64,
     instructions: u64,
-    /// How often it was not recorded for a while, and whether that is so at its begin.
+    /// How often its recording paused.
     unselected: usize,
+    /// Whether it was not recorded at its begin.
     begins_late: bool,
 }
 

@@ -43,6 +43,7 @@ fn recorded(folder: &TempDir, command: Command) -> (String, Outcome, u64) {
     recorded_with(folder, command, Options::default())
 }
 
+/// As [`recorded`], with options.
 #[track_caller]
 fn recorded_with(folder: &TempDir, mut command: Command, options: Options) -> (String, Outcome, u64) {
     let output = folder.path().join("output");

@@ -25,6 +25,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{Engine, Error, Outcome, Request, supervise};
 
+/// Which available pages are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    /// Not the one that is being written.
+    Complete,
+    All,
+}
+
 /// The mount point of tracefs, since Linux 4.1.
 const TRACEFS: &str = "/sys/kernel/tracing";
 /// The prefix of our instances' names; the process id follows.
@@ -305,15 +313,15 @@ impl CpuReader {
             let mut wait = [PollFd::new(&self.pipe, PollFlags::IN)];
             match poll(&mut wait, Some(&POLL_INTERVAL)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => self.drain(&mut page, false)?,
+                Ok(_) => self.drain(&mut page, Pages::Complete)?,
                 Err(error) => return Err(error.into()),
             }
         }
-        self.drain(&mut page, true)
+        self.drain(&mut page, Pages::All)
     }
 
-    /// Reads the available pages, except the one that is being written unless `to_the_end`.
-    fn drain(&mut self, page: &mut [u8], to_the_end: bool) -> io::Result<()> {
+    /// Reads the available pages.
+    fn drain(&mut self, page: &mut [u8], pages: Pages) -> io::Result<()> {
         loop {
             match self.pipe.read(page) {
                 Ok(0) => return Ok(()),
@@ -321,7 +329,7 @@ impl CpuReader {
                     let page = &page[..length];
                     self.spool.write_all(page)?;
                     // Reading each event as it comes would produce a page per event.
-                    if !to_the_end && is_being_written(page) {
+                    if pages == Pages::Complete && is_being_written(page) {
                         return Ok(());
                     }
                 }

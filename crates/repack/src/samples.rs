@@ -2,7 +2,7 @@
 //! its thread's trace.
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_formats::perf::layout::{feature, record, sample};
+use hodo_formats::perf::layout::{feature, misc, record, sample};
 
 use crate::{RawRecord, Recorded, segments::segments, words};
 
@@ -78,9 +78,10 @@ fn of_thread(trace: &[u8], (pid, tid): (u32, u32), id: u64, clock: PerfClock) ->
         let aux = &trace[end.saturating_sub(IN_SAMPLE)..end];
         let time = starts[psbs(&trace[..end]) - 1].0 + number as u64;
         let thread = u64::from(tid) << 32 | u64::from(pid);
-        let mut body = words(&[id, 0, thread, time, 0, aux.len().next_multiple_of(8) as u64]);
+        let (ip, cpu) = (0, 0);
+        let mut body = words(&[id, ip, thread, time, cpu, aux.len().next_multiple_of(8) as u64]);
         body.extend(aux);
-        (time, RawRecord::new(record::SAMPLE, 2, body))
+        (time, RawRecord::new(record::SAMPLE, misc::USER, body))
     };
     ends.enumerate().map(sample).collect()
 }

@@ -73,7 +73,9 @@ fn a_pipe_that_is_cut_anywhere_gives_what_came() {
     let unpacked = Unpacked::default();
     let whole = hodo_formats::read(&Input::file(pipe, &unpacked)).expect("a recording");
     assert_eq!(whole.loss, []);
-    for end in 16..pipe.len() {
+    /// Bytes of the header of a pipe.
+    const HEADER: usize = 16;
+    for end in HEADER..pipe.len() {
         let cut = hodo_formats::read(&Input::file(&pipe[..end], &unpacked)).expect("a recording");
         let mut rest = whole.sideband.iter();
         assert!(cut.sideband.iter().all(|record| rest.any(|other| other == record)), "at {end}");

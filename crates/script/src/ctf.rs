@@ -158,9 +158,9 @@ fn occurring(traces: &Traces<'_>, reading: &EventReading, keep_going: impl Fn() 
         seen
     };
     each_range(traces, reading, work, |range, seen| {
-        let class = traces.events[range.trace].streams[range.stream].class;
+        let class = traces.events[range.trace_index].streams[range.stream_index].class;
         let events = range.classes().iter().zip(seen).filter(|(_, seen)| *seen);
-        occurring.extend(events.map(|(event, _)| (range.trace, class, event.id)));
+        occurring.extend(events.map(|(event, _)| (range.trace_index, class, event.id)));
         keep_going()
     });
     occurring

@@ -60,8 +60,10 @@ proptest! {
             let position = half + position.index(half);
             recording[position] = byte;
         }
-        let with = results(&recording, every, chunk_size, threads, true);
-        prop_assert_eq!(with, results(&recording, every, 1 << 30, 1, false));
+        let memo = true;
+        let with = results(&recording, every, chunk_size, threads, memo);
+        let (whole, one_thread, memo) = (1 << 30, 1, false);
+        prop_assert_eq!(with, results(&recording, every, whole, one_thread, memo));
     }
 }
 
@@ -69,7 +71,8 @@ proptest! {
 fn the_fixtures_are_read() {
     for name in RECORDINGS {
         let path = format!("{}/../../fixtures/perf/{name}", env!("CARGO_MANIFEST_DIR"));
-        let reported = results(&fs::read(path).unwrap(), None, 1 << 20, 1, true);
+        let (chunk_size, threads, memo) = (1 << 20, 1, true);
+        let reported = results(&fs::read(path).unwrap(), None, chunk_size, threads, memo);
         assert!(reported.contains("twice"), "{reported}");
     }
 }

@@ -157,7 +157,8 @@ fn check(name: &str, late: &[usize], reading: Reading<'_>, part: (f64, f64)) -> 
             let table = table(trace, &Blocks { report }, reading);
             assert_eq!(sums(&table, "instructions"), by_function(&expected, inlined), "{}", table.name());
         }
-        let expected = by_function(&expected, false);
+        let inlined = false;
+        let expected = by_function(&expected, inlined);
         let functions = table(trace, &Functions, reading);
         assert_eq!(sums(&functions, "self_instructions"), expected);
         let every = None;

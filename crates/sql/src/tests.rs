@@ -402,8 +402,8 @@ fn tables_are_computed_when_they_are_named() {
     assert_eq!(number("select count(*) from intervals"), 1009);
     assert_eq!(message("select * from \"sched:absent\""), "SQL: there are no events");
     let noting = Arc::new(Noting(Mutex::default()));
-    let of = |sql| query(sql, [Arc::clone(&noting) as Arc<dyn Source>], None, &Arc::default());
-    of("select max(BEGIN_ns) from noting where tid = 3").expect("it is right");
+    let ask = |sql| query(sql, [Arc::clone(&noting) as Arc<dyn Source>], None, &Arc::default());
+    ask("select max(BEGIN_ns) from noting where tid = 3").expect("it is right");
     let read = noting.0.lock().expect("no thread panicked").clone();
     assert_eq!(read, [true, false, true, false, false, false, false]);
 }
@@ -428,14 +428,14 @@ impl Source for Cut {
 
 #[test]
 fn notes_on_tables_are_notes_on_the_result() {
-    let of = |sql: &str| {
+    let ask = |sql: &str| {
         let sources: [Arc<dyn Source>; 2] = [Arc::new(Intervals::new()), Arc::new(Cut)];
         query(sql, sources, None, &Arc::default()).expect("it is right").expect("it was not stopped")
     };
-    let table = of("select count(*) from slowest a join slowest b");
+    let table = ask("select count(*) from slowest a join slowest b");
     let notes: Vec<_> = table.summary.iter().filter(|(name, _)| *name == "note").collect();
     assert_eq!(notes, [&("note", Value::from("slowest: the 1 longest of 2"))]);
-    assert_eq!(of("select count(*) from intervals").figure("note"), None);
+    assert_eq!(ask("select count(*) from intervals").figure("note"), None);
 }
 
 #[test]

@@ -115,13 +115,20 @@ pub(crate) struct Codec {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// How a block is compressed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compression {
+    None,
+    Lz4,
+}
+
 impl Codec {
-    /// Appends a block of `rows`, which belong to `of`, to `out`. Returns its zone with the offset in `out`.
+    /// Appends a block of `rows`, which belong to `table`, to `out`. Returns its zone with the offset in `out`.
     pub(crate) fn encode(
         &mut self,
-        of: &Rows,
+        table: &Rows,
         rows: &[CommonFields],
-        compress: bool,
+        compression: Compression,
         out: &mut Vec<u8>,
     ) -> Zone {
         let mut zone = Zone::of(rows);
@@ -140,12 +147,12 @@ impl Codec {
         self.column(rows.iter().map(CommonFields::duration));
         self.column(rows.iter().map(|row| row.bits));
         self.column(rows.iter().map(|row| row.nulls.into()));
-        for column in 0..of.width {
-            self.column(rows.iter().map(|row| of.cells_of(row)[column]));
+        for column in 0..table.width {
+            self.column(rows.iter().map(|row| table.cells_of(row)[column]));
         }
         zone.offset = out.len() as u64;
         zone.raw = self.raw.len() as u32;
-        if compress {
+        if compression == Compression::Lz4 {
             let begin = out.len();
             out.resize(begin + lz4_flex::block::get_maximum_output_size(self.raw.len()), 0);
             let length = lz4_flex::block::compress_into(&self.raw, &mut out[begin..])
@@ -171,14 +178,14 @@ impl Codec {
         &mut self,
         bytes: &[u8],
         zone: &Zone,
-        compressed: bool,
+        compression: Compression,
         into: &mut Rows,
     ) -> Option<()> {
         if bytes.len() != zone.length as usize || crc32fast::hash(bytes) != zone.crc {
             return None;
         }
         let mut raw = std::mem::take(&mut self.raw);
-        let plain = if compressed {
+        let plain = if compression == Compression::Lz4 {
             raw.resize(zone.raw as usize, 0);
             let length = lz4_flex::block::decompress_into(bytes, &mut raw).ok()?;
             raw.get(..length)?

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     bins::{Bin, MOST_LEVEL, bin_of, cell, group, width_log2},
-    block::{BLOCK_ROWS, Codec, Zone},
+    block::{BLOCK_ROWS, Codec, Compression, Zone},
     error::Error,
     fold::{BLOCK_ENTRIES, Entry, Fold, Mix, Summary, SummaryZone, encode_summaries},
     history::{Output, Seen},
@@ -196,7 +196,7 @@ impl Out<'_> {
             let ends = |at: &usize| rows.rows[begin + at].group != rows.rows[begin + at - 1].group;
             let length = (BLOCK_ROWS / 8..longest).find(ends).unwrap_or(longest);
             let block = &rows.rows[begin..begin + length];
-            let zone = self.codec.encode(rows, block, true, &mut self.bytes);
+            let zone = self.codec.encode(rows, block, Compression::Lz4, &mut self.bytes);
             self.written.blocks.push((bin, zone));
             begin += length;
         }

@@ -269,8 +269,8 @@ impl Read {
                 }
             }
             Entry::Run(table, mut zones) => {
-                let of = self.dictionary.tables.get(table as usize)?;
-                let (lanes, width) = (of.lanes.len(), of.schema.columns.len());
+                let table_of_log = self.dictionary.tables.get(table as usize)?;
+                let (lanes, width) = (table_of_log.lanes.len(), table_of_log.schema.columns.len());
                 for zone in &mut zones {
                     zone.is_sound(lanes, width, blocks.end - blocks.start).then_some(())?;
                     zone.offset += blocks.start;

@@ -15,7 +15,7 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    block::{Codec, MOST_ROWS},
+    block::{Codec, Compression, MOST_ROWS},
     dictionary::Dictionary,
     error::{Error, Refused},
     finish, history,
@@ -302,7 +302,7 @@ impl Feed {
         self.rows.sort_by_begin();
         let (mut codec, mut blocks, mut zones) = (Codec::default(), Vec::new(), Vec::new());
         for rows in self.rows.rows.chunks(RUN_BLOCK) {
-            zones.push(codec.encode(&self.rows, rows, false, &mut blocks));
+            zones.push(codec.encode(&self.rows, rows, Compression::None, &mut blocks));
         }
         let mut log = locked(&self.shared.log);
         log.append(&locked(&self.shared.dictionary), self.table, zones, &blocks)?;

@@ -128,7 +128,7 @@ fn wait_for(folder: &Path, bytes: u64, writer: &mut Child) {
 #[test]
 fn a_store_whose_writer_was_killed_is_complete_or_built_again() {
     let mut rng = Rng::with_seed(3);
-    let whole = folder(true);
+    let whole = folder(Stage::Finished);
     let (most, mut cut) = (bytes_in(whole.path()), 0);
     for _ in 0..25 {
         let folder = tempfile::tempdir().unwrap();
@@ -163,12 +163,18 @@ fn a_store_whose_writer_was_killed_is_complete_or_built_again() {
     assert!(cut > 0, "some writer was killed in the middle");
 }
 
-/// Writes a store, finished or not, to a new folder.
-fn folder(finished: bool) -> tempfile::TempDir {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Growing,
+    Finished,
+}
+
+/// Writes a store to a new folder.
+fn folder(stage: Stage) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let writer = Writer::create(folder.path(), "crash").unwrap().with_run_rows(RUN);
     feed(&writer, 0..ROWS).unwrap();
-    if finished {
+    if stage == Stage::Finished {
         writer.finish(2).unwrap();
     }
     folder
@@ -177,8 +183,8 @@ fn folder(finished: bool) -> tempfile::TempDir {
 #[test]
 fn files_that_were_cut_or_changed_are_never_wrong() {
     let mut rng = Rng::with_seed(5);
-    for (finished, name) in [(true, "history"), (false, "growing")] {
-        let whole = folder(finished);
+    for (stage, name) in [(Stage::Finished, "history"), (Stage::Growing, "growing")] {
+        let whole = folder(stage);
         let bytes = fs::read(whole.path().join(name)).unwrap();
         let mut kept = 0;
         for round in 0..150 {
@@ -200,13 +206,13 @@ fn files_that_were_cut_or_changed_are_never_wrong() {
             kept += u32::from(complete_or_not(damaged.path()).is_some());
         }
         // Every byte of a history is needed; a log keeps the rows that were flushed before the damage.
-        assert_eq!(kept > 0, !finished, "{name}: {kept}");
+        assert_eq!(kept > 0, stage == Stage::Growing, "{name}: {kept}");
     }
 }
 
 #[test]
 fn a_log_whose_history_is_there_already_counts_once() {
-    let log = fs::read(folder(false).path().join("growing")).unwrap();
+    let log = fs::read(folder(Stage::Growing).path().join("growing")).unwrap();
     let copy = tempfile::tempdir().unwrap();
     fs::write(copy.path().join("growing"), &log).unwrap();
     Writer::append(copy.path()).unwrap().finish(1).unwrap();
@@ -215,14 +221,14 @@ fn a_log_whose_history_is_there_already_counts_once() {
     assert_eq!(complete_or_not(copy.path()), Some(ROWS));
     assert_eq!(Store::open(copy.path()).unwrap().state(), State::Complete);
     // A log that does not belong to the history is an error.
-    let other = folder(true);
+    let other = folder(Stage::Finished);
     fs::write(other.path().join("growing"), &log).unwrap();
     assert!(matches!(Store::open(other.path()), Err(Error::Damaged { .. })));
 }
 
 #[test]
 fn a_store_of_another_version_says_so() {
-    let folder = folder(true);
+    let folder = folder(Stage::Finished);
     let path = folder.path().join("history");
     let mut bytes = fs::read(&path).unwrap();
     bytes[8] += 1;

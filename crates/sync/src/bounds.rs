@@ -69,7 +69,11 @@ pub(crate) fn thinned(bounds: &[Bound], spacing: i64) -> Vec<bool> {
     keep
 }
 
-/// Returns the envelope of the lower bounds (`upper` false) or of the upper bounds at each of `xs`: the tightest
+/// Values of [`Bound::upper`].
+pub(crate) const LOWER: bool = false;
+pub(crate) const UPPER: bool = true;
+
+/// Returns the envelope of the lower or of the upper bounds at each of `xs`: the tightest
 /// value that any bound and the drift limit imply there. Both slices are sorted by x. `None` without bounds on that
 /// side.
 pub(crate) fn envelope(bounds: &[Bound], xs: &[i64], slope: Slope, upper: bool) -> Option<Vec<i64>> {

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::bounds::Bound;
+use crate::bounds::{Bound, LOWER, UPPER};
 
 /// Rounding error of `slope · x` in units, which must not cause a conflict.
 const ROUNDING: i64 = 2;
@@ -81,7 +81,7 @@ impl Conflicts {
             corners.sort_unstable_by_key(|corner| (corner.rising, corner.index));
             corners
         };
-        let (lowers, uppers) = (side(false), side(true));
+        let (lowers, uppers) = (side(LOWER), side(UPPER));
         let mut conflicts = Conflicts {
             partner_of_lower: vec![None; lowers.len()],
             partner_of_upper: vec![None; uppers.len()],
@@ -192,6 +192,7 @@ mod tests {
     use crate::units::Slope;
     use proptest::prelude::*;
 
+    /// Bounds at a place, with a value, from above (`true`) or from below.
     fn bounds(values: &[(i64, i64, bool)]) -> Vec<Bound> {
         let slope = Slope::from_ppb(100_000_000);
         let mut bounds: Vec<Bound> =

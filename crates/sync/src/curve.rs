@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bounds::{Bound, envelope},
+    bounds::{Bound, LOWER, UPPER, envelope},
     units::Slope,
 };
 
@@ -81,6 +81,13 @@ pub(crate) struct CurvePiece {
     pub(crate) number: usize,
     pub(crate) has_low: bool,
     pub(crate) has_high: bool,
+}
+
+/// The lines that [`Curve::satisfy`] moves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moves {
+    AllLines,
+    Estimate,
 }
 
 impl CurvePiece {
@@ -174,33 +181,33 @@ impl Curve {
     /// violates becomes a knot. The envelopes are at most as steep as `slope`, and so is the result.
     pub(crate) fn clamp(&mut self, bounds: &[Bound], slope: Slope) {
         self.limit(slope);
-        self.satisfy(bounds, slope, true);
+        self.satisfy(bounds, slope, Moves::AllLines);
     }
 
     /// Makes the estimate satisfy `bounds`, and leaves the two bounding lines unchanged except to enclose it.
     pub(crate) fn clamp_estimate(&mut self, bounds: &[Bound], slope: Slope) {
-        self.satisfy(bounds, slope, false);
+        self.satisfy(bounds, slope, Moves::Estimate);
     }
 
-    fn satisfy(&mut self, bounds: &[Bound], slope: Slope, certain: bool) {
+    fn satisfy(&mut self, bounds: &[Bound], slope: Slope, moves: Moves) {
         let satisfied = |bound: &Bound| {
             let estimate = self.at(bound.x).estimate;
             if bound.upper { estimate <= bound.value } else { estimate >= bound.value }
         };
-        if !certain && bounds.iter().all(satisfied) {
+        if moves == Moves::Estimate && bounds.iter().all(satisfied) {
             return;
         }
         for round in 0.. {
             let places: Vec<i64> = self.knots.iter().map(|knot| knot.x).collect();
-            if let Some(low) = envelope(bounds, &places, slope, false) {
+            if let Some(low) = envelope(bounds, &places, slope, LOWER) {
                 for (knot, low) in self.knots.iter_mut().zip(low) {
-                    knot.low = if certain { knot.low.max(low) } else { knot.low };
+                    knot.low = if moves == Moves::AllLines { knot.low.max(low) } else { knot.low };
                     knot.estimate = knot.estimate.max(low);
                 }
             }
-            if let Some(high) = envelope(bounds, &places, slope, true) {
+            if let Some(high) = envelope(bounds, &places, slope, UPPER) {
                 for (knot, high) in self.knots.iter_mut().zip(high) {
-                    knot.high = if certain { knot.high.min(high) } else { knot.high };
+                    knot.high = if moves == Moves::AllLines { knot.high.min(high) } else { knot.high };
                     knot.estimate = knot.estimate.min(high);
                 }
             }

@@ -131,15 +131,15 @@ impl ClockGraph {
 
     /// Returns the drift bound of one clock against another, in parts per billion: the sum plus the second-order term.
     pub(crate) fn drift(&self, a: u32, b: u32) -> u64 {
-        let of = |clock: u32| self.clocks[clock as usize].drift_ppb.min(250_000_000);
-        let sum = of(a) + of(b);
+        let drift = |clock: u32| self.clocks[clock as usize].drift_ppb.min(250_000_000);
+        let sum = drift(a) + drift(b);
         sum + sum * sum / 500_000_000 + 1
     }
 
     /// Returns the wander bound of one clock against another, in parts per billion per second.
     pub(crate) fn wander(&self, a: u32, b: u32) -> u64 {
-        let of = |clock: u32| self.clocks[clock as usize].wander_ppb_per_s;
-        of(a).saturating_add(of(b)).min(1_000_000_000)
+        let wander = |clock: u32| self.clocks[clock as usize].wander_ppb_per_s;
+        wander(a).saturating_add(wander(b)).min(1_000_000_000)
     }
 
     /// Returns the longest time without messages, in units, over which the wander bound between two clocks is relied on.

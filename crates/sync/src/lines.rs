@@ -3,7 +3,7 @@
 //! Duda et al. 1987, "Estimating global time in distributed systems", gives both: the bisector of the extreme
 //! admissible lines, and linear regression.
 
-use crate::bounds::Bound;
+use crate::bounds::{Bound, LOWER, UPPER};
 
 /// A line through two places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) struct Extremes {
 /// fail.
 pub(crate) fn extremes(bounds: &[Bound]) -> Option<Extremes> {
     let (first, last) = (bounds.first()?.x, bounds.last()?.x);
-    let (above, below) = (hull(bounds, true), hull(bounds, false));
+    let (above, below) = (hull(bounds, UPPER), hull(bounds, LOWER));
     if first == last || above.is_empty() || below.is_empty() {
         return None;
     }
@@ -176,7 +176,7 @@ pub(crate) fn regression(bounds: &[Bound]) -> Option<Line> {
         let at = |x: i64| y0 + (slope * (x - x0) as f64).round() as i64;
         Some((at(first), at(last)))
     };
-    let (above, below) = (fit(true)?, fit(false)?);
+    let (above, below) = (fit(UPPER)?, fit(LOWER)?);
     let mean = |y0: i64, y1: i64| y0 + (y1 - y0) / 2;
     Some(Line { from: (first, mean(above.0, below.0)), to: (last, mean(above.1, below.1)) })
 }
@@ -187,6 +187,7 @@ mod tests {
     use crate::units::Slope;
     use proptest::prelude::*;
 
+    /// Bounds at a place, with a value, from above (`true`) or from below.
     fn bounds(points: &[(i64, i64, bool)]) -> Vec<Bound> {
         let slope = Slope::from_ppb(0);
         let mut bounds: Vec<Bound> =
@@ -237,8 +238,8 @@ mod tests {
                 all.iter().filter(move |to| to.upper == left && to.x > from.x).map(move |to| (from, to))
             });
             let slope = |(from, to): (&Bound, &Bound)| (to.value - from.value) as f64 / (to.x - from.x) as f64;
-            let least = pairs(true).map(slope).fold(f64::INFINITY, f64::min);
-            let most = pairs(false).map(slope).fold(f64::NEG_INFINITY, f64::max);
+            let least = pairs(UPPER).map(slope).fold(f64::INFINITY, f64::min);
+            let most = pairs(LOWER).map(slope).fold(f64::NEG_INFINITY, f64::max);
             prop_assume!(least.is_finite() && most.is_finite());
             let extremes = extremes(&bounds).unwrap();
             prop_assert_eq!(extremes.widened, 0);

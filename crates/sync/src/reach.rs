@@ -10,7 +10,7 @@
 //! own place, tilted by the drift, so cells lose no tightness.
 
 use crate::{
-    bounds::{Bound, envelope, on_envelope},
+    bounds::{Bound, LOWER, UPPER, envelope, on_envelope},
     convex::ConvexSet,
     units::{PER_NANO, PER_SECOND, Slope},
 };
@@ -107,8 +107,8 @@ struct Cell {
 pub(crate) fn line(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<[(i64, i64); 2]> {
     let (first, last) = (bounds.first()?.x, bounds.last()?.x);
     let x = first + (last - first) / 2;
-    let low = envelope(bounds, &[x], slope, false)?[0];
-    let high = envelope(bounds, &[x], slope, true)?[0];
+    let low = envelope(bounds, &[x], slope, LOWER)?[0];
+    let high = envelope(bounds, &[x], slope, UPPER)?[0];
     let base = low + (high - low) / 2;
     let drift = motion.drift_ppb as f64;
     let half = (high - low).max(0) as f64 / PER_NANO as f64 / 2.0 + 1.0;
@@ -260,8 +260,8 @@ struct Envelopes {
 
 /// Returns both envelopes at `places`.
 fn envelopes(bounds: &[Bound], places: &[i64], slope: Slope) -> Option<Envelopes> {
-    let low = envelope(bounds, places, slope, false);
-    let high = envelope(bounds, places, slope, true);
+    let low = envelope(bounds, places, slope, LOWER);
+    let high = envelope(bounds, places, slope, UPPER);
     let sides = (low.is_some(), high.is_some());
     let far = |values: &[i64], by: i64| values.iter().map(|value| value + by).collect::<Vec<_>>();
     let (low, high) = match (low, high) {

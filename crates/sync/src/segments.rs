@@ -149,11 +149,12 @@ struct SegmentCandidates<'a> {
 
 impl<'a> SegmentCandidates<'a> {
     fn new(boundaries: &'a [Boundary], edge: usize, segment: usize) -> SegmentCandidates<'a> {
-        let saw = |boundary: &Boundary, before: bool| {
-            boundary.seen.iter().any(|&(seen, step)| seen == edge && (step < segment) == before)
-        };
-        let from = boundaries.iter().rposition(|boundary| saw(boundary, true)).map_or(0, |index| index + 1);
-        let to = boundaries.iter().position(|boundary| saw(boundary, false)).unwrap_or(boundaries.len());
+        let is_before =
+            |boundary: &Boundary| boundary.seen.iter().any(|&(seen, step)| seen == edge && step < segment);
+        let is_after =
+            |boundary: &Boundary| boundary.seen.iter().any(|&(seen, step)| seen == edge && step >= segment);
+        let from = boundaries.iter().rposition(is_before).map_or(0, |index| index + 1);
+        let to = boundaries.iter().position(is_after).unwrap_or(boundaries.len());
         SegmentCandidates { boundaries, from, to: to.max(from) }
     }
 

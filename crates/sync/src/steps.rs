@@ -5,7 +5,7 @@
 //! place a step where it saves more than [`STEP_COST`] contradicting pairs.
 
 use crate::{
-    bounds::{Bound, envelope, on_envelope, thinned},
+    bounds::{Bound, LOWER, UPPER, envelope, on_envelope, thinned},
     clocks::DropCause,
     cover::{conflicts, consistent, fewest},
     edge::{Dropped, Edge, Message, late, orient, without},
@@ -313,8 +313,8 @@ fn step(edge: &Edge, slope: Slope, (before, behind): (&BoundsRun, &BoundsRun), b
     let (before, behind) = (&before.bounds, &behind.bounds);
     let middle = last.x + (first.x - last.x) / 2;
     let at = |run: &[Bound]| {
-        let low = envelope(run, &[middle], slope, false).map_or(i64::MIN / 4, |low| low[0]);
-        let high = envelope(run, &[middle], slope, true).map_or(i64::MAX / 4, |high| high[0]);
+        let low = envelope(run, &[middle], slope, LOWER).map_or(i64::MIN / 4, |low| low[0]);
+        let high = envelope(run, &[middle], slope, UPPER).map_or(i64::MAX / 4, |high| high[0]);
         (low, high)
     };
     let (low, high) = at(&before[before.len().saturating_sub(WINDOW)..]);
@@ -335,7 +335,7 @@ fn half_width(runs: &[BoundsRun], slope: Slope) -> i64 {
     for run in runs.iter().map(|run| &run.bounds) {
         let places: Vec<i64> = run.iter().map(|bound| bound.x).collect();
         let (Some(low), Some(high)) =
-            (envelope(run, &places, slope, false), envelope(run, &places, slope, true))
+            (envelope(run, &places, slope, LOWER), envelope(run, &places, slope, UPPER))
         else {
             continue;
         };
@@ -406,7 +406,7 @@ fn windows(bounds: &[Bound], slope: Slope) -> Vec<Middle> {
         }
         let x = first + (last - first) / 2;
         if let (Some(low), Some(high)) =
-            (envelope(window, &[x], slope, false), envelope(window, &[x], slope, true))
+            (envelope(window, &[x], slope, LOWER), envelope(window, &[x], slope, UPPER))
         {
             let (low, high) = (low[0], high[0]);
             middles.push(Middle { x, value: low + (high - low) / 2, half_width: (high - low).abs() / 2 });

@@ -72,7 +72,7 @@ impl Instant {
         }
     }
 
-    /// Rereadings the estimate, and widens the interval to hold it.
+    /// Replaces the estimate, and widens the interval to hold it.
     fn with_estimate(self, estimate: i128) -> Instant {
         Instant {
             low: self.low.map(|low| low.min(estimate)),

@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use crate::{
-    bounds::{Bound, envelope},
+    bounds::{Bound, LOWER, UPPER, envelope},
     cover::conflicts,
     edge::median,
     reach::{Motion, Reach, reach, reach_all, satisfiable},
@@ -50,9 +50,9 @@ const LAST_WANDER: f64 = 16.0;
 /// The least wander bound that is tried.
 const LEAST_WANDER: f64 = 1.0;
 
-/// Messages in a row times their least distance from the interval, as a multiple of the mean delay above the least: this and
-/// the logarithm of the number of messages is more than chance. Were delays exponential, more had the probability
-/// `exp(−EVIDENCE)` that a row begins somewhere.
+/// The number of messages in a row times their least distance from the interval, in units of the mean delay above the least,
+/// is more than chance from this value plus the logarithm of the number of all messages on. With exponential delays, some row
+/// exceeds that by chance with a probability of `exp(−EVIDENCE)`.
 const EVIDENCE: f64 = 12.0;
 
 /// Messages in a row at least: a few long delays in a row are ordinary.
@@ -192,7 +192,7 @@ impl<'a> Tested<'a> {
             side
         };
         let places = bounds.iter().map(|bound| bound.x).collect();
-        Tested { all: bounds, sides: vec![side(false), side(true)], places, gap: least_gap(bounds) }
+        Tested { all: bounds, sides: vec![side(LOWER), side(UPPER)], places, gap: least_gap(bounds) }
     }
 
     /// Returns the least drift bound that passes: half of the assumed one, the assumed one, or a wider one.
@@ -209,7 +209,7 @@ impl<'a> Tested<'a> {
     /// Returns whether delays explain how far the messages lie from the interval. `at` returns the interval's end at places
     /// for the side of upper bounds or the other.
     fn passes(&self, at: impl Fn(&[i64], bool) -> Option<Vec<i64>>) -> bool {
-        if let (Some(low), Some(high)) = (at(&self.places, false), at(&self.places, true))
+        if let (Some(low), Some(high)) = (at(&self.places, LOWER), at(&self.places, UPPER))
             && low.iter().zip(&high).any(|(low, high)| high - low + FLOOR < self.gap)
         {
             return false;
@@ -258,7 +258,7 @@ fn gap_of_windows(bounds: &[Bound]) -> Option<f64> {
     let level = |bound: &Bound| bound.value.saturating_sub((drift * bound.x as f64) as i64);
     let gap = |window: &[Bound]| {
         let side = |upper: bool| window.iter().filter(move |bound| bound.upper == upper).map(level);
-        Some(side(true).min()?.saturating_sub(side(false).max()?))
+        Some(side(UPPER).min()?.saturating_sub(side(LOWER).max()?))
     };
     let lower_quartile = |length: usize| {
         let mut gaps: Vec<i64> = bounds.chunks_exact(length).filter_map(gap).collect();

@@ -32,15 +32,17 @@ fn solve(pairs: &[Pair]) -> Timeline {
     graph.solve(Method::Bounded)
 }
 
-fn times(stamp: Stamp) -> (i64, i64, i64) {
-    (stamp.lower.0, stamp.estimate.0, stamp.upper.0)
+/// Writes the interval of a time: its lower bound, the estimate and its upper bound.
+fn interval(lower: i64, estimate: i64, upper: i64) -> Stamp {
+    let [lower, estimate, upper] = [lower, estimate, upper].map(TimelineNanos);
+    Stamp { lower, estimate, upper }
 }
 
 #[test]
 fn without_pairs_only_the_reference_is_known() {
     let timeline = solve(&[]);
-    assert_eq!(times(timeline.convert(A, 1_000)), (1_000, 1_000, 1_001));
-    assert_eq!(times(timeline.convert(B, 1_000)), (i64::MIN, 1_000, i64::MAX));
+    assert_eq!(timeline.convert(A, 1_000), interval(1_000, 1_000, 1_001));
+    assert_eq!(timeline.convert(B, 1_000), interval(i64::MIN, 1_000, i64::MAX));
     assert_eq!(timeline.convert(B, 1_000).half_width(), None);
     assert_eq!(timeline.report().clocks[1].hops, None);
     assert_eq!(timeline.report().clocks[1].bounded, (false, false));
@@ -54,7 +56,7 @@ fn one_pair_bounds_one_side() {
     assert!(stamp.estimate.0 >= 1_000);
     assert_eq!(timeline.report().clocks[1].bounded, (true, false));
     assert_eq!(timeline.report().edges[0].half_width_ns, None);
-    // A second later, 200 ppm of drift and two clocks' wander later.
+    // One second later, the interval is wider by 200 ppm of drift and by the wander of two clocks.
     let later = timeline.convert(B, 1_000_501_000);
     assert!((999_790_000..1_000_001_000).contains(&later.lower.0), "{later:?}");
 }

@@ -80,11 +80,11 @@ impl Tree {
     /// Returns a table's lanes of some nodes, with the node of each.
     pub(crate) fn lanes(&self, table: usize, items: &[i64]) -> Vec<(u32, usize)> {
         let nodes = items.iter().filter_map(|&item| usize::try_from(item).ok());
-        let of = |node: usize| {
+        let lanes_of = |node: usize| {
             let lanes = self.get(node).into_iter().flat_map(|node| &node.lanes);
             lanes.filter(move |(own, _)| *own == table).map(move |&(_, lane)| (lane, node))
         };
-        let mut lanes: Vec<(u32, usize)> = nodes.flat_map(of).collect();
+        let mut lanes: Vec<(u32, usize)> = nodes.flat_map(lanes_of).collect();
         lanes.sort_unstable();
         lanes.dedup();
         lanes

@@ -43,7 +43,7 @@ struct Page {
     known: [u64; PAGE as usize / 64],
     /// Tick of its last change; 0 if it never changed.
     changed: u64,
-    /// The latest tick from which on a note describes some of it; 0 if its first notes hold from the beginning.
+    /// The greatest time of the notes about its first content, see [`Seen::since`]; 0 in the kernel and in guests.
     found: u64,
 }
 
@@ -68,8 +68,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) space: &'static Space,
     pub(crate) pc: u64,
     pub(crate) bytes: &'a [u8],
-    /// The time of the vCPU's last TSC packet. New code is recorded as there since then, or a decoder would read the file
-    /// at this address instead, whose bytes may differ. `None` if a decoder reads no file for this code.
+    /// The time of the vCPU's last TSC packet. New code is recorded as there since then: without that, a decoder would read
+    /// the file that is mapped at this address, whose bytes may differ. `None` in the kernel and in guests, where it reads none.
     pub(crate) since: Option<u64>,
     pub(crate) clock: extern "C" fn() -> i64,
 }
@@ -80,7 +80,7 @@ pub(crate) struct Sight {
     pub(crate) was: Was,
     /// The tick of the last change on its pages; 0 if they never changed.
     pub(crate) changed: u64,
-    /// The latest tick from which on a note describes some of its pages, see [`Seen::since`].
+    /// The greatest time of the notes about the first content of its pages, see [`Seen::since`].
     pub(crate) found: u64,
 }
 

@@ -113,7 +113,7 @@ impl Filter {
         let space = cr3 & CR3_PAGE;
         self.ranges.clone_from(&self.scope.addresses);
         self.ranges.extend(self.scope.places.of_space(space).into_iter().map(|(_, range)| range));
-        self.in_context = self.scope.processes.as_ref().is_none_or(|processes| processes.hold(space));
+        self.in_context = self.scope.processes.as_ref().is_none_or(|processes| processes.records(space));
     }
 
     /// Follows what was found out since.

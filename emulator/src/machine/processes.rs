@@ -67,7 +67,7 @@ impl Processes {
     }
 
     /// Whether an address space is recorded.
-    pub(crate) fn hold(&self, space: u64) -> bool {
+    pub(crate) fn records(&self, space: u64) -> bool {
         self.lock().spaces.contains(&space)
     }
 
@@ -109,10 +109,10 @@ mod tests {
         let command = processes(None);
         command.executed(7, b"sh", 0x5006);
         command.executed(8, b"ls", 0x6006);
-        assert!(command.hold(0x5000) && !command.hold(0x6000));
+        assert!(command.records(0x5000) && !command.records(0x6000));
         command.executed(7, b"gzip", 0x7006);
         command.freed(PHYSICAL + 0x5000);
-        assert!(command.hold(0x7000) && !command.hold(0x5000));
+        assert!(command.records(0x7000) && !command.records(0x5000));
     }
 
     #[test]
@@ -121,12 +121,12 @@ mod tests {
         named.executed(7, b"sh", 0x5006);
         named.executed(8, b"ls", 0x6006);
         named.executed(9, b"ls", 0x7006);
-        assert!(!named.hold(0x5000) && named.hold(0x6000) && named.hold(0x7000));
+        assert!(!named.records(0x5000) && named.records(0x6000) && named.records(0x7000));
         let version = named.version();
         named.freed(PHYSICAL + 0x6000);
-        assert!(!named.hold(0x6000) && named.version() != version);
+        assert!(!named.records(0x6000) && named.version() != version);
         // The same page tables, of another program.
         named.executed(8, b"cat", 0x7006);
-        assert!(!named.hold(0x7000));
+        assert!(!named.records(0x7000));
     }
 }

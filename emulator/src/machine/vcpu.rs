@@ -567,8 +567,8 @@ impl Vcpu {
             return modules.loaded(self.registers.word(qemu::ENV_RDI), self.now, self.read);
         }
         if block.switches_stack && pc & KERNEL != 0 && self.guest.is_none() {
-            // The kernel recorded the switch earlier; it gets this time, since which the other thread runs. The
-            // block's code stays unknown, so that it comes here each time.
+            // The kernel recorded the switch earlier. The recorder moves it to this time, from which on the other thread
+            // runs. The block's code stays unknown, so that it comes here each time.
             self.stamp();
             return memory.changes_stack(self.index, self.now);
         }

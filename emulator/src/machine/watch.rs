@@ -381,7 +381,7 @@ impl Watch {
     /// Whether the process filter, if any, holds the present address space.
     fn is_recorded(&self, registers: Registers) -> bool {
         let processes = self.scope.as_ref().and_then(|scope| scope.processes.as_ref());
-        processes.is_none_or(|processes| processes.hold(registers.word(qemu::ENV_CR3) & CR3_PAGE))
+        processes.is_none_or(|processes| processes.records(registers.word(qemu::ENV_CR3) & CR3_PAGE))
     }
 
     /// A thread is ready to run.

@@ -16,7 +16,7 @@ use super::{
     in_turn, median, millis, peak_memory,
     plot::{self, Line},
     took, two_threads,
-    workloads::{CONFIGURATIONS, DEFAULT, GIGABYTE, WORKLOADS, Workload},
+    workloads::{CONFIGURATIONS, DEFAULT, GIGABYTE, Size, WORKLOADS, Workload},
 };
 
 /// The number whose recursive Fibonacci takes more than a billion instructions.
@@ -45,7 +45,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
         let mut measured = Vec::new();
         let mut bytes = 0;
         for workload in &workloads {
-            let recording = workload.record(configuration, false, &folder)?;
+            let recording = workload.record(configuration, Size::Full, &folder)?;
             bytes += fs::metadata(&recording)?.len();
             measured.push((workload.name.to_owned(), harnesses.measure(&recording, index == DEFAULT)?));
         }
@@ -98,7 +98,7 @@ fn whole_programs(workloads: &[&Workload], folder: &Path) -> Outcome {
         "| recording | MB | hodo | s | perf | s | times as fast | goal |\n|---|---|---|---|---|---|---|---|"
     );
     for workload in workloads {
-        let recording = workload.record(&CONFIGURATIONS[DEFAULT], true, folder)?;
+        let recording = workload.record(&CONFIGURATIONS[DEFAULT], Size::Short, folder)?;
         let megabytes = fs::metadata(&recording)?.len() as f64 / 1e6;
         for (ours, theirs, goal) in pairs {
             let mut times = [Vec::new(), Vec::new()];
@@ -127,7 +127,7 @@ fn whole_programs(workloads: &[&Workload], folder: &Path) -> Outcome {
 fn threads(workloads: &[&Workload], folder: &Path) -> Outcome {
     println!("\ntwice in one process");
     for workload in workloads.iter().copied().chain([&GIGABYTE]) {
-        let recording = workload.record(&CONFIGURATIONS[DEFAULT], false, folder)?;
+        let recording = workload.record(&CONFIGURATIONS[DEFAULT], Size::Full, folder)?;
         let megabytes = fs::metadata(&recording)?.len() / 1_000_000;
         for what in ["functions", "calls"] {
             println!("  {what} of {}, {megabytes} MB", workload.name);
@@ -138,7 +138,7 @@ fn threads(workloads: &[&Workload], folder: &Path) -> Outcome {
 }
 
 fn memory(folder: &Path) -> Outcome {
-    let recording = GIGABYTE.record(&CONFIGURATIONS[DEFAULT], false, folder)?;
+    let recording = GIGABYTE.record(&CONFIGURATIONS[DEFAULT], Size::Full, folder)?;
     let bytes = fs::metadata(&recording)?.len();
     println!("\nmemory: {} MB of trace by {}", bytes / 1_000_000, GIGABYTE.name);
     for arguments in [&["report", "functions", "-q"][..], &["script", "--calls", "-q"]] {
@@ -161,7 +161,7 @@ fn on_threads(what: &str, recording: &Path, threads: usize) -> Command {
 
 /// Plots megabytes per second by number of threads, up to all cores.
 fn plot(folder: &Path) -> Outcome {
-    let recording = GIGABYTE.record(&CONFIGURATIONS[DEFAULT], false, folder)?;
+    let recording = GIGABYTE.record(&CONFIGURATIONS[DEFAULT], Size::Full, folder)?;
     // Both passes.
     let megabytes = fs::metadata(&recording)?.len() as f64 / 1e6 * 2.0;
     let mut lines = Vec::new();

@@ -60,15 +60,26 @@ pub(super) const CONFIGURATIONS: [Configuration; 3] = [
     },
 ];
 
+/// How much of a workload runs.
+#[derive(Clone, Copy)]
+pub(super) enum Size {
+    Full,
+    /// A short part of it.
+    Short,
+}
+
 impl Workload {
-    /// Records the workload unless its recording exists: at full size, or a short part of that.
+    /// Records the workload unless its recording exists.
     pub(super) fn record(
         &self,
         configuration: &Configuration,
-        short: bool,
+        size: Size,
         folder: &Path,
     ) -> Outcome<PathBuf> {
-        let size = if short { self.short_size } else { self.size };
+        let size = match size {
+            Size::Full => self.size,
+            Size::Short => self.short_size,
+        };
         let recording = folder.join(format!("{}-{}-{size}.data", self.name, configuration.name));
         if fs::exists(&recording)? {
             return Ok(recording);

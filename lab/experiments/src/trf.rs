@@ -83,7 +83,8 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     if sweeps {
         figures(&folder)?;
         println!("\n### With calls and returns");
-        let swept = equidistant(DISTANCE, true, &folder)?;
+        let calls = true;
+        let swept = equidistant(DISTANCE, calls, &folder)?;
         SWEEPS.iter().try_for_each(|sweep| self::sweep(sweep, &swept, &folder))?;
     }
     if fits { fit(&folder) } else { Ok(()) }
@@ -322,11 +323,13 @@ mod tests {
 
     #[test]
     fn exact_equations_are_solved_and_others_refused() {
-        let of = |x: f64, y: f64| ([1.0, x, y], 2.0 + 3.0 * x + 0.5 * y);
-        let found = least_squares(&[of(0.0, 1.0), of(1.0, 0.0), of(2.0, 3.0), of(5.0, 1.0)]).unwrap();
+        let equation = |x: f64, y: f64| ([1.0, x, y], 2.0 + 3.0 * x + 0.5 * y);
+        let found =
+            least_squares(&[equation(0.0, 1.0), equation(1.0, 0.0), equation(2.0, 3.0), equation(5.0, 1.0)])
+                .unwrap();
         for (found, expected) in found.into_iter().zip([2.0, 3.0, 0.5]) {
             assert!((found - expected).abs() < 1e-9, "{found}");
         }
-        assert_eq!(least_squares(&[of(1.0, 2.0), of(2.0, 4.0)]), None);
+        assert_eq!(least_squares(&[equation(1.0, 2.0), equation(2.0, 4.0)]), None);
     }
 }

@@ -235,24 +235,17 @@ impl fmt::Display for Verdict {
         )?;
         let list = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         if self.other_order > 0 {
-            write!(f, "\n  fact 7: the events of {} times are in another order", self.other_order)?;
+            write!(f, "\n  the events of {} times are in another order", self.other_order)?;
         }
         if let Some(event) = &self.time_went_back {
-            write!(f, "\n  fact 8: babeltrace2 gave up where time goes back: {event}")?;
+            write!(f, "\n  babeltrace2 gave up where time goes back: {event}")?;
         }
         if !self.empty_texts.is_empty() {
-            write!(
-                f,
-                "\n  fact 20: empty texts that babeltrace2 fills with old ones: {}",
-                list(&self.empty_texts)
-            )?;
+            write!(f, "\n  empty texts that babeltrace2 fills with old ones: {}", list(&self.empty_texts))?;
         }
         if !self.counters_that_went_back.is_empty() {
             let streams = list(&self.counters_that_went_back);
-            write!(
-                f,
-                "\n  fact 23: counters of lost events that went back, in babeltrace2 lost 2^64: {streams}"
-            )?;
+            write!(f, "\n  counters of lost events that went back, in babeltrace2 lost 2^64: {streams}")?;
         }
         self.differences.iter().try_for_each(|difference| write!(f, "\n  {difference}"))
     }

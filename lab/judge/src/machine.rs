@@ -80,7 +80,7 @@ const WORKLOADS: &[Workload] = &[
     // A processor that starts runs 16-, 32- and 64-bit code.
     Workload {
         name: "hotplug",
-        // Which threads run on it right after it has started is not recorded: those of the command stay elsewhere.
+        // The recording does not say which threads run on a processor that has just started, so some commands stay on another.
         script: "for i in 1 2 3; do taskset -c 0 sh -c 'cd /sys/devices/system/cpu/cpu1; echo 0 > online; ls -l /usr/bin > \
                  /dev/null; echo 1 > online; ls -l /usr/bin | wc -l'; ls -l /usr/bin | gzip | wc -c; done",
     },

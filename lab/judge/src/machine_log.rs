@@ -163,13 +163,14 @@ mod tests {
     fn what_was_left_before_its_end_did_not_run() {
         let mut ran = Ran::default();
         [1, 2, 2, 3].into_iter().for_each(|address| ran.begin(address));
+        let [by_int, by_hardware] = [true, false];
         // A page fault at 3, whose handler is stopped before its second instruction.
-        ran.interrupt(3, false);
+        ran.interrupt(3, by_hardware);
         [100, 101].into_iter().for_each(|address| ran.begin(address));
         ran.stop(101);
-        ran.interrupt(101, false);
+        ran.interrupt(101, by_hardware);
         [200, 101, 3, 4].into_iter().for_each(|address| ran.begin(address));
-        ran.interrupt(4, true);
+        ran.interrupt(4, by_int);
         let addresses = [1u64, 2, 200, 101, 3, 4];
         // The stop took back 101 only, so 100 ran.
         let expected = [1u64, 2, 100, 200, 101, 3, 4];

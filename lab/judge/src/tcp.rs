@@ -139,6 +139,7 @@ fn write(folder: &Path, lines: &str, is_wrong: bool) -> Outcome {
     fs::create_dir_all(folder)?;
     let host = folder.file_name().and_then(|name| name.to_str()).unwrap_or("a");
     fs::write(folder.join("metadata"), METADATA.replace("HOST", host))?;
+    // Time, whether the segment was sent, and the numbers of its header.
     let mut events: Vec<(u64, bool, Vec<u32>)> = Vec::new();
     for line in lines.lines() {
         let mut words = line.split(' ');

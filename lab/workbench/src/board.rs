@@ -51,9 +51,9 @@ const MASTER: &str = "master/master.c master/clock.c master/slaves.c master/trac
 
 /// Returns the folder in which the recorder looks for these programs.
 fn folder() -> Outcome<PathBuf> {
-    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
-    let folder = of("HODO_BOARD").or_else(|| Some(cache?.join("hodo/board")));
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let folder = variable("HODO_BOARD").or_else(|| Some(cache?.join("hodo/board")));
     folder.ok_or_else(|| "neither HODO_BOARD, XDG_CACHE_HOME nor HOME is set".into())
 }
 

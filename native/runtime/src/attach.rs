@@ -60,8 +60,9 @@ pub extern "C" fn hodo_attached(_: u64, vectors: u64) -> u64 {
 /// Not 0 in a process that ran before it was recorded: it knows that the kernel has restartable sequences.
 static KNOWS_SEQUENCES: AtomicU32 = AtomicU32::new(0);
 
-/// `rseq`. A restartable sequence is not restarted in translated code. A program that learns from its first call that there
-/// are none does without; one that used them before must believe that they are registered, and gets that with its own code.
+/// `rseq`. Restartable sequences are not restarted in translated code. A program whose first call fails does without them. A
+/// program that used them before it was recorded is told that the call succeeded; the recorder makes the call when the program
+/// gets its own code back.
 pub fn sequences(context: &Context, [address, length, flags, signature, ..]: [u64; 6]) -> u64 {
     if KNOWS_SEQUENCES.load(Relaxed) == 0 {
         return errno::ENOSYS;

@@ -30,7 +30,9 @@ pub struct Cache {
 /// The length of a cache.
 pub const LENGTH: u64 = 64 << 20;
 /// The most caches.
-const MOST: u32 = 64;
+pub const MOST: u32 = 64;
+/// Protection of a cache, as `mmap` takes it.
+const READ_WRITE_EXECUTE: u64 = 7;
 /// Code this far from a cache can use it.
 const REACH: u64 = 0x6000_0000;
 /// A superblock needs less room.
@@ -93,7 +95,7 @@ fn create(pc: u64, count: u32) -> Option<u32> {
         .chain(low)
         .chain(high)
         .filter(|&at| at > 1 << 20 && at + LENGTH < 0x7fff_ffff_f000 && at.abs_diff(pc) < REACH)
-        .find(|&at| limits::map(at, LENGTH, 7) == at)?;
+        .find(|&at| limits::map(at, LENGTH, READ_WRITE_EXECUTE) == at)?;
     for (offset, stub) in [(0, stubs::hodo_enter_link as stubs::Stub), (8, stubs::hodo_enter_miss)] {
         raw::write(address + offset, stubs::address(stub));
     }
@@ -117,15 +119,15 @@ pub fn cold_stub(number: u32, cache: &mut Cache) -> u64 {
     cache.cold -= STUB;
     let at = cache.cold & !7;
     cache.cold = at;
-    let mut e = Emitter { at, limit: at + STUB, full: false };
-    e.bytes(&[0xff, 0x25]);
-    e.word((SLOT - AFTER_JUMP) as u32);
-    e.save(crate::emit::RCX, crate::context::offset::SAVED_RCX);
-    e.bytes(&[0xb9]);
-    e.word(number);
-    e.bytes(&[0xff, 0x25]);
-    let next = e.at + 4;
-    e.word(cache.base.wrapping_sub(next) as u32);
+    let mut emitter = Emitter { at, limit: at + STUB, full: false };
+    emitter.bytes(&[0xff, 0x25]);
+    emitter.word((SLOT - AFTER_JUMP) as u32);
+    emitter.save(crate::emit::RCX, crate::context::offset::SAVED_RCX);
+    emitter.bytes(&[0xb9]);
+    emitter.word(number);
+    emitter.bytes(&[0xff, 0x25]);
+    let next = emitter.at + 4;
+    emitter.word(cache.base.wrapping_sub(next) as u32);
     raw::write(at + SLOT, at + AFTER_JUMP);
     at
 }

@@ -66,9 +66,19 @@ fn plain(context: &Context) -> Outcome {
     }
 }
 
+/// What a register contains.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MaskAt {
+    /// The address of a signal mask.
+    Address,
+    /// The address of a pair: the address of a mask, and its length.
+    Pair,
+}
+
 /// A system call that sets another signal mask while it waits. The kernel must not block what the processor raises.
-/// `argument`: the register with the mask's address, or with that of a pair of the mask's address and length.
-fn waits(context: &Context, argument: usize, is_pair: bool) -> Outcome {
+/// `argument`: the register that leads to the mask.
+fn waits(context: &Context, argument: usize, mask_at: MaskAt) -> Outcome {
+    let is_pair = mask_at == MaskAt::Pair;
     let given = context.register(argument);
     let address = if is_pair && given != 0 { raw::word(given) } else { Some(given) };
     let mask = match address {
@@ -139,10 +149,10 @@ fn choose(context: &Context, next: u64) -> Outcome {
             answer.map_or_else(|| plain(context), Outcome::Done)
         }
         nr::RSEQ => Outcome::Done(crate::attach::sequences(context, arguments)),
-        nr::RT_SIGSUSPEND => waits(context, register::RDI, false),
-        nr::PPOLL => waits(context, register::R10, false),
-        nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => waits(context, register::R8, false),
-        nr::PSELECT6 | nr::IO_PGETEVENTS => waits(context, register::R9, true),
+        nr::RT_SIGSUSPEND => waits(context, register::RDI, MaskAt::Address),
+        nr::PPOLL => waits(context, register::R10, MaskAt::Address),
+        nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => waits(context, register::R8, MaskAt::Address),
+        nr::PSELECT6 | nr::IO_PGETEVENTS => waits(context, register::R9, MaskAt::Pair),
         nr::ARCH_PRCTL if a == ARCH_SET_GS => refused(note::SEGMENT, b, errno::EPERM),
         nr::ARCH_PRCTL if a == ARCH_GET_GS => {
             Outcome::Done(if raw::set_word(b, 0) { 0 } else { errno::EFAULT })
@@ -272,7 +282,8 @@ fn protect(number: u64, arguments: [u64; 6]) -> u64 {
     if executable && !regions::any(start, end) {
         table::map(start, end - start, 0, protection, &[]);
     }
-    regions::protect(start, end, executable, writable, true);
+    let generated = true;
+    regions::protect(start, end, executable, writable, generated);
     result
 }
 

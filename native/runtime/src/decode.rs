@@ -69,7 +69,7 @@ pub struct Instruction {
     pub modrm: u8,
     /// Where a displacement relative to RIP is; 0 without one.
     pub relative_at: u8,
-    /// Where the address or segment prefix for `gs` is.
+    /// Where the last prefix [`prefix::GS`] is.
     pub gs_at: u8,
     /// Its effect on control flow.
     pub flow: Flow,
@@ -124,75 +124,75 @@ const fn fill(mut table: [u8; 256], from: usize, to: usize, value: u8) -> [u8; 2
 }
 
 const fn one() -> [u8; 256] {
-    let mut t = [0; 256];
+    let mut table = [0; 256];
     let mut row = 0;
     while row < 0x40 {
-        t = fill(t, row, row + 3, M);
-        t[row + 4] = I8;
-        t[row + 5] = IZ;
-        t = fill(t, row + 6, row + 7, BAD);
+        table = fill(table, row, row + 3, M);
+        table[row + 4] = I8;
+        table[row + 5] = IZ;
+        table = fill(table, row + 6, row + 7, BAD);
         row += 8;
     }
-    t = fill(t, 0x60, 0x62, BAD);
-    t[0x63] = M;
-    t[0x68] = IZ;
-    t[0x69] = M | IZ;
-    t[0x6a] = I8;
-    t[0x6b] = M | I8;
-    t = fill(t, 0x70, 0x7f, I8);
-    t[0x80] = M | I8;
-    t[0x81] = M | IZ;
-    t[0x82] = BAD;
-    t[0x83] = M | I8;
-    t = fill(t, 0x84, 0x8f, M);
-    t[0x9a] = BAD;
-    t[0xa8] = I8;
-    t[0xa9] = IZ;
-    t = fill(t, 0xb0, 0xb7, I8);
-    t = fill(t, 0xc0, 0xc1, M | I8);
-    t[0xc2] = I16;
-    t[0xc6] = M | I8;
-    t[0xc7] = M | IZ;
-    t[0xc8] = I16 | I8;
-    t[0xca] = I16;
-    t[0xcd] = I8;
-    t[0xce] = BAD;
-    t = fill(t, 0xd0, 0xd3, M);
-    t = fill(t, 0xd4, 0xd6, BAD);
-    t = fill(t, 0xd8, 0xdf, M);
-    t = fill(t, 0xe0, 0xe7, I8);
-    t = fill(t, 0xe8, 0xe9, IZ);
-    t[0xea] = BAD;
-    t[0xeb] = I8;
-    t = fill(t, 0xf6, 0xf7, M);
-    fill(t, 0xfe, 0xff, M)
+    table = fill(table, 0x60, 0x62, BAD);
+    table[0x63] = M;
+    table[0x68] = IZ;
+    table[0x69] = M | IZ;
+    table[0x6a] = I8;
+    table[0x6b] = M | I8;
+    table = fill(table, 0x70, 0x7f, I8);
+    table[0x80] = M | I8;
+    table[0x81] = M | IZ;
+    table[0x82] = BAD;
+    table[0x83] = M | I8;
+    table = fill(table, 0x84, 0x8f, M);
+    table[0x9a] = BAD;
+    table[0xa8] = I8;
+    table[0xa9] = IZ;
+    table = fill(table, 0xb0, 0xb7, I8);
+    table = fill(table, 0xc0, 0xc1, M | I8);
+    table[0xc2] = I16;
+    table[0xc6] = M | I8;
+    table[0xc7] = M | IZ;
+    table[0xc8] = I16 | I8;
+    table[0xca] = I16;
+    table[0xcd] = I8;
+    table[0xce] = BAD;
+    table = fill(table, 0xd0, 0xd3, M);
+    table = fill(table, 0xd4, 0xd6, BAD);
+    table = fill(table, 0xd8, 0xdf, M);
+    table = fill(table, 0xe0, 0xe7, I8);
+    table = fill(table, 0xe8, 0xe9, IZ);
+    table[0xea] = BAD;
+    table[0xeb] = I8;
+    table = fill(table, 0xf6, 0xf7, M);
+    fill(table, 0xfe, 0xff, M)
 }
 
 const fn two() -> [u8; 256] {
-    let mut t = [M; 256];
-    t = fill(t, 0x04, 0x0c, 0);
-    t[0x04] = BAD;
-    t[0x0a] = BAD;
-    t[0x0c] = BAD;
-    t[0x0e] = 0;
-    t[0x0f] = M | I8;
-    t = fill(t, 0x24, 0x27, BAD);
-    t = fill(t, 0x30, 0x37, 0);
-    t[0x36] = BAD;
-    t = fill(t, 0x38, 0x3f, BAD);
-    t = fill(t, 0x70, 0x73, M | I8);
-    t[0x77] = 0;
-    t = fill(t, 0x7a, 0x7b, BAD);
-    t = fill(t, 0x80, 0x8f, IZ);
-    t = fill(t, 0xa0, 0xa2, 0);
-    t[0xa4] = M | I8;
-    t = fill(t, 0xa6, 0xa7, BAD);
-    t = fill(t, 0xa8, 0xaa, 0);
-    t[0xac] = M | I8;
-    t[0xba] = M | I8;
-    t[0xc2] = M | I8;
-    t = fill(t, 0xc4, 0xc6, M | I8);
-    fill(t, 0xc8, 0xcf, 0)
+    let mut table = [M; 256];
+    table = fill(table, 0x04, 0x0c, 0);
+    table[0x04] = BAD;
+    table[0x0a] = BAD;
+    table[0x0c] = BAD;
+    table[0x0e] = 0;
+    table[0x0f] = M | I8;
+    table = fill(table, 0x24, 0x27, BAD);
+    table = fill(table, 0x30, 0x37, 0);
+    table[0x36] = BAD;
+    table = fill(table, 0x38, 0x3f, BAD);
+    table = fill(table, 0x70, 0x73, M | I8);
+    table[0x77] = 0;
+    table = fill(table, 0x7a, 0x7b, BAD);
+    table = fill(table, 0x80, 0x8f, IZ);
+    table = fill(table, 0xa0, 0xa2, 0);
+    table[0xa4] = M | I8;
+    table = fill(table, 0xa6, 0xa7, BAD);
+    table = fill(table, 0xa8, 0xaa, 0);
+    table[0xac] = M | I8;
+    table[0xba] = M | I8;
+    table[0xc2] = M | I8;
+    table = fill(table, 0xc4, 0xc6, M | I8);
+    fill(table, 0xc8, 0xcf, 0)
 }
 
 fn signed(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
@@ -206,7 +206,7 @@ fn signed(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
 
 /// Decodes the instruction at `pc`, whose bytes begin with `bytes`. `None`: it is not valid, or its bytes end early.
 pub fn decode(bytes: &[u8], pc: u64) -> Option<Instruction> {
-    let mut i = Instruction {
+    let mut instruction = Instruction {
         length: 0,
         map: 0,
         opcode: 0,
@@ -219,26 +219,26 @@ pub fn decode(bytes: &[u8], pc: u64) -> Option<Instruction> {
         gs_at: 0,
         flow: Flow::Next,
     };
-    let mut at = prefixes(&mut i, bytes)?;
-    let operands = opcode(&mut i, bytes, &mut at)?;
+    let mut at = prefixes(&mut instruction, bytes)?;
+    let operands = opcode(&mut instruction, bytes, &mut at)?;
     if operands & BAD != 0 {
         return None;
     }
     if operands & M != 0 {
-        modrm(&mut i, bytes, &mut at)?;
+        modrm(&mut instruction, bytes, &mut at)?;
     }
     let immediate = at;
-    at += immediates(&i, operands);
+    at += immediates(&instruction, operands);
     if at > LONGEST || at > bytes.len() {
         return None;
     }
-    i.length = at as u8;
-    i.flow = flow(&i, bytes, immediate, pc)?;
-    Some(i)
+    instruction.length = at as u8;
+    instruction.flow = flow(&instruction, bytes, immediate, pc)?;
+    Some(instruction)
 }
 
 /// Reads prefixes; returns where the opcode is.
-fn prefixes(i: &mut Instruction, bytes: &[u8]) -> Option<usize> {
+fn prefixes(instruction: &mut Instruction, bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
         let byte = *bytes.get(at)?;
@@ -252,22 +252,22 @@ fn prefixes(i: &mut Instruction, bytes: &[u8]) -> Option<usize> {
             0xf0 => prefix::LOCK,
             0x26 | 0x2e | 0x36 | 0x3e => 0,
             0x40..=0x4f => {
-                i.rex = byte;
+                instruction.rex = byte;
                 at += 1;
                 continue;
             }
             _ => return Some(at),
         };
         if bit == prefix::GS {
-            i.gs_at = at as u8;
-            i.prefixes &= !prefix::FS;
+            instruction.gs_at = at as u8;
+            instruction.prefixes &= !prefix::FS;
         }
         if bit == prefix::FS {
-            i.prefixes &= !prefix::GS;
+            instruction.prefixes &= !prefix::GS;
         }
         // A prefix after REX makes REX void.
-        i.rex = 0;
-        i.prefixes |= bit;
+        instruction.rex = 0;
+        instruction.prefixes |= bit;
         at += 1;
         if at >= LONGEST {
             return None;
@@ -276,7 +276,7 @@ fn prefixes(i: &mut Instruction, bytes: &[u8]) -> Option<usize> {
 }
 
 /// Reads the opcode; returns its operands.
-fn opcode(i: &mut Instruction, bytes: &[u8], at: &mut usize) -> Option<u8> {
+fn opcode(instruction: &mut Instruction, bytes: &[u8], at: &mut usize) -> Option<u8> {
     let first = *bytes.get(*at)?;
     *at += 1;
     match first {
@@ -284,42 +284,45 @@ fn opcode(i: &mut Instruction, bytes: &[u8], at: &mut usize) -> Option<u8> {
             let second = *bytes.get(*at)?;
             *at += 1;
             if second == 0x38 || second == 0x3a {
-                i.map = if second == 0x38 { 2 } else { 3 };
-                i.opcode = *bytes.get(*at)?;
+                instruction.map = if second == 0x38 { 2 } else { 3 };
+                instruction.opcode = *bytes.get(*at)?;
                 *at += 1;
-                return Some(if i.map == 3 { M | I8 } else { M });
+                return Some(if instruction.map == 3 { M | I8 } else { M });
             }
-            (i.map, i.opcode) = (1, second);
+            (instruction.map, instruction.opcode) = (1, second);
             Some(TWO[second as usize])
         }
+        // VEX with one further byte.
         0xc5 => {
             let extra = *bytes.get(*at)?;
-            i.rex = if extra & 0x80 == 0 { 0x44 } else { 0 };
-            i.opcode = *bytes.get(*at + 1)?;
+            instruction.rex = if extra & 0x80 == 0 { 0x44 } else { 0 };
+            instruction.opcode = *bytes.get(*at + 1)?;
             *at += 2;
-            (i.map, i.vector) = (1, true);
-            vector_operands(i)
+            (instruction.map, instruction.vector) = (1, true);
+            vector_operands(instruction)
         }
+        // VEX with two further bytes, EVEX with three.
         0xc4 | 0x62 => {
             let extra = *bytes.get(*at)?;
             let skip = if first == 0x62 { 3 } else { 2 };
-            i.rex = 0x40 | (!extra >> 5) & 7;
-            i.map = if first == 0x62 { extra & 7 } else { extra & 31 };
-            i.opcode = *bytes.get(*at + skip)?;
+            instruction.rex = 0x40 | (!extra >> 5) & 7;
+            instruction.map = if first == 0x62 { extra & 7 } else { extra & 31 };
+            instruction.opcode = *bytes.get(*at + skip)?;
             *at += skip + 1;
-            i.vector = true;
-            vector_operands(i)
+            instruction.vector = true;
+            vector_operands(instruction)
         }
+        // The prefix XOP of old AMD processors, not `POP`.
         0x8f if bytes.get(*at)? & 0x38 != 0 => None,
         _ => {
-            (i.map, i.opcode) = (0, first);
+            (instruction.map, instruction.opcode) = (0, first);
             Some(ONE[first as usize])
         }
     }
 }
 
-fn vector_operands(i: &Instruction) -> Option<u8> {
-    match (i.map, i.opcode) {
+fn vector_operands(instruction: &Instruction) -> Option<u8> {
+    match (instruction.map, instruction.opcode) {
         (1, 0x77) => Some(0),
         (1, 0x70..=0x73 | 0xc2 | 0xc4..=0xc6) | (3, _) => Some(M | I8),
         (1 | 2 | 5 | 6, _) => Some(M),
@@ -328,13 +331,15 @@ fn vector_operands(i: &Instruction) -> Option<u8> {
 }
 
 /// Reads ModRM, SIB and the displacement.
-fn modrm(i: &mut Instruction, bytes: &[u8], at: &mut usize) -> Option<()> {
-    i.modrm_at = *at as u8;
-    i.modrm = *bytes.get(*at)?;
+fn modrm(instruction: &mut Instruction, bytes: &[u8], at: &mut usize) -> Option<()> {
+    instruction.modrm_at = *at as u8;
+    instruction.modrm = *bytes.get(*at)?;
     *at += 1;
-    let (mode, rm) = (i.modrm >> 6, i.modrm & 7);
+    let (mode, rm) = (instruction.modrm >> 6, instruction.modrm & 7);
     // Moves of control and debug registers have registers whatever the mode is.
-    if mode == 3 || (i.map == 1 && !i.vector && (0x20..=0x23).contains(&i.opcode)) {
+    if mode == 3
+        || (instruction.map == 1 && !instruction.vector && (0x20..=0x23).contains(&instruction.opcode))
+    {
         return Some(());
     }
     let mut base = rm;
@@ -344,7 +349,7 @@ fn modrm(i: &mut Instruction, bytes: &[u8], at: &mut usize) -> Option<()> {
     }
     match mode {
         0 if rm == 5 => {
-            i.relative_at = *at as u8;
+            instruction.relative_at = *at as u8;
             *at += 4;
         }
         0 if rm == 4 && base == 5 => *at += 4,
@@ -356,22 +361,22 @@ fn modrm(i: &mut Instruction, bytes: &[u8], at: &mut usize) -> Option<()> {
 }
 
 /// The length of the immediate operands.
-fn immediates(i: &Instruction, operands: u8) -> usize {
-    let wide = i.rex & 8 != 0;
-    let word = if i.prefixes & prefix::OPERAND_SIZE != 0 && !wide { 2 } else { 4 };
+fn immediates(instruction: &Instruction, operands: u8) -> usize {
+    let wide = instruction.rex & 8 != 0;
+    let word = if instruction.prefixes & prefix::OPERAND_SIZE != 0 && !wide { 2 } else { 4 };
     let mut length = 0;
-    if i.map == 0 && !i.vector {
-        match i.opcode {
-            0xa0..=0xa3 => return if i.prefixes & prefix::ADDRESS_SIZE != 0 { 4 } else { 8 },
+    if instruction.map == 0 && !instruction.vector {
+        match instruction.opcode {
+            0xa0..=0xa3 => return if instruction.prefixes & prefix::ADDRESS_SIZE != 0 { 4 } else { 8 },
             0xb8..=0xbf => return if wide { 8 } else { word },
-            0xf6 if i.modrm & 0x30 == 0 => return 1,
-            0xf7 if i.modrm & 0x30 == 0 => return word,
+            0xf6 if instruction.modrm & 0x30 == 0 => return 1,
+            0xf7 if instruction.modrm & 0x30 == 0 => return word,
             // Near branches are of 64 bits, whatever the prefix.
             0xe8 | 0xe9 => return 4,
             _ => {}
         }
     }
-    if i.map == 1 && !i.vector && (0x80..=0x8f).contains(&i.opcode) {
+    if instruction.map == 1 && !instruction.vector && (0x80..=0x8f).contains(&instruction.opcode) {
         return 4;
     }
     if operands & I8 != 0 {
@@ -386,15 +391,15 @@ fn immediates(i: &Instruction, operands: u8) -> usize {
     length
 }
 
-fn flow(i: &Instruction, bytes: &[u8], immediate: usize, pc: u64) -> Option<Flow> {
-    if i.vector {
+fn flow(instruction: &Instruction, bytes: &[u8], immediate: usize, pc: u64) -> Option<Flow> {
+    if instruction.vector {
         return Some(Flow::Next);
     }
-    let next = pc.wrapping_add(u64::from(i.length));
+    let next = pc.wrapping_add(u64::from(instruction.length));
     let near = |length| Some(next.wrapping_add(signed(bytes, immediate, length)?));
-    Some(match (i.map, i.opcode) {
-        (0, 0x70..=0x7f) => Flow::Conditional(i.opcode & 15, near(1)?),
-        (1, 0x80..=0x8f) => Flow::Conditional(i.opcode & 15, near(4)?),
+    Some(match (instruction.map, instruction.opcode) {
+        (0, 0x70..=0x7f) => Flow::Conditional(instruction.opcode & 15, near(1)?),
+        (1, 0x80..=0x8f) => Flow::Conditional(instruction.opcode & 15, near(4)?),
         (0, 0xe0..=0xe3) => Flow::Counted(near(1)?),
         (0, 0xe8) => Flow::Call(near(4)?),
         (0, 0xe9) => Flow::Jump(near(4)?),
@@ -402,18 +407,18 @@ fn flow(i: &Instruction, bytes: &[u8], immediate: usize, pc: u64) -> Option<Flow
         (0, 0xc2) => Flow::Return(signed(bytes, immediate, 2)? as u16),
         (0, 0xc3) => Flow::Return(0),
         (0, 0xca | 0xcb | 0xcd | 0xcf | 0xf4) => Flow::Far,
-        (0, 0xff) => match i.modrm >> 3 & 7 {
+        (0, 0xff) => match instruction.modrm >> 3 & 7 {
             2 => Flow::CallIndirect,
             4 => Flow::JumpIndirect,
             3 | 5 => Flow::Far,
             7 => return None,
             _ => Flow::Next,
         },
-        (0, 0xfe) if i.modrm & 0x30 != 0 => return None,
+        (0, 0xfe) if instruction.modrm & 0x30 != 0 => return None,
         (1, 0x05) => Flow::Syscall,
         (1, 0x07 | 0x34 | 0x35) => Flow::Far,
-        (0, 0xc7) if i.modrm == 0xf8 => {
-            Flow::Transaction(near(if i.prefixes & prefix::OPERAND_SIZE != 0 { 2 } else { 4 })?)
+        (0, 0xc7) if instruction.modrm == 0xf8 => {
+            Flow::Transaction(near(if instruction.prefixes & prefix::OPERAND_SIZE != 0 { 2 } else { 4 })?)
         }
         _ => Flow::Next,
     })

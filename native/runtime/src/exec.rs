@@ -36,13 +36,13 @@ pub fn execute(context: &Context, arguments: [u64; 6]) -> Outcome {
         }
         follows
     };
-    restore_dispositions(context, true);
+    set_ignored(context, Execution::Begins);
     signal::set_mask(mask | context.blocked.get());
-    limits::hand_over(true);
+    limits::hand_over(Execution::Begins);
     let result = stubs::program_call(context);
-    limits::hand_over(false);
+    limits::hand_over(Execution::Failed);
     signal::set_mask(mask & !RAISED);
-    restore_dispositions(context, false);
+    set_ignored(context, Execution::Failed);
     if follows {
         let thread = u64::from(context.thread.get());
         const STOP: u64 = 19;
@@ -121,14 +121,25 @@ fn ask(context: &Context) -> bool {
     }
 }
 
-/// A new program ignores the signals that this one ignores: the kernel must know. `ignore`: before; otherwise after.
-fn restore_dispositions(context: &Context, ignore: bool) {
+/// What happens to the execution of another program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Execution {
+    /// The program is about to be executed.
+    Begins,
+    /// It could not be executed.
+    Failed,
+}
+
+/// A new program inherits which signals are ignored, but the kernel knows the runtime's handlers only. So before it is
+/// executed, the kernel is told to ignore what the program ignores; if it could not be executed, the runtime's handlers are
+/// installed again.
+fn set_ignored(context: &Context, execution: Execution) {
     for number in 1..=31 {
         let action = signal::action_of(context, number);
         if RAISED >> (number - 1) & 1 == 0 || action.handler != 1 {
             continue;
         }
-        if ignore {
+        if execution == Execution::Begins {
             let ignored = Action { handler: 1, flags: 0, restorer: 0, mask: 0 };
             sys::call(nr::RT_SIGACTION, [u64::from(number), &raw const ignored as u64, 0, 8, 0, 0]);
         } else {

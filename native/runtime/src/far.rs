@@ -14,6 +14,8 @@ const CODE_64: u64 = 0x33;
 /// Flags that a program may set.
 const FLAGS: u64 = 0x24_4dd5;
 const IRET: u8 = 0xcf;
+/// `RETF` that also drops as many bytes of the stack as its last two bytes say.
+const RETF_AND_DROP: u8 = 0xca;
 
 /// Does the far return of a link, whose exit was just recorded.
 pub fn go(context: &Context, number: u32) {
@@ -39,8 +41,8 @@ pub fn go(context: &Context, number: u32) {
 fn target(context: &Context, pc: u64) -> Option<u64> {
     let mut code = [0; LONGEST];
     let missing = raw::copy(code.as_mut_ptr() as u64, pc, LONGEST as u64) as usize;
-    let i = decode(&code[..LONGEST - missing], pc)?;
-    let size = match (i.rex & 8 != 0, i.prefixes & prefix::OPERAND_SIZE != 0) {
+    let instruction = decode(&code[..LONGEST - missing], pc)?;
+    let size = match (instruction.rex & 8 != 0, instruction.prefixes & prefix::OPERAND_SIZE != 0) {
         (true, _) => 8,
         (_, true) => 2,
         _ => 4,
@@ -54,13 +56,16 @@ fn target(context: &Context, pc: u64) -> Option<u64> {
     if pop(1)? & 0xffff != CODE_64 {
         return None;
     }
-    if i.opcode == IRET {
+    if instruction.opcode == IRET {
         let (flags, stack) = (pop(2)?, pop(3)?);
         context.flags.set(context.flags.get() & !FLAGS | flags & FLAGS);
         context.set_register(register::RSP, stack);
     } else {
-        let extra = if i.opcode == 0xca {
-            u64::from(u16::from_le_bytes([code[i.length as usize - 2], code[i.length as usize - 1]]))
+        let extra = if instruction.opcode == RETF_AND_DROP {
+            u64::from(u16::from_le_bytes([
+                code[instruction.length as usize - 2],
+                code[instruction.length as usize - 1],
+            ]))
         } else {
             0
         };

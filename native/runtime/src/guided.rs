@@ -3,7 +3,7 @@
 use crate::{
     context::offset,
     decode::{Flow, Instruction, LONGEST, decode},
-    emit::{RCX, RDX},
+    emit::{LEAVE, RCX, RDX},
     link,
     state::{BLOCKS, Block, NEXT_STEP, STEPS, Step, block_flag, take},
     trace::planned,
@@ -32,22 +32,23 @@ impl Builder {
             code[..length].copy_from_slice(&there[..length]);
             let decoded = decode(&code[..length], step.pc);
             // An instruction adds one side exit at most.
-            let Some(i) = decoded.filter(|_| self.side_count < SIDES) else {
+            let Some(instruction) = decoded.filter(|_| self.side_count < SIDES) else {
                 self.leave(exit::NONE, step.pc);
                 break;
             };
-            let begin = self.e.at;
+            let begin = self.emitter.at;
             self.instructions += 1;
-            let done = self.guided(&i, &code[..i.length as usize], index, steps);
+            let done = self.guided(&instruction, &code[..instruction.length as usize], index, steps);
             if let Done::Before = done {
                 self.instructions -= 1;
                 self.leave(exit::NONE, step.pc);
                 break;
             }
             let kind = if let Done::On(kind) = done { kind } else { exit::NONE };
-            let cached = (self.e.at - begin) as u16;
-            let next = if let Done::On(_) = done { step.next } else { step.pc + u64::from(i.length) };
-            STEPS.set(take(&NEXT_STEP), Step { next, length: i.length, kind, cached });
+            let cached = (self.emitter.at - begin) as u16;
+            let next =
+                if let Done::On(_) = done { step.next } else { step.pc + u64::from(instruction.length) };
+            STEPS.set(take(&NEXT_STEP), Step { next, length: instruction.length, kind, cached });
             if let Done::Ended = done {
                 break;
             }
@@ -58,12 +59,12 @@ impl Builder {
         self.emit_sides();
     }
 
-    fn guided(&mut self, i: &Instruction, code: &[u8], index: u32, steps: u32) -> Done {
+    fn guided(&mut self, instruction: &Instruction, code: &[u8], index: u32, steps: u32) -> Done {
         let step = planned(index);
-        let next = step.pc + u64::from(i.length);
-        match i.flow {
+        let next = step.pc + u64::from(instruction.length);
+        match instruction.flow {
             Flow::Next if step.next == next => {
-                self.copy(i, code, step.pc);
+                self.copy(instruction, code, step.pc);
                 Done::On(exit::NONE)
             }
             Flow::Jump(target) if step.next == target => Done::On(exit::JUMP),
@@ -78,18 +79,20 @@ impl Builder {
             Flow::Call(target)
                 if step.next == target && returns(index, steps, next) && self.depth < DEPTH =>
             {
-                self.e.push(next);
+                self.emitter.push(next);
                 self.enter_call(next);
                 Done::On(exit::CALL)
             }
             Flow::CallIndirect if returns(index, steps, next) && self.depth < DEPTH => {
-                self.compare_operand(i, code, step.pc, step.next, true);
-                self.e.push(next);
+                let is_call = true;
+                self.compare_operand(instruction, code, step.pc, step.next, is_call);
+                self.emitter.push(next);
                 self.enter_call(next);
                 Done::On(exit::CALL_INDIRECT)
             }
             Flow::JumpIndirect => {
-                self.compare_operand(i, code, step.pc, step.next, false);
+                let is_call = false;
+                self.compare_operand(instruction, code, step.pc, step.next, is_call);
                 Done::On(exit::JUMP_INDIRECT)
             }
             Flow::Return(pops) if self.depth != 0 && self.calls[self.depth - 1] == step.next => {
@@ -99,7 +102,7 @@ impl Builder {
             }
             // A real call, a real return, and what else ends a path.
             Flow::Call(_) | Flow::CallIndirect | Flow::Return(_) if self.depth == 0 => {
-                match self.instruction(i, code, step.pc) {
+                match self.instruction(instruction, code, step.pc) {
                     Some((kind, _)) => Done::On(kind),
                     None => Done::Ended,
                 }
@@ -115,27 +118,27 @@ impl Builder {
 
     /// Compares `rcx` with an address, without flags; leads to a side exit if it is another one.
     fn compare(&mut self, address: u64, kind: u8, way: Way) {
-        self.e.save(RDX, offset::SAVED_RDX);
+        self.emitter.save(RDX, offset::SAVED_RDX);
         // mov rdx, -address
-        self.e.bytes(&[0x48, 0xba]);
-        self.e.long(address.wrapping_neg());
+        self.emitter.bytes(&[0x48, 0xba]);
+        self.emitter.long(address.wrapping_neg());
         // lea rcx, [rcx+rdx]; jrcxz over the jump; jmp side
-        self.e.bytes(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 5, 0xe9]);
-        let jump = self.e.at;
-        self.e.word(0);
-        self.e.load(RDX, offset::SAVED_RDX);
-        self.e.load(RCX, offset::SAVED_RCX);
+        self.emitter.bytes(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 5, 0xe9]);
+        let jump = self.emitter.at;
+        self.emitter.word(0);
+        self.emitter.load(RDX, offset::SAVED_RDX);
+        self.emitter.load(RCX, offset::SAVED_RCX);
         let number = self.exit(kind, 0);
         self.sides[self.side_count] = Side { jump, target: 0, number, way };
         self.side_count += 1;
     }
 
-    fn compare_operand(&mut self, i: &Instruction, code: &[u8], pc: u64, to: u64, is_call: bool) {
-        self.e.save(RCX, offset::SAVED_RCX);
-        self.operand(i, code, pc);
-        self.e.save(RCX, offset::TARGET);
+    fn compare_operand(&mut self, instruction: &Instruction, code: &[u8], pc: u64, to: u64, is_call: bool) {
+        self.emitter.save(RCX, offset::SAVED_RCX);
+        self.operand(instruction, code, pc);
+        self.emitter.save(RCX, offset::TARGET);
         let (kind, way) = if is_call {
-            (exit::CALL_INDIRECT, Way::Call(pc, i.length))
+            (exit::CALL_INDIRECT, Way::Call(pc, instruction.length))
         } else {
             (exit::JUMP_INDIRECT, Way::Jump)
         };
@@ -143,29 +146,29 @@ impl Builder {
     }
 
     fn compare_return(&mut self, to: u64, pops: u16) {
-        self.e.save(RCX, offset::SAVED_RCX);
+        self.emitter.save(RCX, offset::SAVED_RCX);
         // mov rcx, [rsp]
-        self.e.bytes(&[0x48, 0x8b, 0x0c, 0x24]);
+        self.emitter.bytes(&[0x48, 0x8b, 0x0c, 0x24]);
         self.compare(to, exit::RETURN, Way::Return(pops));
         // lea rsp, [rsp+N]
-        self.e.bytes(&[0x48, 0x8d, 0xa4, 0x24]);
-        self.e.word(8 + u32::from(pops));
+        self.emitter.bytes(&[0x48, 0x8d, 0xa4, 0x24]);
+        self.emitter.word(8 + u32::from(pops));
     }
 
     /// The side exit of a branch whose target was another one.
     pub(crate) fn repeat(&mut self, side: &Side) {
-        self.e.load(RDX, offset::SAVED_RDX);
-        self.e.load(RCX, offset::SAVED_RCX);
-        self.log(side.number, None, false);
+        self.emitter.load(RDX, offset::SAVED_RDX);
+        self.emitter.load(RCX, offset::SAVED_RCX);
+        self.log(side.number, None, LEAVE);
         match side.way {
-            Way::Return(pops) => self.e.return_by_table(pops),
+            Way::Return(pops) => self.emitter.return_by_table(pops),
             Way::Call(pc, length) => {
-                self.e.load(RCX, offset::TARGET);
+                self.emitter.load(RCX, offset::TARGET);
                 self.call(pc, pc + u64::from(length), None);
             }
             Way::Jump | Way::Direct => {
-                self.e.load(RCX, offset::TARGET);
-                self.e.jump_by_table();
+                self.emitter.load(RCX, offset::TARGET);
+                self.emitter.jump_by_table();
             }
         }
     }
@@ -177,8 +180,8 @@ fn returns(index: u32, steps: u32, next: u64) -> bool {
     for later in index + 1..steps {
         let step = planned(later);
         let mut window = crate::translate::Window::new();
-        let Some(i) = decode(window.from(step.pc), step.pc) else { return false };
-        match i.flow {
+        let Some(instruction) = decode(window.from(step.pc), step.pc) else { return false };
+        match instruction.flow {
             Flow::Call(_) | Flow::CallIndirect => depth += 1,
             Flow::Return(_) if depth == 0 => return step.next == next,
             Flow::Return(_) => depth -= 1,

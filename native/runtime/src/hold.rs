@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Odd while a thread waits for all others, which stay in the runtime; it grows by two each time. A thread goes to translated
-/// code only if this is what it was when the thread found that code.
+/// code only if this has not changed since the thread looked that code up.
 pub static HOLD: AtomicU32 = AtomicU32::new(0);
 
 /// The signal that fetches a thread out of translated code. Its kind is never blocked.

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::{
     context::Context,
+    exec::Execution,
     layout::{ARENA_ROOM, HEAP_ROOM},
     raw,
     sys::{self, errno, failed, nr},
@@ -135,11 +136,15 @@ pub fn call(context: &Context, number: u64, [a, b, c, d, ..]: [u64; 6]) -> Optio
     Some(if missing == 0 { 0 } else { errno::EFAULT })
 }
 
-/// The program executes another one, which gets the program's limits (`starts`), or it could not.
-pub fn hand_over(starts: bool) {
+/// Before the program executes another one, the kernel gets the limits that the program set. If that failed, it gets the
+/// runtime's limits again.
+pub fn hand_over(execution: Execution) {
     for limit in LIMITS.iter().filter(|limit| limit.is_set()) {
         let (soft, actual) = (limit.soft.load(Relaxed), limit.actual.load(Relaxed));
-        let (from, to) = if starts { (actual, soft) } else { (soft, actual) };
+        let (from, to) = match execution {
+            Execution::Begins => (actual, soft),
+            Execution::Failed => (soft, actual),
+        };
         let [now, hard] = limit.kernel();
         if now == from {
             limit.set_kernel([to, hard]);

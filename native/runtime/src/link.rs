@@ -84,12 +84,12 @@ pub fn landing(pc: u64, number: u32) -> u64 {
     if cache.cold - cache.at < cache::LARGEST {
         return 0;
     }
-    let mut e = Emitter { at: cache.at, limit: cache.cold, full: false };
-    e.align(0, 8);
-    let begin = e.at;
-    e.landing(pc, cache.base + cache::MISS);
-    e.jump(block.cache);
-    cache.at = e.at;
+    let mut emitter = Emitter { at: cache.at, limit: cache.cold, full: false };
+    emitter.align(0, 8);
+    let begin = emitter.at;
+    emitter.landing(pc, cache.base + cache::MISS);
+    emitter.jump(block.cache);
+    cache.at = emitter.at;
     CACHES.set(home, cache);
     BLOCKS.set(number, Block { prologue: begin, ..block });
     begin
@@ -200,20 +200,39 @@ pub fn locate(address: u64) -> Option<Position> {
     Some(Position { block: number, index: u32::from(out.instructions) - 1, begin: address })
 }
 
-/// The exit of a block whose entry of the log is being written at `address`, and how far: 0 before the pointer is
-/// loaded, 1 before the store, 2 after it, 3 after the register was advanced; the register's number is in the exit.
-pub fn logging(block: &Block, address: u64) -> Option<(u32, u32)> {
+/// The length of an entry of the log in bytes.
+pub const ENTRY: u64 = 4;
+
+/// How far code has written an exit's entry to the log ([`crate::emit::Emitter::log`]).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum EntryPhase {
+    /// The log's pointer is not loaded yet.
+    Begins,
+    /// The pointer is in the exit's register.
+    Loaded,
+    /// The number is in the log.
+    Stored,
+    /// The register is behind the entry.
+    Advanced,
+}
+
+/// The exit of a block whose entry of the log is being written at `address`, and how far it is written.
+pub fn logging(block: &Block, address: u64) -> Option<(u32, EntryPhase)> {
+    /// Lengths of the instructions that load the pointer and advance it.
+    const LOAD: u32 = 9;
+    const ADVANCE: u32 = 4;
     let offset = (address - block.cache) as u32;
     for number in block.first_exit..block.first_exit + u32::from(block.exits) {
         let out = EXITS.get(number);
         let register = if out.register == crate::state::SPILLED { crate::emit::RCX } else { out.register };
+        // The length of the instruction that stores the number.
         let store = 6 + u32::from(register & 7 == 5) + u32::from(register >= 8);
         match offset.wrapping_sub(out.log_at) {
-            0 => return Some((number, 0)),
-            9 => return Some((number, 1)),
+            0 => return Some((number, EntryPhase::Begins)),
+            LOAD => return Some((number, EntryPhase::Loaded)),
             _ if block.flags & block_flag::SILENT != 0 => {}
-            n if n == 9 + store => return Some((number, 2)),
-            n if n == 13 + store => return Some((number, 3)),
+            done if done == LOAD + store => return Some((number, EntryPhase::Stored)),
+            done if done == LOAD + store + ADVANCE => return Some((number, EntryPhase::Advanced)),
             _ => {}
         }
     }

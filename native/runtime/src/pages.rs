@@ -36,6 +36,7 @@ static NODE_COUNT: AtomicU32 = AtomicU32::new(1);
 static FREE_NODE: AtomicU32 = AtomicU32::new(0);
 /// The most pages: half of the room of [`PAGE_AT`].
 pub const MOST: u32 = 1 << 17;
+// Protections of memory, as `mprotect` takes them.
 const READ_EXECUTE: u64 = 5;
 const WRITE: u64 = 2;
 
@@ -91,7 +92,7 @@ fn enter(number: u64, block: u32) {
     NODES.set(node, Node { block, next: page.first });
     page.first = node;
     if page.wanted == 0 && regions::writable(number << 12) {
-        page.wanted = 7;
+        page.wanted = (READ_EXECUTE | WRITE) as u32;
         sys::protect(number << 12, 4096, READ_EXECUTE);
     }
     PAGES.set(index, page);

@@ -1,8 +1,8 @@
 //! Signals. The kernel knows one handler, the runtime's; the program's handlers are virtual.
 //!
 //! A signal that arrives while translated code runs poisons the log's pointer: the next exit's entry faults, and there the
-//! program's state is exact. One that arrives in the runtime waits for its end. Until it is delivered all others are
-//! blocked. What the processor itself raises is mapped back to the program's instruction at once.
+//! program's state is exact. One that arrives in the runtime waits until the runtime is left. Until it is delivered all
+//! others are blocked. What the processor itself raises is mapped back to the program's instruction at once.
 
 use crate::{
     cache,
@@ -12,7 +12,8 @@ use crate::{
     frame::{self, Frame},
     hold,
     layout::POISON,
-    link, log, pages, raw,
+    link::{self, ENTRY, EntryPhase},
+    log, pages, raw,
     state::{BLOCKS, Block, EXITS, SPILLED, block_flag, lock},
     stubs, sys,
     sys::{errno, nr},
@@ -26,6 +27,7 @@ const TRAP: u32 = 5;
 const BUS: u32 = 7;
 const FPE: u32 = 8;
 const SEGV: u32 = 11;
+/// The greatest number of a signal.
 const LAST: u64 = 64;
 /// From the entry of an exit to its end there are fewer bytes.
 const LONGEST_EXIT: u64 = 200;
@@ -225,7 +227,7 @@ fn handle_raised(context: &Context, number: u32, info: u64, frame: Frame) {
     }
     if rip == stubs::address(stubs::hodo_deliver) {
         frame.set_rip(context.pc.get());
-        // Where an indirect branch led that found no translation, nothing else says.
+        // If an indirect branch found no translation, only this entry says where it led.
         log::go_on_at(context, context.pc.get());
         return deliver_waiting(context, frame);
     }
@@ -330,7 +332,7 @@ fn poison(context: &Context, frame: Frame) {
     let block = link::locate(rip).map(|position| BLOCKS.get(position.block));
     let logging = block.and_then(|block| link::logging(&block, rip));
     let is_silent = block.is_some_and(|block| block.flags & block_flag::SILENT != 0);
-    let Some((number, phase @ 1..)) = logging else {
+    let Some((number, phase)) = logging.filter(|(_, phase)| *phase != EntryPhase::Begins) else {
         context.real_pointer.set(context.pointer.replace(bad));
         return;
     };
@@ -344,8 +346,9 @@ fn poison(context: &Context, frame: Frame) {
         return;
     }
     let value = frame.register(register);
-    // After the store, the register still has to pass the entry.
-    let (real, poisoned) = if phase == 2 { (value + 4, bad - 4) } else { (value, bad) };
+    // If the number is stored, the next instruction adds the entry's length to the register.
+    let is_stored = phase == EntryPhase::Stored;
+    let (real, poisoned) = if is_stored { (value + ENTRY, bad - ENTRY) } else { (value, bad) };
     context.real_pointer.set(real);
     frame.set_register(register, poisoned);
 }
@@ -527,14 +530,15 @@ fn restore(context: &Context, position: &link::Position, frame: Frame) -> u64 {
     pc
 }
 
-/// The program wrote to a page with translated code: the instruction runs again, alone, and then what it wrote.
+/// The program wrote to a page with translated code, which was removed: translates the writing instruction alone and runs it
+/// again. The code that it wrote is translated anew when it runs.
 fn rewrite(context: &Context, waiting: bool, pc: u64, frame: Frame) {
     if waiting {
         return deliver_waiting(context, frame);
     }
     log::go_on_at(context, pc);
     let lock = lock();
-    let block = crate::translate::translate(pc, 1, false);
+    let block = crate::translate::translate_alone(pc);
     drop(lock);
     context.pc.set(pc);
     match block {

@@ -20,10 +20,16 @@ use crate::{
     raw, select, stubs, sys,
 };
 
+/// How often [`take`] looks for a free slot, and the milliseconds between: two seconds in all.
+const TRIES: u32 = 200;
+const PAUSE_MS: u64 = 10;
+/// Protection of memory, as `mmap` takes it.
+const READ_WRITE: u64 = 3;
+
 /// Takes a slot. `None` if all are in use, or there is no memory.
 pub fn take(kind: u32) -> Option<&'static Context> {
     // Slots of threads that ended become free when the recorder has read them.
-    for _ in 0..200 {
+    for _ in 0..TRIES {
         let found = (0..SLOTS).find_map(|index| Some((index, try_take(slot_address(index))?)));
         if let Some((index, slot)) = found {
             arena().slots_used.fetch_max(index as u32 + 1, AcqRel);
@@ -36,7 +42,7 @@ pub fn take(kind: u32) -> Option<&'static Context> {
         if !crate::log::open() {
             return None;
         }
-        sys::wait(&raw const arena().emptied as u64, arena().emptied.load(Relaxed), 10);
+        sys::wait(&raw const arena().emptied as u64, arena().emptied.load(Relaxed), PAUSE_MS);
     }
     None
 }
@@ -68,8 +74,8 @@ fn used_bit(address: u64) -> (&'static AtomicU64, u64) {
     (&USED[(index / 64) as usize % USED.len()], 1 << (index % 64))
 }
 
-/// Gives memory back that a thread which ends leaves, and threads that ended before: what the next threads probably use again
-/// is kept.
+/// Gives back the memory of a thread that ends, and from time to time that of threads that ended before. Memory that the next
+/// threads probably use again is kept.
 pub fn spare(ending: &Context) {
     if ending.address.get() >= slot_address(MANY) {
         // All but its stack.
@@ -104,14 +110,14 @@ fn prepare(slot: &Context, kind: u32) -> bool {
     let address = slot_of(slot);
     sys::protect(address + crate::layout::LOG + crate::layout::LOG_BYTES, GUARD_BYTES, 0);
     // It is mapped already if an earlier thread of this process had the slot.
-    let mapped = limits::map(address + TO_PRIVATE, PRIVATE_END, 3);
+    let mapped = limits::map(address + TO_PRIVATE, PRIVATE_END, READ_WRITE);
     if sys::failed(mapped) && mapped != sys::errno::EEXIST {
         return false;
     }
     let (word, bit) = used_bit(address);
     word.fetch_or(bit, Relaxed);
     slot.address.set(address);
-    let every = u64::from(arena().every.load(Relaxed)) * 4;
+    let every = u64::from(arena().every.load(Relaxed)) * size_of::<u32>() as u64;
     // The table of a process is no log.
     let window = if kind == crate::layout::kind::LOG && every != 0 {
         every.clamp(64, LOG_BYTES / 2)

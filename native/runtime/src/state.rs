@@ -66,7 +66,7 @@ pub const SPILLED: u8 = 0xff;
 pub struct Link {
     /// The `jmp`.
     pub site: u64,
-    /// What the jump leads to while it is not linked.
+    /// What the jump leads to while it is not linked. If the runtime does an instruction instead: that instruction.
     pub cold: u64,
     /// Where it leads in the program.
     pub target: u64,

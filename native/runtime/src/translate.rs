@@ -7,7 +7,7 @@ use crate::{
     context::offset,
     decode::{Flow, Instruction, LONGEST, decode},
     effect::dead_register,
-    emit::{Emitter, RCX},
+    emit::{Emitter, LEAVE, RCX, RELOAD},
     link, pages,
     raw::{self, bytes},
     regions, select,
@@ -100,7 +100,7 @@ pub(crate) struct Side {
 
 /// A superblock in the making.
 pub struct Builder {
-    pub(crate) e: Emitter,
+    pub(crate) emitter: Emitter,
     pub(crate) cache: Cache,
     pub(crate) window: Window,
     pub(crate) block: u32,
@@ -124,13 +124,26 @@ pub struct Builder {
 /// The block that begins at `pc`: an existing one, or a new one. `None` if no code is there, or no room is left.
 pub fn block_at(pc: u64) -> Option<u32> {
     match BLOCK_AT.get(pc) {
-        0 => translate(pc, MOST, true),
+        0 => translate(pc, MOST, IsFound::Yes),
         found => Some(found as u32),
     }
 }
 
-/// Translates code at `pc`, at most `most` instructions; `found`: others may continue there.
-pub fn translate(pc: u64, most: u32, found: bool) -> Option<u32> {
+/// Translates the instruction at `pc` alone, for one execution.
+pub fn translate_alone(pc: u64) -> Option<u32> {
+    translate(pc, 1, IsFound::No)
+}
+
+/// Whether a block is found by its address, so that others may continue there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsFound {
+    Yes,
+    No,
+}
+
+/// Translates code at `pc`, at most `most` instructions.
+fn translate(pc: u64, most: u32, is_found: IsFound) -> Option<u32> {
+    let found = is_found == IsFound::Yes;
     if regions::executable_from(pc) == 0 || no_room() {
         return None;
     }
@@ -205,7 +218,7 @@ impl Builder {
         let block = take(&NEXT_BLOCK);
         BLOCKS.set(block, Block { pc, ..EMPTY });
         Builder {
-            e: Emitter { at: begin, limit: cache.cold, full: false },
+            emitter: Emitter { at: begin, limit: cache.cold, full: false },
             cache,
             window: Window::new(),
             block,
@@ -232,7 +245,7 @@ impl Builder {
             let there = self.window.from(pc);
             let length = there.len().min(LONGEST);
             code[..length].copy_from_slice(&there[..length]);
-            let Some(i) = decode(&code[..length], pc) else {
+            let Some(instruction) = decode(&code[..length], pc) else {
                 self.undecodable(pc);
                 break;
             };
@@ -242,13 +255,13 @@ impl Builder {
                 self.leave(exit::NONE, pc);
                 break;
             }
-            let begin = self.e.at;
-            let next = pc.wrapping_add(u64::from(i.length));
+            let begin = self.emitter.at;
+            let next = pc.wrapping_add(u64::from(instruction.length));
             self.instructions += 1;
-            let led = self.instruction(&i, &code[..i.length as usize], pc);
+            let led = self.instruction(&instruction, &code[..instruction.length as usize], pc);
             let (kind, to) = led.unwrap_or((exit::NONE, next));
-            let cached = (self.e.at - begin) as u16;
-            STEPS.set(take(&NEXT_STEP), Step { next: to, length: i.length, kind, cached });
+            let cached = (self.emitter.at - begin) as u16;
+            STEPS.set(take(&NEXT_STEP), Step { next: to, length: instruction.length, kind, cached });
             match led {
                 Some(_) => pc = to,
                 None => break,
@@ -258,77 +271,82 @@ impl Builder {
     }
 
     /// Emits an instruction. Returns the kind of branch and the address where the path continues, if it does.
-    pub(crate) fn instruction(&mut self, i: &Instruction, code: &[u8], pc: u64) -> Option<(u8, u64)> {
-        let next = pc.wrapping_add(u64::from(i.length));
-        match i.flow {
+    pub(crate) fn instruction(
+        &mut self,
+        instruction: &Instruction,
+        code: &[u8],
+        pc: u64,
+    ) -> Option<(u8, u64)> {
+        let next = pc.wrapping_add(u64::from(instruction.length));
+        match instruction.flow {
             Flow::Next => {
-                self.copy(i, code, pc);
+                self.copy(instruction, code, pc);
                 Some((exit::NONE, next))
             }
             Flow::Jump(target) => self.go_on(exit::JUMP, target),
             Flow::Conditional(condition, target) => self.conditional(condition, target, next),
             Flow::Counted(target) => {
-                self.counted(i, code, target, next);
+                self.counted(instruction, code, target, next);
                 None
             }
             Flow::Call(target) => {
                 let register = self.dead_at(target);
                 let number = self.exit(exit::CALL, target);
-                self.log(number, register, true);
+                self.log(number, register, RELOAD);
                 self.call(pc, next, Some(target));
                 None
             }
             Flow::CallIndirect | Flow::JumpIndirect => {
-                let is_call = i.flow == Flow::CallIndirect;
+                let is_call = instruction.flow == Flow::CallIndirect;
                 let number = self.exit(if is_call { exit::CALL_INDIRECT } else { exit::JUMP_INDIRECT }, 0);
-                self.log(number, None, true);
-                self.operand(i, code, pc);
-                self.e.save(RCX, offset::TARGET);
+                self.log(number, None, RELOAD);
+                self.operand(instruction, code, pc);
+                self.emitter.save(RCX, offset::TARGET);
                 if is_call {
                     self.call(pc, next, None)
                 } else {
-                    self.e.jump_by_table()
+                    self.emitter.jump_by_table()
                 }
                 None
             }
             Flow::Return(pops) => {
                 let number = self.exit(exit::RETURN, 0);
-                self.log(number, None, false);
-                self.e.return_by_table(pops);
+                self.log(number, None, LEAVE);
+                self.emitter.return_by_table(pops);
                 None
             }
             Flow::Syscall => {
                 let number = self.exit(exit::SYSCALL, next);
-                self.log(number, None, false);
+                self.log(number, None, LEAVE);
                 self.enter_runtime(pc, next, CALL_BIT);
                 None
             }
             Flow::Far => {
-                self.far(i, code, pc);
+                self.far(instruction, code, pc);
                 None
             }
             Flow::Transaction(target) if has_transactions() => {
                 // Its abort path: mov eax, 0
-                self.e.bytes(&[0xb8, 0, 0, 0, 0]);
+                self.emitter.bytes(&[0xb8, 0, 0, 0, 0]);
                 self.go_on(exit::JUMP, target)
             }
             Flow::Transaction(_) => {
                 // The processor does not know it.
-                self.e.bytes(code);
+                self.emitter.bytes(code);
                 self.leave(exit::FAR, next);
                 None
             }
         }
     }
 
-    fn far(&mut self, i: &Instruction, code: &[u8], pc: u64) {
-        let next = pc.wrapping_add(u64::from(i.length));
-        match (i.map, i.opcode) {
+    fn far(&mut self, instruction: &Instruction, code: &[u8], pc: u64) {
+        let next = pc.wrapping_add(u64::from(instruction.length));
+        match (instruction.map, instruction.opcode) {
             // The processor refuses what is not for programs.
-            (0, 0xcd | 0xf4) | (1, 0x07 | 0x35) => self.e.bytes(code),
+            (0, 0xcd | 0xf4) | (1, 0x07 | 0x35) => self.emitter.bytes(code),
             (0, 0xca | 0xcb | 0xcf) => {
                 let number = self.exit(exit::FAR_RETURN, 0);
-                self.log(number, None, false);
+                self.log(number, None, LEAVE);
                 return self.enter_runtime(pc, next, FAR_BIT);
             }
             _ => {
@@ -369,24 +387,24 @@ impl Builder {
     /// Emits a conditional branch to an exit that is emitted later.
     pub(crate) fn side(&mut self, condition: u8, kind: u8, target: u64) {
         let number = self.exit(kind, target);
-        self.e.bytes(&[0x0f, 0x80 | condition]);
-        let jump = self.e.at;
-        self.e.word(0);
+        self.emitter.bytes(&[0x0f, 0x80 | condition]);
+        let jump = self.emitter.at;
+        self.emitter.word(0);
         self.sides[self.side_count] = Side { jump, target, number, way: Way::Direct };
         self.side_count += 1;
     }
 
     /// `LOOP` and its like have short displacements: taken over a jump.
-    fn counted(&mut self, i: &Instruction, code: &[u8], target: u64, next: u64) {
+    fn counted(&mut self, instruction: &Instruction, code: &[u8], target: u64, next: u64) {
         self.branches += 1;
-        let at = self.e.at;
-        self.e.bytes(code);
+        let at = self.emitter.at;
+        self.emitter.bytes(code);
         let number = self.exit(exit::NOT_TAKEN, next);
-        self.e.bytes(&[0xe9]);
-        let jump = self.e.at;
-        self.e.word(0);
-        if !self.e.full {
-            raw::write(at + u64::from(i.length) - 1, 5u8);
+        self.emitter.bytes(&[0xe9]);
+        let jump = self.emitter.at;
+        self.emitter.word(0);
+        if !self.emitter.full {
+            raw::write(at + u64::from(instruction.length) - 1, 5u8);
         }
         self.sides[self.side_count] = Side { jump, target: next, number, way: Way::Direct };
         self.side_count += 1;
@@ -396,16 +414,16 @@ impl Builder {
     pub(crate) fn emit_sides(&mut self) {
         for n in 0..self.side_count {
             let side = self.sides[n];
-            if self.e.full {
+            if self.emitter.full {
                 return;
             }
-            raw::write(side.jump, self.e.at.wrapping_sub(side.jump + 4) as u32);
+            raw::write(side.jump, self.emitter.at.wrapping_sub(side.jump + 4) as u32);
             if !matches!(side.way, Way::Direct) {
                 self.repeat(&side);
                 continue;
             }
             let register = self.dead_at(side.target);
-            self.log(side.number, register, true);
+            self.log(side.number, register, RELOAD);
             self.link(side.target);
         }
     }
@@ -421,9 +439,9 @@ impl Builder {
 
     pub(crate) fn log(&mut self, number: u32, register: Option<u8>, reload: bool) {
         let at = if self.silent {
-            self.e.silent(number, register, reload)
+            self.emitter.silent(number, register, reload)
         } else {
-            self.e.log(number, register, reload)
+            self.emitter.log(number, register, reload)
         };
         let exit = EXITS.get(number);
         let log_at = (at - self.begin) as u32;
@@ -434,11 +452,11 @@ impl Builder {
     pub(crate) fn leave(&mut self, kind: u8, target: u64) {
         let register = self.dead_at(target);
         let number = self.exit(kind, target);
-        self.log(number, register, true);
+        self.log(number, register, RELOAD);
         self.link(target);
     }
 
-    /// A register that is free at `target`. Code that may change is not asked.
+    /// A register that is free at `target`; `None` if there is none, or the code there may change.
     fn dead_at(&mut self, target: u64) -> Option<u8> {
         if !self.stable || regions::generated(target) {
             return None;
@@ -451,11 +469,11 @@ impl Builder {
     fn link(&mut self, target: u64) {
         let number = take(&NEXT_LINK);
         let cold = cache::cold_stub(number, &mut self.cache);
-        self.e.limit = cold;
-        let site = self.e.patchable_jump(cold);
+        self.emitter.limit = cold;
+        let site = self.emitter.patchable_jump(cold);
         LINKS.set(number, Link { site, cold, target, next: 0, linked: 0 });
         let block = BLOCK_AT.get(target);
-        if block != 0 && !self.e.full {
+        if block != 0 && !self.emitter.full {
             link::connect(number, block as u32);
         }
     }
@@ -464,27 +482,27 @@ impl Builder {
     /// translated one. There is one for each call of the program.
     pub(crate) fn call(&mut self, pc: u64, next: u64, target: Option<u64>) {
         let there = link::call_at(pc);
-        if there != 0 && there.abs_diff(self.e.at) < 1 << 30 {
-            return self.e.jump(there);
+        if there != 0 && there.abs_diff(self.emitter.at) < 1 << 30 {
+            return self.emitter.jump(there);
         }
-        self.e.align(5, 8);
-        let begin = self.e.at;
-        self.e.bytes(&[0xe8]);
-        let over = self.e.at;
-        self.e.word(0);
-        let landing = self.e.at;
-        self.e.landing(next, self.cache.base + cache::MISS);
+        self.emitter.align(5, 8);
+        let begin = self.emitter.at;
+        self.emitter.bytes(&[0xe8]);
+        let over = self.emitter.at;
+        self.emitter.word(0);
+        let landing = self.emitter.at;
+        self.emitter.landing(next, self.cache.base + cache::MISS);
         self.link(next);
-        if self.e.full {
+        if self.emitter.full {
             return;
         }
-        raw::write(over, (self.e.at - landing) as u32);
+        raw::write(over, (self.emitter.at - landing) as u32);
         // lea rsp, [rsp+8]
-        self.e.bytes(&[0x48, 0x8d, 0x64, 0x24, 8]);
-        self.e.push(next);
+        self.emitter.bytes(&[0x48, 0x8d, 0x64, 0x24, 8]);
+        self.emitter.push(next);
         match target {
             Some(target) => self.link(target),
-            None => self.e.jump_by_table(),
+            None => self.emitter.jump_by_table(),
         }
         link::set_call(pc, begin, next, landing);
     }
@@ -494,16 +512,16 @@ impl Builder {
         let number = take(&NEXT_LINK);
         let linked = if self.silent { SILENT_CALL } else { 0 };
         LINKS.set(number, Link { site: 0, cold: pc, target: next, next: 0, linked });
-        self.e.bytes(&[0xb9]);
-        self.e.word(number | bit);
-        self.e.bytes(&[0xff, 0x25]);
-        let after = self.e.at + 4;
-        self.e.word(self.cache.base.wrapping_sub(after) as u32);
+        self.emitter.bytes(&[0xb9]);
+        self.emitter.word(number | bit);
+        self.emitter.bytes(&[0xff, 0x25]);
+        let after = self.emitter.at + 4;
+        self.emitter.word(self.cache.base.wrapping_sub(after) as u32);
     }
 
     /// An instruction that must not run raises the signal of an unknown one.
     pub(crate) fn refuse(&mut self) {
-        self.e.bytes(&[0x0f, 0x0b]);
+        self.emitter.bytes(&[0x0f, 0x0b]);
     }
 
     /// What is no instruction raises a signal when it runs; the path before it ends.
@@ -511,10 +529,10 @@ impl Builder {
         if self.instructions != 0 {
             return self.leave(exit::NONE, pc);
         }
-        let begin = self.e.at;
+        let begin = self.emitter.at;
         self.instructions = 1;
         self.refuse();
-        let cached = (self.e.at - begin) as u16;
+        let cached = (self.emitter.at - begin) as u16;
         STEPS.set(take(&NEXT_STEP), Step { next: pc + 1, length: 1, kind: exit::NONE, cached });
         self.leave(exit::NONE, pc + 1);
     }
@@ -524,7 +542,7 @@ impl Builder {
         let block = Block {
             pc,
             cache: self.begin,
-            cache_length: (self.e.at - self.begin) as u32,
+            cache_length: (self.emitter.at - self.begin) as u32,
             first_exit: self.first_exit,
             steps: self.first_step,
             exits: (NEXT_EXIT.load(Relaxed) - self.first_exit) as u16,
@@ -536,12 +554,12 @@ impl Builder {
         };
         BLOCKS.set(self.block, block);
         let stubs = CACHES.get(number).cold - self.cache.cold;
-        let code = self.e.at - self.cache.at + stubs;
+        let code = self.emitter.at - self.cache.at + stubs;
         let about = size_of::<Block>() as u64
             + u64::from(block.exits) * (size_of::<Exit>() + size_of::<Link>()) as u64
             + u64::from(block.instructions) * size_of::<Step>() as u64;
         USED.fetch_add(code + about, Relaxed);
-        self.cache.at = self.e.at;
+        self.cache.at = self.emitter.at;
         if self.cache.blocks < BY_CACHE_ROOM {
             BY_CACHE.set(number * BY_CACHE_ROOM + self.cache.blocks, self.block);
             self.cache.blocks += 1;

@@ -18,24 +18,28 @@ fn code_of(path: &str) -> Vec<(u64, Vec<u8>)> {
     sections.map(|section| (section.address(), section.data().expect("its bytes").to_vec())).collect()
 }
 
-fn flow_of(i: &Instruction) -> Flow {
-    let target = i.near_branch_target();
-    match i.flow_control() {
-        FlowControl::UnconditionalBranch if i.is_jmp_short_or_near() => Flow::Jump(target),
-        FlowControl::ConditionalBranch if i.is_jcc_short_or_near() => {
-            Flow::Conditional(i.condition_code() as u8, target)
+fn flow_of(instruction: &Instruction) -> Flow {
+    let target = instruction.near_branch_target();
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch if instruction.is_jmp_short_or_near() => Flow::Jump(target),
+        FlowControl::ConditionalBranch if instruction.is_jcc_short_or_near() => {
+            Flow::Conditional(instruction.condition_code() as u8, target)
         }
         FlowControl::ConditionalBranch => Flow::Counted(target),
-        FlowControl::Call if i.is_call_near() => Flow::Call(target),
-        FlowControl::Call if i.mnemonic() == Mnemonic::Syscall => Flow::Syscall,
-        FlowControl::IndirectBranch if i.is_jmp_near_indirect() => Flow::JumpIndirect,
-        FlowControl::IndirectCall if i.is_call_near_indirect() => Flow::CallIndirect,
-        FlowControl::Return if i.mnemonic() == Mnemonic::Ret => {
-            Flow::Return(if i.op_count() == 0 { 0 } else { i.immediate16() })
+        FlowControl::Call if instruction.is_call_near() => Flow::Call(target),
+        FlowControl::Call if instruction.mnemonic() == Mnemonic::Syscall => Flow::Syscall,
+        FlowControl::IndirectBranch if instruction.is_jmp_near_indirect() => Flow::JumpIndirect,
+        FlowControl::IndirectCall if instruction.is_call_near_indirect() => Flow::CallIndirect,
+        FlowControl::Return if instruction.mnemonic() == Mnemonic::Ret => {
+            Flow::Return(if instruction.op_count() == 0 { 0 } else { instruction.immediate16() })
         }
-        FlowControl::Next if i.mnemonic() == Mnemonic::Hlt => Flow::Far,
-        FlowControl::Interrupt if matches!(i.mnemonic(), Mnemonic::Int3 | Mnemonic::Int1) => Flow::Next,
-        FlowControl::XbeginXabortXend if i.mnemonic() == Mnemonic::Xbegin => Flow::Transaction(target),
+        FlowControl::Next if instruction.mnemonic() == Mnemonic::Hlt => Flow::Far,
+        FlowControl::Interrupt if matches!(instruction.mnemonic(), Mnemonic::Int3 | Mnemonic::Int1) => {
+            Flow::Next
+        }
+        FlowControl::XbeginXabortXend if instruction.mnemonic() == Mnemonic::Xbegin => {
+            Flow::Transaction(target)
+        }
         FlowControl::XbeginXabortXend => Flow::Next,
         FlowControl::Next | FlowControl::Exception => Flow::Next,
         _ => Flow::Far,
@@ -51,11 +55,11 @@ fn condition(bytes: &[u8], flow: Flow) -> Flow {
     }
 }
 
-fn check_effect(i: &Instruction, bytes: &[u8], info: &mut InstructionInfoFactory) {
-    let ours = decode(bytes, i.ip()).and_then(|decoded| effect(&decoded, bytes));
+fn check_effect(instruction: &Instruction, bytes: &[u8], info: &mut InstructionInfoFactory) {
+    let ours = decode(bytes, instruction.ip()).and_then(|decoded| effect(&decoded, bytes));
     let Some(ours) = ours else { return };
     let (mut reads, mut writes) = (0u32, 0u32);
-    for used in info.info(i).used_registers() {
+    for used in info.info(instruction).used_registers() {
         let register = used.register();
         if !register.is_gpr() {
             continue;
@@ -67,8 +71,8 @@ fn check_effect(i: &Instruction, bytes: &[u8], info: &mut InstructionInfoFactory
             _ => reads |= bit,
         }
     }
-    assert_eq!(reads & !ours.reads, 0, "reads of {i} at {:x}: {ours:x?}", i.ip());
-    assert_eq!(ours.writes & !writes, 0, "writes of {i} at {:x}: {ours:x?}", i.ip());
+    assert_eq!(reads & !ours.reads, 0, "reads of {instruction} at {:x}: {ours:x?}", instruction.ip());
+    assert_eq!(ours.writes & !writes, 0, "writes of {instruction} at {:x}: {ours:x?}", instruction.ip());
 }
 
 fn check(path: &str) {
@@ -78,20 +82,35 @@ fn check(path: &str) {
         let mut decoder = Decoder::with_ip(64, &code, address, DecoderOptions::NONE);
         while decoder.can_decode() {
             let at = decoder.position();
-            let i = decoder.decode();
-            if i.is_invalid() {
+            let theirs = decoder.decode();
+            if theirs.is_invalid() {
                 continue;
             }
             let bytes = &code[at..];
-            let ours = decode(bytes, i.ip());
-            let ours = ours.unwrap_or_else(|| panic!("{i} at {:x}: {:x?}", i.ip(), &bytes[..i.len()]));
-            assert_eq!(usize::from(ours.length), i.len(), "{i} at {:x}", i.ip());
-            assert_eq!(ours.flow, condition(&bytes[..i.len()], flow_of(&i)), "{i} at {:x}", i.ip());
-            assert_eq!(ours.relative_at != 0, i.is_ip_rel_memory_operand(), "{i} at {:x}", i.ip());
-            if i.is_ip_rel_memory_operand() {
-                assert_eq!(ours.relative_address(i.ip(), bytes), i.ip_rel_memory_address(), "{i}");
+            let ours = decode(bytes, theirs.ip());
+            let ours = ours
+                .unwrap_or_else(|| panic!("{theirs} at {:x}: {:x?}", theirs.ip(), &bytes[..theirs.len()]));
+            assert_eq!(usize::from(ours.length), theirs.len(), "{theirs} at {:x}", theirs.ip());
+            assert_eq!(
+                ours.flow,
+                condition(&bytes[..theirs.len()], flow_of(&theirs)),
+                "{theirs} at {:x}",
+                theirs.ip()
+            );
+            assert_eq!(
+                ours.relative_at != 0,
+                theirs.is_ip_rel_memory_operand(),
+                "{theirs} at {:x}",
+                theirs.ip()
+            );
+            if theirs.is_ip_rel_memory_operand() {
+                assert_eq!(
+                    ours.relative_address(theirs.ip(), bytes),
+                    theirs.ip_rel_memory_address(),
+                    "{theirs}"
+                );
             }
-            check_effect(&i, bytes, &mut info);
+            check_effect(&theirs, bytes, &mut info);
             count += 1;
         }
     }

@@ -162,7 +162,7 @@ fn map(root: &Path, members: &[Member], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Every folder of an extension point is in its list.
+/// Every folder of an extension point is in its list; the point is an entry of [`LISTS`].
 fn listed(
     root: &Path,
     files: &[File],

@@ -43,8 +43,16 @@ pub struct Flow {
     pub module: u32,
     /// The instructions.
     pub instructions: Vec<InstructionCount>,
-    /// Steps within a function: indices of both instructions, and a count. Fall-through and direct jumps.
-    pub(super) steps: Vec<(usize, usize, u64)>,
+    /// Steps within a function: fall-through and direct jumps.
+    pub(super) steps: Vec<FlowStep>,
+}
+
+/// A step from one instruction, or piece of code, to another: their indices, and how often it was taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FlowStep {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) count: u64,
 }
 
 impl Flow {
@@ -126,16 +134,18 @@ impl Flow {
         steps: &BTreeMap<(u64, u64), u64>,
     ) -> Flow {
         let index = |address| instructions.binary_search_by_key(&address, |found| found.address).ok();
-        let known = steps.iter().filter_map(|(&(from, to), &count)| Some((index(from)?, index(to)?, count)));
-        let mut steps: Vec<(usize, usize, u64)> = known.collect();
+        let known = steps
+            .iter()
+            .filter_map(|(&(from, to), &count)| Some(FlowStep { from: index(from)?, to: index(to)?, count }));
+        let mut steps: Vec<FlowStep> = known.collect();
         let mut arrivals = vec![0u64; instructions.len()];
-        steps.iter().for_each(|&(_, to, count)| arrivals[to] = arrivals[to].saturating_add(count));
+        steps.iter().for_each(|step| arrivals[step.to] = arrivals[step.to].saturating_add(step.count));
         for to in 1..instructions.len() {
             let (before, here) = (&instructions[to - 1], &instructions[to]);
             let follows = before.address.wrapping_add(u64::from(before.length)) == here.address;
             let returned = here.executions.saturating_sub(arrivals[to]).min(before.executions);
             if follows && returned > 0 && matches!(before.end, End::Call | End::Far) {
-                steps.push((to - 1, to, returned));
+                steps.push(FlowStep { from: to - 1, to, count: returned });
             }
         }
         Flow { module, instructions, steps }

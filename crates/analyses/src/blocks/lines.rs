@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hodo_model::{End, Sources};
 
-use super::{CountedBlock, Flow, InstructionCount};
+use super::{CountedBlock, Flow, InstructionCount, flow::FlowStep};
 use crate::clock::Time;
 
 /// The cost of a source line.
@@ -96,7 +96,7 @@ struct ExecutedLines<'a> {
 /// The pieces of a flow, and the steps between them.
 struct Pieces<'a> {
     pieces: Vec<ExecutedLines<'a>>,
-    steps: Vec<(usize, usize, u64)>,
+    steps: Vec<FlowStep>,
 }
 
 /// Execution counts of each line.
@@ -115,17 +115,17 @@ fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u
         }
     }
     // Executions that come into a piece, possibly through pieces without a line.
-    let mut into: BTreeMap<usize, Vec<(usize, usize, usize, u64)>> = BTreeMap::new();
-    for &(from, to, count) in steps.iter().filter(|(from, to, _)| owner[*from] != owner[*to] || from == to) {
-        into.entry(owner[to]).or_default().push((owner[from], from, to, count));
+    let mut into: BTreeMap<usize, Vec<FlowStep>> = BTreeMap::new();
+    for &step in steps.iter().filter(|step| owner[step.from] != owner[step.to] || step.from == step.to) {
+        into.entry(owner[step.to]).or_default().push(step);
     }
     for (line, pieces_of_line) in ending {
         let mut sum = 0u64;
         for piece in &pieces_of_line {
             let inside = into.get(piece).into_iter().flatten();
-            let inside = inside.filter(|(from, ..)| pieces_of_line.contains(from));
+            let inside = inside.filter(|step| pieces_of_line.contains(&owner[step.from]));
             let (mut stays, mut again) = (0u64, 0u64);
-            for &(_, from, to, count) in inside {
+            for &FlowStep { from, to, count } in inside {
                 stays = stays.saturating_add(count);
                 again = again.saturating_add(if to <= from { count } else { 0 });
             }
@@ -138,10 +138,10 @@ fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u
 
 /// Returns the owner of each piece. A piece in which no statement begins belongs to the piece before it; if there are
 /// several before it, to the piece after it.
-fn owners(pieces: &[ExecutedLines<'_>], steps: &[(usize, usize, u64)]) -> Vec<usize> {
+fn owners(pieces: &[ExecutedLines<'_>], steps: &[FlowStep]) -> Vec<usize> {
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); pieces.len()];
     let mut after = before.clone();
-    for &(from, to, _) in steps.iter().filter(|(from, to, _)| from != to) {
+    for &FlowStep { from, to, .. } in steps.iter().filter(|step| step.from != step.to) {
         before[to].push(from);
         after[from].push(to);
     }
@@ -173,10 +173,15 @@ impl<'a> Pieces<'a> {
             let line = line.map(|line| (line.file, line.line));
             lines.extend(line.filter(|line| lines.last() != Some(line)));
         }
-        let steps =
-            flow.steps.iter().map(|&(from, to, count)| (from, to, piece_of[from], piece_of[to], count));
-        let between = steps.filter(|(from, to, a, b, _)| a != b || to <= from);
-        Pieces { pieces, steps: between.map(|(.., from, to, count)| (from, to, count)).collect() }
+        // Steps between pieces, and back within one.
+        let leaves = |step: &&FlowStep| piece_of[step.from] != piece_of[step.to] || step.to <= step.from;
+        let of_pieces = |step: &FlowStep| FlowStep {
+            from: piece_of[step.from],
+            to: piece_of[step.to],
+            count: step.count,
+        };
+        let steps = flow.steps.iter().filter(leaves).map(of_pieces).collect();
+        Pieces { pieces, steps }
     }
 }
 
@@ -188,7 +193,7 @@ fn beginnings(flow: &Flow) -> Vec<bool> {
         let follows = before.address.wrapping_add(u64::from(before.length)) == here.address;
         *begins = !follows || before.end != End::Next || before.executions != here.executions;
     }
-    for &(from, to, _) in &flow.steps {
+    for &FlowStep { from, to, .. } in &flow.steps {
         begins[to] |= from + 1 != to;
     }
     begins

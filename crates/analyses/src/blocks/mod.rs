@@ -89,18 +89,18 @@ impl Analysis for Blocks {
         partial.is_sound()
     }
 
-    fn finish(&self, threads: Vec<ExecutedBlocks>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<ExecutedBlocks>, context: &FinishContext<'_>) -> Table {
         let count = threads.len() as u64;
         let whole = ExecutedBlocks::together(threads);
-        match (self.report, of.selection.view.as_str()) {
-            (BlocksReport::Blocks, _) => table::blocks(&whole, count, of.sources),
+        match (self.report, context.selection.view.as_str()) {
+            (BlocksReport::Blocks, _) => table::blocks(&whole, count, context.sources),
             (BlocksReport::Lines, "function") => {
-                functions::lines(&whole, table::summary(&whole, count), of.sources)
+                functions::lines(&whole, table::summary(&whole, count), context.sources)
             }
             (BlocksReport::Lines, "inlined") => {
-                functions::inlined(&whole, table::summary(&whole, count), of.sources)
+                functions::inlined(&whole, table::summary(&whole, count), context.sources)
             }
-            (BlocksReport::Lines, _) => table::lines(&whole, count, of.sources),
+            (BlocksReport::Lines, _) => table::lines(&whole, count, context.sources),
         }
     }
 }

@@ -212,7 +212,7 @@ impl ExecutedBlocks {
                 if let Some(next) = next {
                     self.arrive(next);
                 }
-                self.leave(true);
+                self.set_left(true);
             }
             FlowEvent::Gap => {
                 self.lose();
@@ -239,11 +239,11 @@ impl ExecutedBlocks {
                 self.cycles = SegmentClock::default();
             }
             FlowEvent::Cycles(count) => self.count_cycles(count),
-            _ => self.leave(false),
+            _ => self.set_left(false),
         }
     }
 
-    fn leave(&mut self, left: bool) {
+    fn set_left(&mut self, left: bool) {
         self.clock.left = left;
         self.cycles.left = left;
     }

@@ -54,7 +54,7 @@ impl Analysis for Branches {
         earlier.merge(later)
     }
 
-    fn finish(&self, threads: Vec<BranchCounts>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<BranchCounts>, context: &FinishContext<'_>) -> Table {
         let count = threads.len() as u64;
         let mut rows: Vec<_> = BranchCounts::together(threads).into_iter().collect();
         rows.sort_unstable_by_key(|&(key, executions)| (Reverse(executions), key));
@@ -81,15 +81,15 @@ impl Analysis for Branches {
         ];
         let rows = rows.into_iter().map(|(CountKey { kind, from, to }, executions)| {
             let ((function, module), (to_function, to_module)) =
-                (of.sources.names(from.function), of.sources.names(to.function));
-            let at = address(from, of.sources);
-            let line = of.sources.line(from.function.module, at);
+                (context.sources.names(from.function), context.sources.names(to.function));
+            let at = address(from, context.sources);
+            let line = context.sources.line(from.function.module, at);
             let line = line.map(|line| format!("{}:{}", line.file, line.line));
             vec![
                 Value::from(kind.name()),
                 Value::from(executions),
                 Value::from(at),
-                Value::from(address(to, of.sources)),
+                Value::from(address(to, context.sources)),
                 Value::from(function),
                 Value::from(module),
                 Value::from(to_function),

@@ -208,6 +208,7 @@ mod tests {
         partial
     }
 
+    /// What was counted, from which offset to which, and how often.
     fn list(partial: &BranchCounts) -> Vec<(CountKind, u64, u64, u64)> {
         let counts = partial.counts.iter();
         let mut list: Vec<_> =

@@ -218,11 +218,11 @@ impl ChunkCalls {
             FlowEvent::Begin(clock) => self.time(clock),
             FlowEvent::Time(clock) => self.time(Some(clock)),
             FlowEvent::End => self.time(None),
-            FlowEvent::Gap => self.forget(true),
+            FlowEvent::Gap => self.forget(Pending::Forget { gap: true }),
             FlowEvent::Number(_) | FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Skip { instructions } => {
                 if !self.edge.is_gap() {
-                    self.forget(false);
+                    self.forget(Pending::Forget { gap: false });
                 }
                 self.edge = FlowEdge::Gap;
                 self.log.instructions += instructions;
@@ -274,9 +274,9 @@ impl ChunkCalls {
         }
     }
 
-    fn forget(&mut self, gap: bool) {
+    fn forget(&mut self, forget: Pending) {
         cut(&mut self.stack, &mut self.log, 0);
-        self.log.push(Pending::Forget { gap });
+        self.log.push(forget);
         self.edge = FlowEdge::Gap;
     }
 

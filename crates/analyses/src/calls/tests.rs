@@ -27,7 +27,9 @@ fn reported(seen: &[FlowEvent]) -> Vec<String> {
             Moment::Gap => "gap".to_owned(),
         });
     };
-    let (mut calls, mut part) = (OpenCalls::default(), ChunkCalls::unknown(true, Spare::default()));
+    let reports_begins = true;
+    let mut calls = OpenCalls::default();
+    let mut part = ChunkCalls::unknown(reports_begins, Spare::default());
     seen.iter().for_each(|seen| part.fold(seen));
     calls.follow(part, &mut emit);
     calls.end(&mut emit);

@@ -42,14 +42,14 @@ impl KeptCalls for CallIntervals {
 fn add_rows(
     mut ended: Vec<(Nanos, CallInterval)>,
     traces: &BTreeMap<u32, String>,
-    of: &FinishContext<'_>,
+    context: &FinishContext<'_>,
     rows: &mut TableBuilder,
 ) -> u64 {
     ended.sort_unstable();
     for (to, CallInterval { owner, task, depth, begin, function }) in &ended {
         let (StackOwner::Thread(key) | StackOwner::Task(key) | StackOwner::Stream(key)) = *owner;
         let thread = match (owner, task) {
-            (StackOwner::Thread(_), _) => match of.threads.comm(Thread::new(key.id.into(), 0)) {
+            (StackOwner::Thread(_), _) => match context.threads.comm(Thread::new(key.id.into(), 0)) {
                 Some(comm) => format!("{comm} ({})", key.id),
                 None => format!("thread {}", key.id),
             },
@@ -84,18 +84,18 @@ impl EventAnalysis for CallStackIntervals {
         Some(Heading { name: "callstack", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+    fn settle(&self, partial: &mut Self::Partial, context: &FinishContext<'_>, rows: &mut TableBuilder) {
         let CallStackSteps { steps, traces } = partial;
         let Some(stacks) = steps.machine() else { return };
-        let ended = stacks.kept.0.settle(of.span.1);
-        stacks.kept.0.settled += add_rows(ended, traces, of, rows);
+        let ended = stacks.kept.0.settle(context.span.1);
+        stacks.kept.0.settled += add_rows(ended, traces, context, rows);
     }
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         let CallStackSteps { steps, traces } = whole;
         let mut stacks = steps.finish();
         let mut rows = self.heading().expect("its rows may leave").builder();
-        let count = stacks.kept.0.settled + add_rows(stacks.kept.0.rest(), &traces, of, &mut rows);
+        let count = stacks.kept.0.settled + add_rows(stacks.kept.0.rest(), &traces, context, &mut rows);
         let unfinished: u64 = stacks.owners.values().map(|stack| stack.len() as u64).sum();
         rows.finish(vec![
             ("intervals", count.into()),

@@ -120,7 +120,7 @@ struct Stacks<K> {
     kept: K,
 }
 
-/// Functions that call each other deeper than this are one.
+/// Functions nested deeper than this are combined into one.
 const DEEPEST: usize = 1 << 10;
 
 impl<K> Stacks<K> {

@@ -47,7 +47,7 @@ impl KeptCalls for Trees {
 impl EventAnalysis for CallStackPaths {
     type Partial = CallStackSteps<Trees>;
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         let CallStackSteps { steps, traces } = whole;
         let mut all = steps.finish();
         let mut open = 0;
@@ -55,7 +55,7 @@ impl EventAnalysis for CallStackPaths {
         for (owner, stack) in std::mem::take(&mut all.owners) {
             open += stack.len() as u64;
             let root = all.kept.0.remove(&owner).unwrap_or_default();
-            let name = name(owner, (&traces, &all.tasks), of);
+            let name = name(owner, (&traces, &all.tasks), context);
             rows.push(vec![0u64.into(), name.into(), Value::Null, root.below.into(), Value::Null]);
             add_rows(&root, 1, &mut rows);
         }
@@ -80,12 +80,12 @@ impl EventAnalysis for CallStackPaths {
 fn name(
     owner: StackOwner,
     (traces, tasks): (&BTreeMap<u32, String>, &BTreeMap<TraceKey, String>),
-    of: &FinishContext<'_>,
+    context: &FinishContext<'_>,
 ) -> String {
     let trace = |key: TraceKey| traces.get(&key.trace).cloned().unwrap_or_default();
     match owner {
         StackOwner::Thread(key) => {
-            let comm = of.threads.comm(Thread::new(key.id.into(), 0));
+            let comm = context.threads.comm(Thread::new(key.id.into(), 0));
             comm.map_or_else(|| format!("thread {}", key.id), |comm| format!("{comm} ({})", key.id))
         }
         StackOwner::Task(key) => match tasks.get(&key) {

@@ -124,13 +124,13 @@ impl Analysis for Count {
         true
     }
 
-    fn finish(&self, partials: Vec<EventCounts>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<EventCounts>, context: &FinishContext<'_>) -> Table {
         let streams = only(partials).0;
         let mut all = LossesAndTimes::default();
         streams.values().for_each(|stream| all.add(stream.extent));
         let events = streams.values().flat_map(|stream| stream.events.values()).sum();
         let summary = all.summary(events, streams.len() as u64);
-        let (columns, rows) = match of.selection.view.as_str() {
+        let (columns, rows) = match context.selection.view.as_str() {
             "stream" => by_stream(streams.values()),
             _ => by_event(streams.values()),
         };

@@ -29,7 +29,7 @@ type SliceRow = (u32, Option<Thread>, Nanos);
 pub struct SlicesOfCpus {
     slices: TimeSlices,
     rows: SettlingRows<SliceRow>,
-    /// The slices before the first switch of each CPU have left if they ended before this time.
+    /// The slices before the first switch of each CPU are in `rows` already if they ended before this time.
     until: Nanos,
 }
 
@@ -70,45 +70,48 @@ impl Analysis for CpuIntervals {
         Some(Heading { name: "cpu", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut SlicesOfCpus, of: &FinishContext<'_>, rows: &mut TableBuilder) {
-        let from = std::mem::replace(&mut partial.until, of.span.1);
-        let before = partial.slices.before_first(of.span.0, of.threads);
-        let before = before.filter(|slice| (from..of.span.1).contains(&slice.to));
-        let mut settled = partial.rows.settle(of.span.1);
+    fn settle(&self, partial: &mut SlicesOfCpus, context: &FinishContext<'_>, rows: &mut TableBuilder) {
+        let from = std::mem::replace(&mut partial.until, context.span.1);
+        let before = partial.slices.before_first(context.span.0, context.threads);
+        let before = before.filter(|slice| (from..context.span.1).contains(&slice.to));
+        let mut settled = partial.rows.settle(context.span.1);
         settled.extend(before.map(|slice| (slice.to, (slice.cpu, slice.thread, slice.from))));
-        partial.rows.settled += add_rows(settled, of, rows);
+        partial.rows.settled += add_rows(settled, context, rows);
     }
 
-    fn finish(&self, partials: Vec<SlicesOfCpus>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<SlicesOfCpus>, context: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
         let mut rest = whole.rows.rest();
-        let before = whole.slices.before_first(of.span.0, of.threads).filter(|slice| slice.to >= whole.until);
-        let ends = before.chain(whole.slices.after_last(of.span.1));
+        let before = whole
+            .slices
+            .before_first(context.span.0, context.threads)
+            .filter(|slice| slice.to >= whole.until);
+        let ends = before.chain(whole.slices.after_last(context.span.1));
         rest.extend(ends.map(|slice| (slice.to, (slice.cpu, slice.thread, slice.from))));
         let mut rows = self.heading().expect("its rows may leave").builder();
-        let count = whole.rows.settled + add_rows(rest, of, &mut rows);
+        let count = whole.rows.settled + add_rows(rest, context, &mut rows);
         rows.finish(vec![("intervals", count.into()), ("left_out", whole.rows.left_out.into())])
     }
 }
 
 /// Adds the selected intervals by end. Returns how many.
-fn add_rows(intervals: Vec<(Nanos, SliceRow)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
+fn add_rows(intervals: Vec<(Nanos, SliceRow)>, context: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
     let mut wanted = Vec::new();
     for (to, (cpu, thread, from)) in intervals {
-        let thread = thread.map(|thread| of.threads.settled(thread));
+        let thread = thread.map(|thread| context.threads.settled(thread));
         // The thread is unknown if a switch is missing: then no selection of threads includes the interval.
         let of_thread = match thread {
-            Some(thread) => !thread.is_idle() && of.threads.wanted(thread, of.selection),
-            None => of.selection.is_of_any_thread(),
+            Some(thread) => !thread.is_idle() && context.threads.wanted(thread, context.selection),
+            None => context.selection.is_of_any_thread(),
         };
-        if of_thread && of.selection.wants_cpu(cpu) {
+        if of_thread && context.selection.wants_cpu(cpu) {
             wanted.push((to, cpu, from, thread));
         }
     }
     crate::settling::add_in_order(wanted, rows, |&(to, cpu, from, thread)| {
         let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into(), u64::from(cpu).into()];
         let unknown = [Value::Null, Value::Null, Value::Null];
-        row.extend(thread.map_or(unknown, |thread| of.threads.cells(thread)));
+        row.extend(thread.map_or(unknown, |thread| context.threads.cells(thread)));
         row
     })
 }

@@ -130,24 +130,27 @@ impl Analysis for CpuUse {
         earlier
     }
 
-    fn finish(&self, partials: Vec<UseByThread>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<UseByThread>, context: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
-        let FinishContext { span, threads, .. } = *of;
+        let FinishContext { span, threads, .. } = *context;
         let ends: Vec<CpuSlice> = whole.slices.ends(span, threads).collect();
         ends.iter().for_each(|slice| whole.ran(slice));
         let mut cpus: BTreeMap<u32, UsesOfCpu> = BTreeMap::new();
         for (SumKey { thread, cpu, .. }, used) in whole.used.settled(threads) {
-            if !of.selection.wants_cpu(cpu) {
+            if !context.selection.wants_cpu(cpu) {
                 continue;
             }
-            let on = cpus.entry(cpu).or_default();
-            if thread.is_idle() || threads.wanted(thread, of.selection) {
-                on.entry(thread).or_default().add(*used);
+            let uses = cpus.entry(cpu).or_default();
+            if thread.is_idle() || threads.wanted(thread, context.selection) {
+                uses.entry(thread).or_default().add(*used);
             }
         }
-        let missing =
-            whole.slices.missing(span.0, threads).filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
-        table(threads, cpus, &missing, span.1.0.saturating_sub(span.0.0), &of.selection.view)
+        let missing = whole
+            .slices
+            .missing(span.0, threads)
+            .filter(|(cpu, _)| context.selection.wants_cpu(*cpu))
+            .collect();
+        table(threads, cpus, &missing, span.1.0.saturating_sub(span.0.0), &context.selection.view)
     }
 }
 
@@ -158,8 +161,8 @@ fn table(
     length: u64,
     view: &str,
 ) -> Table {
-    let busy = |on: &UsesOfCpu| {
-        on.iter().filter(|(thread, _)| !thread.is_idle()).map(|(_, used)| used.time).sum::<u64>()
+    let busy = |uses: &UsesOfCpu| {
+        uses.iter().filter(|(thread, _)| !thread.is_idle()).map(|(_, used)| used.time).sum::<u64>()
     };
     let total: u64 = cpus.values().map(busy).sum();
     let whole = length.saturating_mul(cpus.len() as u64);
@@ -175,10 +178,13 @@ fn table(
     let (columns, rows) = match view {
         "cpu" => {
             let mut rows = Vec::new();
-            for (cpu, on) in &cpus {
-                let (busy, switches) = (busy(on), on.values().map(|used| used.switches).sum::<u64>());
-                let idle =
-                    on.iter().filter(|(thread, _)| thread.is_idle()).map(|(_, used)| used.time).sum::<u64>();
+            for (cpu, uses) in &cpus {
+                let (busy, switches) = (busy(uses), uses.values().map(|used| used.switches).sum::<u64>());
+                let idle = uses
+                    .iter()
+                    .filter(|(thread, _)| thread.is_idle())
+                    .map(|(_, used)| used.time)
+                    .sum::<u64>();
                 let unknown = missing.get(cpu).map_or(0, |missing| missing.time);
                 let times = [busy.into(), share(busy, length), idle.into(), unknown.into()];
                 rows.push(

@@ -62,19 +62,20 @@ impl Analysis for CpuOverTime {
         earlier
     }
 
-    fn finish(&self, partials: Vec<UseOverTime>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<UseOverTime>, context: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
-        let ends: Vec<CpuSlice> = whole.slices.ends(of.span, of.threads).collect();
+        let ends: Vec<CpuSlice> = whole.slices.ends(context.span, context.threads).collect();
         ends.iter().for_each(|slice| whole.ran(slice));
         let UseOverTime { bins, slices } = whole;
-        let mut missing: Vec<(u32, Missing)> = slices.missing(of.span.0, of.threads).collect();
-        missing.retain(|(cpu, _)| of.selection.wants_cpu(*cpu));
+        let mut missing: Vec<(u32, Missing)> = slices.missing(context.span.0, context.threads).collect();
+        missing.retain(|(cpu, _)| context.selection.wants_cpu(*cpu));
         let cpus = missing.len() as u64;
         let width = bins.width();
         let mut rows: std::collections::BTreeMap<Nanos, u64> = std::collections::BTreeMap::new();
         for ((begin, (thread, cpu)), bin) in bins.into_bins() {
-            let is_wanted =
-                of.selection.wants_cpu(cpu) && !thread.is_idle() && of.threads.wanted(thread, of.selection);
+            let is_wanted = context.selection.wants_cpu(cpu)
+                && !thread.is_idle()
+                && context.threads.wanted(thread, context.selection);
             *rows.entry(begin).or_default() += if is_wanted { bin.area } else { 0 };
         }
         let total: u64 = rows.values().sum();
@@ -86,7 +87,7 @@ impl Analysis for CpuOverTime {
             Column::real("busy_share", Unit::Share),
         ];
         let rows = rows.into_iter().map(|(begin, busy)| {
-            let length = overlap(begin, width, of.span).saturating_mul(cpus);
+            let length = overlap(begin, width, context.span).saturating_mul(cpus);
             vec![begin.0.into(), busy.into(), share(busy, length)]
         });
         Table::new("cpu", Shape::Points, summary, columns, rows)

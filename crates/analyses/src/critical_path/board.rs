@@ -144,7 +144,7 @@ fn switch(histories: &mut Histories, time: Nanos, trace: u32, (prev, next): (u32
     }
 }
 
-/// A thread receives a message. It waited for it if the message was sent after the thread's previous event.
+/// A thread receives a message. The thread waited if the message was sent after the thread's previous event.
 fn receive(histories: &mut Histories, (before, time): (Nanos, Nanos), thread: TraceKey, work: CompletedWork) {
     let board = &histories.boards().boards[&thread.trace];
     let (has_scheduler, depth) = (board.has_scheduler, board.depth);

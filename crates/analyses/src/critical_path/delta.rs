@@ -121,7 +121,8 @@ impl EventPartial for Delta {
     }
 
     fn add(&mut self, later: Delta, _: &Threads) {
-        // What is known here holds until the first switch of the next task, whose operations don't repeat it.
+        // What each CPU's thread is inside of at the end of this task holds up to the first switch of the next task. The
+        // operations of the next task do not contain it, so it becomes operations here.
         for (cpu, inside) in std::mem::take(&mut self.inside) {
             self.steps.see(HistoryStep::SetOpenCall { cpu, inside });
         }

@@ -140,13 +140,13 @@ impl Analysis for FunctionsOfStretches {
     }
 
     /// Makes a table of the functions that the threads of the stretches ran, by the number of the stretch.
-    fn finish(&self, threads: Vec<RanFunctions>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<RanFunctions>, context: &FinishContext<'_>) -> Table {
         let mut all = RanFunctions::default();
-        for (mut partial, thread) in threads.into_iter().zip(of.flow_threads) {
+        for (mut partial, thread) in threads.into_iter().zip(context.flow_threads) {
             partial.costs.retain(|&(index, _), _| {
                 self.stretches.get(index as usize).is_some_and(|stretch| stretch.tid == thread.tid)
             });
-            all = self.merge(all, partial, of.threads);
+            all = self.merge(all, partial, context.threads);
         }
         let columns = vec![
             Column::integer("stretch", Unit::None),
@@ -156,7 +156,7 @@ impl Analysis for FunctionsOfStretches {
             Column::integer("time_ns", Unit::Nanoseconds),
         ];
         let rows = all.costs.into_iter().map(|((index, function), cost)| {
-            let (name, module) = of.functions().names(function);
+            let (name, module) = context.functions().names(function);
             vec![
                 index.into(),
                 name.as_str().into(),

@@ -210,7 +210,8 @@ impl ThreadHistory {
         self.0.len()
     }
 
-    /// Whether the thread may have run since the trace began: at most it was woken since, which changes nothing then.
+    /// Whether the thread may have run since the trace began: nothing else is known of it, except that it may have been
+    /// woken, which changes nothing for a running thread.
     pub(crate) fn may_run_since_begin(&self) -> bool {
         self.len() <= 2
             && self.last().is_none_or(|change| matches!(change.to, Doing::Woken(..)))

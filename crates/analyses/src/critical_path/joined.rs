@@ -5,7 +5,10 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use hodo_clock::Nanos;
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
-use super::{functions::ThreadStretch, tree};
+use super::{
+    functions::ThreadStretch,
+    tree::{self, PathLeaf},
+};
 
 /// What a function ran in one or several stretches, without its callees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,16 +85,16 @@ struct StretchColumns {
 
 impl StretchColumns {
     fn of(table: &Table) -> Option<StretchColumns> {
-        let of = |name| table.columns().iter().position(|column| column.name == name);
+        let column = |name| table.columns().iter().position(|column| column.name == name);
         Some(StretchColumns {
-            begin: of("begin_ns")?,
-            duration: of("duration_ns")?,
-            depth: of("depth")?,
-            tid: of("tid")?,
-            host: of("host")?,
-            cause: of("cause")?,
-            detail: of("detail")?,
-            what: of("what")?,
+            begin: column("begin_ns")?,
+            duration: column("duration_ns")?,
+            depth: column("depth")?,
+            tid: column("tid")?,
+            host: column("host")?,
+            cause: column("cause")?,
+            detail: column("detail")?,
+            what: column("what")?,
         })
     }
 
@@ -119,7 +122,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Returns the stretches of a table of the view `stretch` in which a thread ran, in order. None if it has several hosts,
+/// Returns the stretches of a table of the view `stretch` in which a thread ran, in order; an empty list if it has several hosts,
 /// because the host of the control flow is unknown.
 pub fn running(table: &Table) -> Vec<ThreadStretch> {
     let Some(places) = StretchColumns::of(table) else { return Vec::new() };
@@ -155,8 +158,10 @@ pub fn with_functions(table: Table, executed: &[Table], view: &str, most: usize)
     let made = match view {
         "piece" => by_piece(&table, summary, &places, &pieces, most),
         _ => {
-            let leaves = pieces.iter().map(|(row, functions)| {
-                (labels(&row[places.what]), integer(&row[places.duration]), &functions[..])
+            let leaves = pieces.iter().map(|(row, functions)| PathLeaf {
+                labels: labels(&row[places.what]),
+                length: integer(&row[places.duration]),
+                functions,
             });
             tree::table(summary, leaves, Some(most))
         }

@@ -58,14 +58,14 @@ impl OfHistories {
 impl EventAnalysis for OfHistories {
     type Partial = Delta;
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
-        (self.table)(&whole.finish(), of)
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
+        (self.table)(&whole.finish(), context)
     }
 }
 
 /// Returns the table of the path of the chosen thread.
-fn path_table(whole: &Whole, of: &FinishContext<'_>) -> Table {
-    let naming = PathNames { labels: &whole.labels, of };
+fn path_table(whole: &Whole, context: &FinishContext<'_>) -> Table {
+    let naming = PathNames { labels: &whole.labels, context };
     let subject = subject::choose(&whole.histories, &naming);
     let pieces = subject.as_ref().map_or_else(Vec::new, |subject| {
         walk::walk(&whole.histories, subject.thread, subject.from, subject.to)

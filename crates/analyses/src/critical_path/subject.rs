@@ -1,4 +1,4 @@
-//! The thread whose path it is.
+//! The thread whose critical path is shown.
 
 use hodo_clock::Nanos;
 
@@ -23,18 +23,18 @@ type Rank = (u8, u64);
 
 /// Picks the best of the threads that the user chose. `None` if there are none.
 pub(super) fn choose(histories: &Histories, naming: &PathNames<'_, '_>) -> Option<Subject> {
-    let selection = naming.of.selection;
+    let selection = naming.context.selection;
     let mut chosen = histories.all();
     chosen.retain(|(thread, _)| naming.is_wanted(*thread));
     let count = chosen.len() as u64;
     let boards = histories.boards();
     let rated = chosen.into_iter().map(|(thread, history)| {
-        let (from, to) = life(history, naming.of.span);
+        let (from, to) = life(history, naming.context.span);
         let is_main = boards.contains(thread.trace) && !boards.has_scheduler(thread.trace);
         let rank: Rank = match (is_main, is_whole(history)) {
             (true, _) => (2, to.0.saturating_sub(from.0)),
             (false, true) => (1, to.0.saturating_sub(from.0)),
-            (false, false) => (0, running(history, naming.of.span)),
+            (false, false) => (0, running(history, naming.context.span)),
         };
         (rank, thread, from, to)
     });

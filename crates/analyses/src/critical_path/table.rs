@@ -9,7 +9,7 @@ use super::{
     delta::HistoryLabels,
     history::{InterruptSource, TraceKey, WaitIn, Why},
     subject::Subject,
-    tree,
+    tree::{self, PathLeaf},
     walk::{PathStretch, StretchCause, WaitEndedBy},
 };
 use crate::columns::{most_first, share};
@@ -18,7 +18,7 @@ use crate::columns::{most_first, share};
 #[derive(Clone, Copy)]
 pub(crate) struct PathNames<'l, 'c> {
     pub(crate) labels: &'l HistoryLabels,
-    pub(crate) of: &'l FinishContext<'c>,
+    pub(crate) context: &'l FinishContext<'c>,
 }
 
 /// The vectors of soft interrupts (`include/linux/interrupt.h`).
@@ -44,7 +44,7 @@ impl PathNames<'_, '_> {
             return self.labels.traces.get(&thread.trace).map(String::as_str);
         }
         let task = self.labels.tasks.get(&thread).map(String::as_str);
-        task.or_else(|| self.of.threads.comm(Thread::new(thread.id.into(), 0)))
+        task.or_else(|| self.context.threads.comm(Thread::new(thread.id.into(), 0)))
     }
 
     /// The name of a thread's trace, if there are several.
@@ -67,7 +67,7 @@ impl PathNames<'_, '_> {
 
     /// Whether the user chose a thread. Tasks of boards may be named with their trace: `slave-1/sobel`.
     pub(crate) fn is_wanted(&self, thread: TraceKey) -> bool {
-        let selection = self.of.selection;
+        let selection = self.context.selection;
         let named = |wanted: &String| match (self.comm(thread), self.labels.traces.get(&thread.trace)) {
             (Some(comm), _) if comm == wanted => true,
             (Some(comm), Some(host)) => {
@@ -75,7 +75,7 @@ impl PathNames<'_, '_> {
             }
             _ => false,
         };
-        let pid = || self.of.threads.pid(Thread::new(thread.id.into(), 0));
+        let pid = || self.context.threads.pid(Thread::new(thread.id.into(), 0));
         (selection.tids.is_empty() || selection.tids.contains(&thread.id))
             && (selection.pids.is_empty() || pid().is_some_and(|pid| selection.pids.contains(&pid)))
             && (selection.comms.is_empty() || selection.comms.iter().any(named))
@@ -84,7 +84,7 @@ impl PathNames<'_, '_> {
     /// The system call of a wait.
     pub(crate) fn call(&self, via: WaitIn) -> Option<&str> {
         match via {
-            WaitIn::Call(name) => self.of.names.get(name as usize).map(String::as_str),
+            WaitIn::Call(name) => self.context.names.get(name as usize).map(String::as_str),
             _ => None,
         }
     }
@@ -192,13 +192,19 @@ pub(super) fn table(naming: &PathNames<'_, '_>, subject: Option<&Subject>, piece
         ("unknown_ns", sum(|piece| matches!(piece.cause, StretchCause::Unknown(_))).into()),
         ("pieces", (pieces.len() as u64).into()),
     ];
-    match naming.of.selection.view.as_str() {
-        "piece" => by_piece(naming, summary, pieces, false),
-        "stretch" => by_piece(naming, summary, pieces, true),
+    match naming.context.selection.view.as_str() {
+        view @ ("piece" | "stretch") => {
+            let with_labels = view == "stretch";
+            by_piece(naming, summary, pieces, with_labels)
+        }
         "cause" => by_cause(naming, summary, pieces),
         _ => {
-            let leaves = pieces.iter().map(|piece| (labels(naming, piece), piece.length(), &[][..]));
-            tree::table(summary, leaves, None)
+            let leaf = |piece: &PathStretch| PathLeaf {
+                labels: labels(naming, piece),
+                length: piece.length(),
+                functions: &[],
+            };
+            tree::table(summary, pieces.iter().map(leaf), None)
         }
     }
 }
@@ -268,6 +274,7 @@ type PathGroup = (Option<WaitIn>, StretchCause, TraceKey);
 
 fn by_cause(naming: &PathNames<'_, '_>, summary: hodo_model::Summary, pieces: &[PathStretch]) -> Table {
     let all: u64 = pieces.iter().map(PathStretch::length).sum();
+    // The number of pieces of each, their sum and the longest, in nanoseconds.
     let mut groups: BTreeMap<PathGroup, (u64, u64, u64)> = BTreeMap::new();
     for piece in pieces {
         let (count, total, longest) = groups.entry((piece.via(), piece.cause, piece.thread)).or_default();

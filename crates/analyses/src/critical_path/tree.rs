@@ -68,15 +68,24 @@ fn row(
     row
 }
 
-/// Makes the table of pieces: the rows that lead to each, its length, and what ran in it. `most`: how many functions to
-/// list below what ran; `None` if there is no control flow.
+/// A piece of the path.
+pub(super) struct PathLeaf<'f> {
+    /// The rows of the tree that lead to it, the outermost first.
+    pub(super) labels: Vec<String>,
+    /// In nanoseconds.
+    pub(super) length: u64,
+    /// What ran in it.
+    pub(super) functions: &'f [FunctionOfStretch],
+}
+
+/// Makes the table of pieces. `most`: how many functions to list below what ran; `None` if there is no control flow.
 pub(super) fn table<'f>(
     summary: Summary,
-    leaves: impl Iterator<Item = (Vec<String>, u64, &'f [FunctionOfStretch])>,
+    leaves: impl Iterator<Item = PathLeaf<'f>>,
     most: Option<usize>,
 ) -> Table {
     let mut root = PathBranch::default();
-    leaves.for_each(|(labels, length, functions)| root.add(&labels, length, functions));
+    leaves.for_each(|leaf| root.add(&leaf.labels, leaf.length, leaf.functions));
     let mut columns = vec![
         Column::real("share", Unit::Share),
         Column::integer("total_ns", Unit::Nanoseconds),

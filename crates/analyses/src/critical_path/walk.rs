@@ -58,7 +58,8 @@ pub(crate) struct PathStretch {
     pub(crate) waits: Vec<(TraceKey, WaitIn)>,
 }
 
-/// A thread that the path is of, down to a time; then it is of the thread that waited for it.
+/// A thread that the path follows, backwards in time down to `floor`. Before that, the path follows the thread one level
+/// below, which waited for this one.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     thread: TraceKey,
@@ -83,7 +84,7 @@ const DEEPEST: usize = 1 << 12;
 
 /// The stretches of a thread's path, in order of time.
 pub(crate) fn walk(histories: &Histories, subject: TraceKey, from: Nanos, to: Nanos) -> Vec<PathStretch> {
-    // A wait that lasts longer leads to who ends it, later.
+    // If the subject waits at `to`, the walk begins at the end of that wait, which shows who ended it.
     let last = histories.history(subject).and_then(|history| history.before(to));
     let wait = last.filter(|stretch| matches!(stretch.to, Doing::Blocked(_) | Doing::Left(_)));
     let end = wait.and_then(|wait| wait.end).map_or(to, |end| end.max(to));
@@ -144,7 +145,7 @@ impl PathWalk<'_> {
         }
     }
 
-    /// The thread waits for a CPU from `begin` to now: one stretch for each thread that ran there.
+    /// The thread waits for a CPU from `begin` to `self.now`: adds a stretch for each thread that ran there.
     fn waits_for_cpu(&mut self, begin: Nanos, thread: TraceKey, cpu: u32) {
         let cpu = TraceKey { id: cpu, ..thread };
         let Some(occupants) = self.histories.occupants(cpu) else {
@@ -166,7 +167,7 @@ impl PathWalk<'_> {
         }
     }
 
-    /// The thread waits from `begin` to now, when it is woken.
+    /// The thread waits from `begin` to `self.now`, when it is woken.
     fn resolve(&mut self, begin: Nanos, by: Waker, via: WaitIn) {
         let level = self.levels[self.levels.len() - 1];
         let key = |id| TraceKey { id, ..level.thread };

@@ -202,12 +202,12 @@ impl Analysis for Guests {
         partial.steps.is_sorted_by_key(|step| step.mark.before)
     }
 
-    fn finish(&self, threads: Vec<GuestsPartial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<GuestsPartial>, context: &FinishContext<'_>) -> Table {
         let threads: Vec<Vec<Stay>> = threads.iter().map(GuestsPartial::stays).collect();
         let summary = summary(&threads);
-        let (shape, (columns, rows)) = match of.selection.view.as_str() {
+        let (shape, (columns, rows)) = match context.selection.view.as_str() {
             "reason" => (Shape::Counters, by_reason(&threads)),
-            "interval" => (Shape::Intervals, intervals(&threads, of)),
+            "interval" => (Shape::Intervals, intervals(&threads, context)),
             _ => (Shape::Counters, by_machine(&threads)),
         };
         Table::new("guests", shape, summary, columns, rows)
@@ -318,7 +318,7 @@ fn by_reason(threads: &[Vec<Stay>]) -> TableRows {
 }
 
 /// The stays in guests, in order of begin, each with the reason of its end.
-fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> TableRows {
+fn intervals(threads: &[Vec<Stay>], context: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.extend(["pid", "tid"].map(|name| Column::integer(name, Unit::None)));
     columns.extend([
@@ -328,7 +328,7 @@ fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> TableRows {
     ]);
     let mut rows = Vec::new();
     for (number, stays) in threads.iter().enumerate() {
-        let thread = of.flow_threads.get(number);
+        let thread = context.flow_threads.get(number);
         // A stay whose begin has no time comes after the stays before it.
         let mut last_begin = None;
         for (index, stay) in stays.iter().enumerate() {

@@ -71,10 +71,10 @@ impl Analysis for PageCache {
         true
     }
 
-    fn finish(&self, partials: Vec<CacheChanges>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<CacheChanges>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let mut files: FxHashMap<(u32, u64), CachedPages> = FxHashMap::default();
-        add_all(&mut files, whole.0.wanted(of).map(|(key, pages)| (*key.key, *pages)));
+        add_all(&mut files, whole.0.wanted(context).map(|(key, pages)| (*key.key, *pages)));
         let mut all = CachedPages::default();
         files.values().for_each(|pages| all.add(*pages));
         let summary = vec![("pages_added", all.added.into()), ("pages_deleted", all.deleted.into())];

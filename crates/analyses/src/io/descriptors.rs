@@ -268,7 +268,7 @@ impl Descriptors {
     fn change(&mut self, process: Option<u32>, entry: &OpenFileCall, exit: &FileCallExit) {
         let Some(pid) = process else { return };
         let made = Some(exit.result as i32);
-        let of = |descriptors: &Descriptors| descriptors.tables.get(&pid)?.get(&entry.fd?).copied();
+        let duplicated = |descriptors: &Descriptors| descriptors.tables.get(&pid)?.get(&entry.fd?).copied();
         let copy = |slot: Option<OpenDescriptor>, closes| slot.map(|slot| OpenDescriptor { closes, ..slot });
         match entry.action {
             Action::Make(label) => {
@@ -281,16 +281,19 @@ impl Descriptors {
                     self.set(process, fd, Some(OpenDescriptor { file, closes: entry.closes }));
                 }
             }
-            Action::Duplicate => self.set(process, made, copy(of(self), false)),
+            Action::Duplicate => {
+                let closes = false;
+                self.set(process, made, copy(duplicated(self), closes));
+            }
             // dup2 of a descriptor to itself does nothing.
             Action::DuplicateTo if made != entry.fd => {
-                self.set(process, made, copy(of(self), entry.closes));
+                self.set(process, made, copy(duplicated(self), entry.closes));
             }
             Action::Control => match entry.command {
                 F_DUPFD | F_DUPFD_CLOEXEC => {
-                    self.set(process, made, copy(of(self), entry.command == F_DUPFD_CLOEXEC));
+                    self.set(process, made, copy(duplicated(self), entry.command == F_DUPFD_CLOEXEC));
                 }
-                F_SETFD => self.set(process, entry.fd, copy(of(self), entry.value & FD_CLOEXEC != 0)),
+                F_SETFD => self.set(process, entry.fd, copy(duplicated(self), entry.value & FD_CLOEXEC != 0)),
                 _ => {}
             },
             Action::CloseRange => {

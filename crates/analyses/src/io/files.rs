@@ -209,15 +209,15 @@ impl Analysis for Files {
         earlier
     }
 
-    fn finish(&self, partials: Vec<FilesPartial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<FilesPartial>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let threads = of.threads;
+        let threads = context.threads;
         let descriptors = whole.steps.finish();
         let names = descriptors.names();
         let mut users: FileUses = FxHashMap::default();
         for (&(thread, cpu, fd, file), used) in &descriptors.uses {
             let thread = threads.settled(thread);
-            if threads.wanted(thread, of.selection) && of.selection.wants_cpu(cpu) {
+            if threads.wanted(thread, context.selection) && context.selection.wants_cpu(cpu) {
                 users.entry((thread, fd, file)).or_default().add(*used);
             }
         }
@@ -236,7 +236,7 @@ impl Analysis for Files {
             ("files", (files.len() as u64).into()),
             ("nameless_bytes", nameless.fold(0, u64::saturating_add).into()),
         ];
-        let (columns, rows) = match of.selection.view.as_str() {
+        let (columns, rows) = match context.selection.view.as_str() {
             "descriptor" => by_descriptor(threads, users, &names),
             _ => by_file(threads, users, &names),
         };
@@ -246,6 +246,7 @@ impl Analysis for Files {
 
 /// Uses by thread, descriptor and file.
 type FileUses = FxHashMap<(Thread, Option<i32>, FileId), FileUse>;
+
 fn columns() -> [Column; 6] {
     [
         Column::integer("read_bytes", Unit::Bytes),

@@ -190,18 +190,18 @@ impl Analysis for InputOutput {
         earlier
     }
 
-    fn finish(&self, partials: Vec<BlockDevices>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<BlockDevices>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let operations = Operations::of(of.names);
-        let wanted = || of.base::<CallsPartial>().wanted(of);
+        let operations = Operations::of(context.names);
+        let wanted = || context.base::<CallsPartial>().wanted(context);
         let users = users::sums(wanted().map(|(key, calls)| (key, calls.into())), &operations);
         let summary = summary(&users, &whole);
-        let (columns, rows) = match of.selection.view.as_str() {
+        let (columns, rows) = match context.selection.view.as_str() {
             "operation" => {
                 by_operation(wanted().filter_map(|(key, calls)| Some((operations.of_call(*key.key)?, calls))))
             }
             "device" => by_device(whole.devices),
-            view => users::by_user(of.threads, users, view == "process"),
+            view => users::by_user(context.threads, users, view == "process"),
         };
         table(summary, (columns, rows))
     }
@@ -309,10 +309,10 @@ fn by_operation<'s>(calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>
         all.join(calls);
         *bytes = bytes.wrapping_add(if has_bytes { calls.returned } else { 0 });
     }
-    let rows = operations.into_iter().map(|(operation, (of, bytes))| {
-        let mut row = vec![operation.name().into(), bytes.into(), of.durations.count.into()];
-        row.extend(duration_cells(&of.durations));
-        row.push(of.errors.into());
+    let rows = operations.into_iter().map(|(operation, (sum, bytes))| {
+        let mut row = vec![operation.name().into(), bytes.into(), sum.durations.count.into()];
+        row.extend(duration_cells(&sum.durations));
+        row.push(sum.errors.into());
         row
     });
     (columns, rows.collect())

@@ -81,11 +81,11 @@ impl Analysis for FileUsers {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, context: &FinishContext<'_>) -> Table {
         let (blocks, calls) = only(partials);
-        let calls = calls.wanted(of).map(|(key, calls)| (key, *calls));
-        let users = sums(calls, &Operations::of(of.names));
-        table(summary(&users, &blocks), by_user(of.threads, users, of.selection.view == "process"))
+        let calls = calls.wanted(context).map(|(key, calls)| (key, *calls));
+        let users = sums(calls, &Operations::of(context.names));
+        table(summary(&users, &blocks), by_user(context.threads, users, context.selection.view == "process"))
     }
 }
 

@@ -101,16 +101,16 @@ impl Analysis for InterruptIntervals {
         Some(Heading { name: "irq", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut HandlerRuns, of: &FinishContext<'_>, rows: &mut TableBuilder) {
-        let settled = partial.rows.settle(of.span.1);
-        partial.rows.settled += add_rows(settled, of, rows);
+    fn settle(&self, partial: &mut HandlerRuns, context: &FinishContext<'_>, rows: &mut TableBuilder) {
+        let settled = partial.rows.settle(context.span.1);
+        partial.rows.settled += add_rows(settled, context, rows);
     }
 
-    fn finish(&self, partials: Vec<HandlerRuns>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<HandlerRuns>, context: &FinishContext<'_>) -> Table {
         let HandlerRuns { hard, soft, rows: mut runs } = only(partials);
         let (unmatched, unfinished) = (hard.left().0 + soft.left().0, hard.left().1 + soft.left().1);
         let mut rows = self.heading().expect("its rows may leave").builder();
-        let count = runs.settled + add_rows(runs.rest(), of, &mut rows);
+        let count = runs.settled + add_rows(runs.rest(), context, &mut rows);
         rows.finish(vec![
             ("intervals", count.into()),
             ("unmatched", unmatched.into()),
@@ -121,8 +121,8 @@ impl Analysis for InterruptIntervals {
 }
 
 /// Adds the runs on the selected CPUs by end. Returns how many.
-fn add_rows(mut runs: Vec<(Nanos, HandlerRow)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
-    runs.retain(|(_, run)| of.selection.wants_cpu(run.cpu));
+fn add_rows(mut runs: Vec<(Nanos, HandlerRow)>, context: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
+    runs.retain(|(_, run)| context.selection.wants_cpu(run.cpu));
     crate::settling::add_in_order(runs, rows, |(end, run)| {
         let name = if run.name.is_empty() { Value::Null } else { Value::from(&*run.name) };
         [

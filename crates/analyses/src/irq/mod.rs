@@ -187,14 +187,15 @@ impl Analysis for Interrupts {
         earlier
     }
 
-    fn finish(&self, partials: Vec<HandlerState>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<HandlerState>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let HandlerState { names, hard, soft, raised, mut sums } = whole;
         let (unmatched, unfinished) = (hard.left().0 + soft.left().0, hard.left().1 + soft.left().1);
         raised.finish(|begin, end| sums.see(Phase::Raise, begin, end));
         let mut handlers: Vec<((Handler, u32), Durations)> = Vec::new();
         for (phase, numbers) in [Phase::Hard, Phase::Soft, Phase::Raise].into_iter().zip(sums.handlers) {
-            let wanted = numbers.into_iter().filter(|(key, _)| of.selection.wants_cpu((key >> 32) as u32));
+            let wanted =
+                numbers.into_iter().filter(|(key, _)| context.selection.wants_cpu((key >> 32) as u32));
             handlers.extend(wanted.map(|(key, sum)| ((Handler(phase, key as u32), (key >> 32) as u32), sum)));
         }
         let total = |phase| {
@@ -207,13 +208,15 @@ impl Analysis for Interrupts {
             ("unmatched", unmatched.into()),
             ("unfinished", unfinished.into()),
         ];
-        let (columns, rows) = match of.selection.view.as_str() {
+        let (columns, rows) = match context.selection.view.as_str() {
             "slowest" => {
                 summary.extend(sums.longest.note());
-                slowest(&names, &sums.longest, of)
+                slowest(&names, &sums.longest, context)
             }
-            "cpu" => rows(&names, handlers, true),
-            _ => rows(&names, handlers, false),
+            view => {
+                let by_cpu = view == "cpu";
+                rows(&names, handlers, by_cpu)
+            }
         };
         Table::new("irq", Shape::Counters, summary, columns, rows)
     }
@@ -255,7 +258,7 @@ fn rows(
 fn slowest(
     names: &FxHashMap<u32, String>,
     longest: &Longest<(Handler, u32)>,
-    of: &FinishContext<'_>,
+    context: &FinishContext<'_>,
 ) -> TableRows {
     let columns = vec![
         Column::name("kind"),
@@ -265,7 +268,7 @@ fn slowest(
         Column::integer("begin_ns", Unit::Nanoseconds),
         Column::integer("cpu", Unit::None),
     ];
-    let wanted = longest.iter().filter(|long| of.selection.wants_cpu(long.item.1));
+    let wanted = longest.iter().filter(|long| context.selection.wants_cpu(long.item.1));
     let rows = wanted.map(|LongItem { length, begin, item: (handler, cpu) }| {
         let mut row = cells(names, *handler).to_vec();
         row.extend([(*length).into(), begin.0.into(), u64::from(*cpu).into()]);

@@ -93,10 +93,10 @@ impl<const ALL: bool> Analysis for InterruptsOff<ALL> {
         earlier
     }
 
-    fn finish(&self, partials: Vec<OffSpans<ALL>>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<OffSpans<ALL>>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let OffSpans { off, mut sums } = whole;
-        sums.cpus.retain(|cpu, _| of.selection.wants_cpu(*cpu));
+        sums.cpus.retain(|cpu, _| context.selection.wants_cpu(*cpu));
         let mut all = Durations::default();
         sums.cpus.values().for_each(|durations| all.add(durations.clone()));
         let (unmatched, unfinished) = off.left();
@@ -106,11 +106,11 @@ impl<const ALL: bool> Analysis for InterruptsOff<ALL> {
             ("unmatched", unmatched.into()),
             ("unfinished", unfinished.into()),
         ];
-        let (shape, (columns, rows)) = match of.selection.view.as_str() {
-            "interval" => (Shape::Intervals, intervals(&sums.longest, of)),
+        let (shape, (columns, rows)) = match context.selection.view.as_str() {
+            "interval" => (Shape::Intervals, intervals(&sums.longest, context)),
             "slowest" => {
                 summary.extend(sums.longest.note());
-                (Shape::Counters, slowest(&sums.longest, of))
+                (Shape::Counters, slowest(&sums.longest, context))
             }
             _ => (Shape::Counters, by_cpu(sums.cpus)),
         };
@@ -132,18 +132,19 @@ fn by_cpu(cpus: FxHashMap<u32, Durations>) -> TableRows {
     (columns, rows)
 }
 
-fn intervals<const ALL: bool>(all: &Longest<u32, ALL>, of: &FinishContext<'_>) -> TableRows {
+fn intervals<const ALL: bool>(all: &Longest<u32, ALL>, context: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.push(Column::integer("cpu", Unit::None));
     let mut rows = Vec::new();
-    for &LongItem { length, begin, item: cpu } in all.iter().filter(|long| of.selection.wants_cpu(long.item))
+    for &LongItem { length, begin, item: cpu } in
+        all.iter().filter(|long| context.selection.wants_cpu(long.item))
     {
         rows.push(vec![begin.0.into(), length.into(), u64::from(cpu).into()]);
     }
     (columns, rows)
 }
 
-fn slowest<const ALL: bool>(longest: &Longest<u32, ALL>, of: &FinishContext<'_>) -> TableRows {
+fn slowest<const ALL: bool>(longest: &Longest<u32, ALL>, context: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::integer("duration_ns", Unit::Nanoseconds),
         Column::integer("begin_ns", Unit::Nanoseconds),
@@ -151,7 +152,7 @@ fn slowest<const ALL: bool>(longest: &Longest<u32, ALL>, of: &FinishContext<'_>)
     ];
     let mut rows = Vec::new();
     for &LongItem { length, begin, item: cpu } in
-        longest.iter().filter(|long| of.selection.wants_cpu(long.item))
+        longest.iter().filter(|long| context.selection.wants_cpu(long.item))
     {
         rows.push(vec![length.into(), begin.0.into(), u64::from(cpu).into()]);
     }

@@ -18,13 +18,13 @@ fn tail(instructions: &Durations) -> u64 {
     })
 }
 
-pub(super) fn table(threads: Vec<ExecutionsPartial>, of: &FinishContext<'_>) -> Table {
+pub(super) fn table(threads: Vec<ExecutionsPartial>, context: &FinishContext<'_>) -> Table {
     let count = threads.len() as u64;
     let ran = threads.iter().map(ExecutionsPartial::instructions).fold(0, u64::saturating_add);
     let mut sums: FxHashMap<FunctionId, ExecutionSum> = FxHashMap::default();
     threads.into_iter().for_each(|thread| add_all(&mut sums, thread.close(&Which::Each).1));
-    let total = |of: fn(&ExecutionSum) -> u64| {
-        sums.values().map(of).fold(0, |all: u64, more| all.saturating_add(more))
+    let total = |amount: fn(&ExecutionSum) -> u64| {
+        sums.values().map(amount).fold(0, |all: u64, more| all.saturating_add(more))
     };
     let executions = total(|sum| sum.instructions.count);
     let incomplete = total(|sum| sum.incomplete);
@@ -51,7 +51,7 @@ pub(super) fn table(threads: Vec<ExecutionsPartial>, of: &FinishContext<'_>) -> 
         Column::integer("time_max_ns", Unit::Nanoseconds),
     ];
     let rows = sums.into_iter().map(|(function, sum)| {
-        let (name, module) = of.functions().names(function);
+        let (name, module) = context.functions().names(function);
         let costs = tail(&sum.instructions);
         let (time, instructions) = (&sum.time, &sum.instructions);
         let [p50, p99] = instructions.percentiles([50, 99]);

@@ -35,14 +35,14 @@ fn interval(thread: Arc<str>, (begin, time): (Nanos, u64), cpu: Option<u32>) -> 
 }
 
 /// Makes the table of intervals, in order of begin.
-fn table(mut intervals: Vec<Interval>, unmatched: u64, subject: &str, of: &FinishContext<'_>) -> Table {
+fn table(mut intervals: Vec<Interval>, unmatched: u64, subject: &str, context: &FinishContext<'_>) -> Table {
     intervals.sort_by(|one, other| {
         let key = |interval: &Interval| (interval.begin, interval.cpu, interval.time);
         key(one).cmp(&key(other)).then_with(|| one.thread.cmp(&other.thread))
     });
     intervals.iter_mut().zip(1..).for_each(|(interval, number)| interval.number = number);
     FoundIntervals { intervals, unmatched, subject: subject.to_owned(), ..FoundIntervals::default() }
-        .table(of)
+        .table(context)
 }
 
 /// An analysis of the system calls of this name.
@@ -54,19 +54,19 @@ pub(super) struct SyscallLatency {
 impl EventAnalysis for SyscallLatency {
     type Partial = CallsPartial<Vec<(u64, EndedCall)>>;
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         let (unmatched, unfinished) = whole.left();
         let calls = whole.complete();
-        let own = calls.iter().filter(|(_, call)| of.names.get(call.name as usize) == Some(&self.name));
+        let own = calls.iter().filter(|(_, call)| context.names.get(call.name as usize) == Some(&self.name));
         let intervals = own.filter_map(|(time, call)| {
-            let thread = of.threads.settled(call.thread);
-            if !of.threads.wanted(thread, of.selection) {
+            let thread = context.threads.settled(call.thread);
+            if !context.threads.wanted(thread, context.selection) {
                 return None;
             }
             let name = thread.tid().map_or_else(|| "?".into(), |tid| tid.to_string().into());
             Some(interval(name, (call.begin, *time), Some(call.cpu)))
         });
-        table(intervals.collect(), unmatched + unfinished, &self.name, of)
+        table(intervals.collect(), unmatched + unfinished, &self.name, context)
     }
 }
 
@@ -122,12 +122,12 @@ impl Analysis for InterruptLatency {
         earlier
     }
 
-    fn finish(&self, partials: Vec<KernelIntervals>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<KernelIntervals>, context: &FinishContext<'_>) -> Table {
         let KernelIntervals { pairs, found } = only(partials);
         let (unmatched, unfinished) = pairs.left();
         let intervals =
             found.iter().map(|&(begin, time, cpu)| interval(Arc::default(), (begin, time), Some(cpu)));
-        table(intervals.collect(), unmatched + unfinished, &format!("interrupt {}", self.number), of)
+        table(intervals.collect(), unmatched + unfinished, &format!("interrupt {}", self.number), context)
     }
 }
 
@@ -179,14 +179,14 @@ impl StateLatency {
 impl EventAnalysis for StateLatency {
     type Partial = ThreadStatesDelta<Spells>;
 
-    fn finish(&self, mut whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, mut whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         // States that have not ended when the trace ends come after these.
         let ended_count = whole.observer().map_or(0, |spells| spells.0.len());
-        let (begin, end) = of.span;
+        let (begin, end) = context.span;
         let mut intervals = Vec::new();
         for (index, spell) in whole.finish(end).0.into_iter().enumerate() {
             let thread = Thread::new(spell.tid.into(), 0);
-            if !self.has(spell.state) || !of.threads.wanted(thread, of.selection) {
+            if !self.has(spell.state) || !context.threads.wanted(thread, context.selection) {
                 continue;
             }
             let begin = spell.begin.unwrap_or(begin);
@@ -199,6 +199,6 @@ impl EventAnalysis for StateLatency {
             let thread = spell.tid.to_string().into();
             intervals.push(Interval { ended, ..interval(thread, (begin, time), spell.state.cpu()) });
         }
-        table(intervals, 0, self.state.name(), of)
+        table(intervals, 0, self.state.name(), context)
     }
 }

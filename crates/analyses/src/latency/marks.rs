@@ -249,13 +249,13 @@ mod tests {
     fn the_interrupt_flag_decides_which_popf_is_an_end() {
         // cli, a popf that changes nothing, a popf that turns interrupts on, and one that turns them off.
         let hits = [(FROM | OFF, 10), (TO | POPF, 20), (TO | POPF, 30), (ON, 30), (TO | POPF, 40), (OFF, 40)];
-        let lengths = |decides| {
+        let lengths_if_it_decides = |decides| {
             let Between { found, unmatched, passed } = thread(&hits).close(Nesting::Nested, decides);
             let found: Vec<_> = found.iter().map(|(begin, end, _)| end.before - begin.before).collect();
             (found, unmatched, passed)
         };
         assert!(thread(&hits).has_interrupts() && !thread(&hits[1..3]).has_interrupts());
-        assert_eq!(lengths(true), (vec![20], 0, [1, 1]));
-        assert_eq!(lengths(false), (vec![10], 2, [1, 3]), "by pairing");
+        assert_eq!(lengths_if_it_decides(true), (vec![20], 0, [1, 1]));
+        assert_eq!(lengths_if_it_decides(false), (vec![10], 2, [1, 3]), "by pairing");
     }
 }

@@ -135,14 +135,14 @@ impl Interval {
     fn of(
         done: &CompletedExecution,
         names: &mut FxHashMap<FunctionId, Arc<str>>,
-        of: &FinishContext<'_>,
+        context: &FinishContext<'_>,
     ) -> Interval {
         let caller = match done.ended {
             IntervalEnd::Begun => Arc::default(),
             // A system call whose begin is known, but not who called it.
             _ if done.caller == done.function && done.level == 0 => Arc::default(),
             _ => Arc::clone(
-                names.entry(done.caller).or_insert_with(|| of.functions().names(done.caller).0.into()),
+                names.entry(done.caller).or_insert_with(|| context.functions().names(done.caller).0.into()),
             ),
         };
         let level = done.level.into();
@@ -211,20 +211,20 @@ impl Analysis for Executions {
         partial.is_sound(&self.which)
     }
 
-    fn finish(&self, threads: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<Self::Partial>, context: &FinishContext<'_>) -> Table {
         let subject = match &self.which {
-            Which::Each => return functions::table(threads, of),
-            Which::One(function) => of.functions().names(*function).0,
+            Which::Each => return functions::table(threads, context),
+            Which::One(function) => context.functions().names(*function).0,
             Which::SystemCalls { name, .. } => name.clone(),
         };
         let (mut found, mut names) = (FoundIntervals::default(), FxHashMap::default());
         for (index, thread) in threads.into_iter().enumerate() {
             found.instructions = found.instructions.saturating_add(thread.instructions());
             let (done, _) = thread.close(&self.which);
-            found.add(index, of, done.iter().map(|done| Interval::of(done, &mut names, of)));
+            found.add(index, context, done.iter().map(|done| Interval::of(done, &mut names, context)));
         }
         found.subject = subject;
-        found.table(of)
+        found.table(context)
     }
 }
 
@@ -284,7 +284,7 @@ impl Analysis for Marked {
         partial.is_sound()
     }
 
-    fn finish(&self, threads: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<Self::Partial>, context: &FinishContext<'_>) -> Table {
         let mut found = FoundIntervals::default();
         let decides = threads.iter().any(marks::MarkersPartial::has_interrupts);
         found.popf = self.matcher.has_popf().then_some(if decides { "MODE.Exec.IF" } else { "pairing" });
@@ -296,9 +296,9 @@ impl Analysis for Marked {
             let passed = found.passed.get_or_insert([0; 2]);
             *passed = [passed[0] + from, passed[1] + to];
             let intervals = between.iter().map(|(begin, end, ended)| Interval::between(begin, end, *ended));
-            found.add(index, of, intervals);
+            found.add(index, context, intervals);
         }
-        found.table(of)
+        found.table(context)
     }
 }
 

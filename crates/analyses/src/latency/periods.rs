@@ -70,7 +70,7 @@ impl Analysis for PeriodLatency {
         earlier
     }
 
-    fn finish(&self, partials: Vec<MatchedPeriods>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<MatchedPeriods>, context: &FinishContext<'_>) -> Table {
         let MatchedPeriods { pairs, mut found } = only(partials);
         let (unmatched, unfinished) = pairs.left();
         found.sort_by(|one, other| {
@@ -96,6 +96,6 @@ impl Analysis for PeriodLatency {
                 ended: IntervalEnd::Returned,
             });
         let (intervals, unmatched) = (intervals.collect(), unmatched + unfinished);
-        FoundIntervals { intervals, unmatched, ..FoundIntervals::default() }.table(of)
+        FoundIntervals { intervals, unmatched, ..FoundIntervals::default() }.table(context)
     }
 }

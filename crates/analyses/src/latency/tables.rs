@@ -66,10 +66,10 @@ impl FoundIntervals {
     pub(super) fn add(
         &mut self,
         thread: usize,
-        of: &FinishContext<'_>,
+        context: &FinishContext<'_>,
         intervals: impl Iterator<Item = Interval>,
     ) {
-        let name: Arc<str> = match of.flow_threads.get(thread) {
+        let name: Arc<str> = match context.flow_threads.get(thread) {
             Some(FlowThread { pid, tid, .. }) => format!("{pid}/{tid}").into(),
             None => thread.to_string().into(),
         };
@@ -83,8 +83,8 @@ impl FoundIntervals {
     }
 
     /// Makes the table of the selected view.
-    pub(super) fn table(self, of: &FinishContext<'_>) -> Table {
-        let view = of.selection.view.as_str();
+    pub(super) fn table(self, context: &FinishContext<'_>) -> Table {
+        let view = context.selection.view.as_str();
         let mut summary = summary(&self.intervals, self.unmatched, self.instructions, &self.subject);
         if let Some(decides) = self.popf {
             summary.insert(0, ("popf_decided_by", decides.into()));

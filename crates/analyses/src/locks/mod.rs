@@ -60,15 +60,15 @@ impl EventAnalysis for Locks {
         )
     }
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         let mut locks: BTreeMap<(Option<u32>, u64), Lock> = BTreeMap::new();
         for call in whole.complete() {
-            let thread = of.threads.settled(call.thread);
-            let lock = locks.entry((of.threads.pid(thread), call.address)).or_default();
-            lock.add(call, thread, of.threads.wanted(thread, of.selection));
+            let thread = context.threads.settled(call.thread);
+            let lock = locks.entry((context.threads.pid(thread), call.address)).or_default();
+            lock.add(call, thread, context.threads.wanted(thread, context.selection));
         }
         locks.retain(|_, lock| lock.waits.count > 0);
-        let sum = |of: fn(&Durations) -> u64| locks.values().map(|lock| of(&lock.waits)).sum::<u64>();
+        let sum = |figure: fn(&Durations) -> u64| locks.values().map(|lock| figure(&lock.waits)).sum::<u64>();
         let summary = vec![
             ("locks", (locks.len() as u64).into()),
             ("waits", sum(|waits| waits.count).into()),
@@ -98,7 +98,7 @@ impl EventAnalysis for Locks {
             row.extend(duration_cells(&lock.waits));
             let (total, holder) = (lock.waits.total, lock.holder());
             row.extend([
-                holder.and_then(|(thread, _)| of.threads.comm(thread)).into(),
+                holder.and_then(|(thread, _)| context.threads.comm(thread)).into(),
                 holder.and_then(|(thread, _)| thread.tid()).into(),
                 holder.map(|(_, waited)| waited).into(),
             ]);
@@ -181,17 +181,18 @@ mod tests {
 
     #[test]
     fn time_counts_against_the_next_release() {
-        let call = |tid, waits, begin, end| {
+        let call = |tid, begin, end| {
             let thread = Thread::new(tid, 0);
-            let effect = if waits { FutexEffect::Waited } else { FutexEffect::Woke };
+            let effect = FutexEffect::Woke;
             FutexCall { address: 1, effect, begin: Nanos(begin), end: Nanos(end), thread }
         };
+        let wait = |tid, begin, end| FutexCall { effect: FutexEffect::Waited, ..call(tid, begin, end) };
         let mut lock = Lock::default();
         // Thread 1 holds it for 20, then thread 2 for 3 while thread 3 still waits.
-        let calls =
-            [call(2, true, 5, 20), call(3, true, 6, 23), call(1, false, 20, 21), call(2, false, 23, 24)];
+        let calls = [wait(2, 5, 20), wait(3, 6, 23), call(1, 20, 21), call(2, 23, 24)];
+        let is_wanted = true;
         for call in &calls {
-            lock.add(call, call.thread, true);
+            lock.add(call, call.thread, is_wanted);
         }
         assert_eq!((lock.waits.count, lock.waits.total, lock.waiters.len()), (2, 32, 2));
         assert_eq!(lock.kind(), "lock");
@@ -207,11 +208,11 @@ mod tests {
             (&[(1, Waited), (2, Woke), (1, Waited), (2, Woke)], "work"),
             (&[(1, Waited)], "end"),
         ] {
-            let mut lock = Lock::default();
+            let (mut lock, is_wanted) = (Lock::default(), true);
             for (time, &(tid, effect)) in (0..).zip(calls) {
                 let thread = Thread::new(tid, 0);
                 let call = FutexCall { address: 1, effect, begin: Nanos(time), end: Nanos(time), thread };
-                lock.add(&call, thread, true);
+                lock.add(&call, thread, is_wanted);
             }
             assert_eq!(lock.kind(), kind);
         }

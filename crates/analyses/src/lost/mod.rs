@@ -107,20 +107,20 @@ impl<const ALL: bool> Analysis for Lost<ALL> {
         true
     }
 
-    fn finish(&self, partials: Vec<StreamsLost<ALL>>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<StreamsLost<ALL>>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let mut summary = vec![
             ("streams_with_loss", (whole.streams.len() as u64).into()),
             ("gaps", whole.streams.values().map(|losses| losses.gaps.count).sum::<u64>().into()),
-            ("duration_ns", of.span.1.0.saturating_sub(of.span.0.0).into()),
+            ("duration_ns", context.span.1.0.saturating_sub(context.span.0.0).into()),
         ];
-        let (shape, columns, rows) = match of.selection.view.as_str() {
+        let (shape, columns, rows) = match context.selection.view.as_str() {
             "interval" => (Shape::Intervals, longest_columns(), longest(&whole)),
             "longest" => {
                 summary.extend(whole.longest.note());
                 (Shape::Intervals, longest_columns(), longest(&whole))
             }
-            _ => (Shape::Counters, stream_columns(), by_stream(whole, of)),
+            _ => (Shape::Counters, stream_columns(), by_stream(whole, context)),
         };
         Table::new("lost", shape, summary, columns, rows)
     }
@@ -138,8 +138,8 @@ fn stream_columns() -> Vec<Column> {
     ]
 }
 
-fn by_stream<const ALL: bool>(whole: StreamsLost<ALL>, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
-    let length = of.span.1.0.saturating_sub(of.span.0.0);
+fn by_stream<const ALL: bool>(whole: StreamsLost<ALL>, context: &FinishContext<'_>) -> Vec<Vec<Value>> {
+    let length = context.span.1.0.saturating_sub(context.span.0.0);
     let rows = whole.streams.into_iter().map(|(stream, figures)| {
         let StreamLosses { events, packets, gaps } = figures;
         let row = vec![

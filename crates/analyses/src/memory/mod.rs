@@ -94,12 +94,15 @@ impl Analysis for PageAllocations {
         earlier
     }
 
-    fn finish(&self, partials: Vec<PageCounts>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<PageCounts>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let threads = of.threads;
-        let rows_of = if of.selection.view == "thread" { RowsOf::Threads } else { RowsOf::Processes };
+        let threads = context.threads;
+        let rows_of = if context.selection.view == "thread" { RowsOf::Threads } else { RowsOf::Processes };
         let mut rows: FxHashMap<Thread, AllocatedPages> = FxHashMap::default();
-        add_all(&mut rows, whole.0.wanted(of).map(|(key, pages)| (rows_of.of(threads, key.thread), *pages)));
+        add_all(
+            &mut rows,
+            whole.0.wanted(context).map(|(key, pages)| (rows_of.of(threads, key.thread), *pages)),
+        );
         let mut all = AllocatedPages::default();
         rows.values().for_each(|pages| all.add(*pages));
         let cells = |pages: &AllocatedPages| [pages.allocated, pages.freed, pages.allocations, pages.frees];

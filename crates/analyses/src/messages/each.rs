@@ -62,8 +62,8 @@ impl Analysis for Each {
         Some(Heading { name: "messages", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut MessageList, of: &FinishContext<'_>, rows: &mut TableBuilder) {
-        let settled = partial.rows.settle(of.span.1);
+    fn settle(&self, partial: &mut MessageList, context: &FinishContext<'_>, rows: &mut TableBuilder) {
+        let settled = partial.rows.settle(context.span.1);
         partial.rows.settled += add_rows(&partial.names, settled, rows);
     }
 

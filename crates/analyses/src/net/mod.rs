@@ -83,17 +83,17 @@ impl Analysis for Network {
         earlier
     }
 
-    fn finish(&self, partials: Vec<NetTraffic>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<NetTraffic>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let threads = of.threads;
-        let rows_of = match of.selection.view.as_str() {
+        let threads = context.threads;
+        let rows_of = match context.selection.view.as_str() {
             "process" => Some(RowsOf::Processes),
             "thread" => Some(RowsOf::Threads),
             _ => None,
         };
         let mut all = PacketCounts::default();
         let mut rows: FxHashMap<(Option<Thread>, String), PacketCounts> = FxHashMap::default();
-        for (key, packets) in whole.0.wanted(of) {
+        for (key, packets) in whole.0.wanted(context) {
             all.add(*packets);
             let owner = rows_of.map(|rows_of| rows_of.of(threads, key.thread));
             add_all(&mut rows, [((owner, key.key.clone()), *packets)]);
@@ -108,8 +108,8 @@ impl Analysis for Network {
         columns.extend(names[..2].iter().map(|name| Column::integer(name, Unit::Bytes)));
         columns.extend(names[2..].iter().map(|name| Column::integer(name, Unit::Count)));
         let rows = most_first(rows.into_iter().map(|((owner, device), packets)| {
-            let of = rows_of.zip(owner);
-            let mut row = of.map_or(Vec::new(), |(rows_of, owner)| rows_of.cells(threads, owner));
+            let cells_of = rows_of.zip(owner);
+            let mut row = cells_of.map_or(Vec::new(), |(rows_of, owner)| rows_of.cells(threads, owner));
             row.push(device.as_str().into());
             row.extend(cells(&packets));
             ((packets.sent_bytes.saturating_add(packets.received_bytes), (owner, device)), row)

@@ -134,12 +134,12 @@ impl<const ALL: bool> Analysis for Periods<ALL> {
         earlier
     }
 
-    fn finish(&self, partials: Vec<PeriodState<ALL>>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<PeriodState<ALL>>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let (unmatched, unfinished) = whole.pairs.left();
         let mut groups: BTreeMap<String, Durations> = BTreeMap::new();
         for (group, cpus) in whole.sums.groups {
-            let wanted = cpus.into_iter().filter(|(cpu, _)| of.selection.wants_cpu(*cpu));
+            let wanted = cpus.into_iter().filter(|(cpu, _)| context.selection.wants_cpu(*cpu));
             wanted.for_each(|(_, durations)| groups.entry(group.clone()).or_default().add(durations));
         }
         let sum = |which: fn(&Durations) -> u64| Value::from(groups.values().map(which).sum::<u64>());
@@ -149,11 +149,11 @@ impl<const ALL: bool> Analysis for Periods<ALL> {
             ("unmatched", unmatched.into()),
             ("unfinished", unfinished.into()),
         ];
-        let (shape, (columns, rows)) = match of.selection.view.as_str() {
-            "interval" => (Shape::Intervals, intervals(&whole.sums.longest, of)),
+        let (shape, (columns, rows)) = match context.selection.view.as_str() {
+            "interval" => (Shape::Intervals, intervals(&whole.sums.longest, context)),
             "slowest" => {
                 summary.extend(whole.sums.longest.note());
-                (Shape::Counters, slowest(&whole.sums.longest, of))
+                (Shape::Counters, slowest(&whole.sums.longest, context))
             }
             _ => (Shape::Counters, by_group(groups)),
         };
@@ -175,18 +175,20 @@ fn by_group(groups: BTreeMap<String, Durations>) -> TableRows {
     (columns, most_first(rows))
 }
 
-fn intervals<const ALL: bool>(all: &Longest<LongPeriod, ALL>, of: &FinishContext<'_>) -> TableRows {
+fn intervals<const ALL: bool>(all: &Longest<LongPeriod, ALL>, context: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.extend([Column::name("group"), Column::text("match"), Column::integer("cpu", Unit::None)]);
     let mut rows = Vec::new();
-    for LongItem { length, begin, item } in all.iter().filter(|long| of.selection.wants_cpu(long.item.cpu)) {
+    for LongItem { length, begin, item } in
+        all.iter().filter(|long| context.selection.wants_cpu(long.item.cpu))
+    {
         let (group, key) = (item.group.as_str().into(), item.key.as_str().into());
         rows.push(vec![begin.0.into(), (*length).into(), group, key, u64::from(item.cpu).into()]);
     }
     (columns, rows)
 }
 
-fn slowest<const ALL: bool>(longest: &Longest<LongPeriod, ALL>, of: &FinishContext<'_>) -> TableRows {
+fn slowest<const ALL: bool>(longest: &Longest<LongPeriod, ALL>, context: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::name("group"),
         Column::text("match"),
@@ -195,7 +197,7 @@ fn slowest<const ALL: bool>(longest: &Longest<LongPeriod, ALL>, of: &FinishConte
         Column::integer("end_ns", Unit::Nanoseconds).secondary(),
         Column::integer("cpu", Unit::None),
     ];
-    let wanted = longest.iter().filter(|long| of.selection.wants_cpu(long.item.cpu));
+    let wanted = longest.iter().filter(|long| context.selection.wants_cpu(long.item.cpu));
     let rows = wanted.map(|LongItem { length, begin, item }| {
         let end = begin.0.saturating_add(*length);
         vec![

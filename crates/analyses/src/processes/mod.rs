@@ -163,10 +163,10 @@ impl Analysis for Processes {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Lifetimes>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<Lifetimes>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let family = Family::new(whole, of.selection.view == "thread");
-        let rows = family.rows(of);
+        let family = Family::new(whole, context.selection.view == "thread");
+        let rows = family.rows(context);
         let count = |is: fn(&LifeNode) -> bool| {
             Value::from(family.members.iter().filter(|member| is(member)).count() as u64)
         };
@@ -263,8 +263,8 @@ impl Family {
     }
 
     /// Returns the rows in depth-first order; children are sorted by begin.
-    fn rows(&self, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
-        let wanted = self.wanted(of.selection);
+    fn rows(&self, context: &FinishContext<'_>) -> Vec<Vec<Value>> {
+        let wanted = self.wanted(context.selection);
         let sorted = |mut some: Vec<usize>| {
             some.sort_unstable_by_key(|&index| {
                 (self.members[index].life.born, self.members[index].tid, index)
@@ -284,7 +284,7 @@ impl Family {
                     continue;
                 }
                 let member = &self.members[index];
-                rows.extend((member.is_shown && wanted[index]).then(|| member.cells(depth, of)));
+                rows.extend((member.is_shown && wanted[index]).then(|| member.cells(depth, context)));
                 let children = sorted(member.children.clone()).into_iter().rev();
                 left.extend(children.map(|child| (child, depth + 1)));
             }
@@ -319,12 +319,12 @@ impl LifeNode {
             && (selection.comms.is_empty() || is_called)
     }
 
-    fn cells(&self, depth: u64, of: &FinishContext<'_>) -> Vec<Value> {
+    fn cells(&self, depth: u64, context: &FinishContext<'_>) -> Vec<Value> {
         let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
         let time = |time: Option<Nanos>| time.map_or(Value::Null, |time| time.0.into());
         let Life { born, died, ref comm, ref program, programs, .. } = self.life;
         // Clipped to the trace.
-        let lasted = died.unwrap_or(of.span.1).0.saturating_sub(born.unwrap_or(of.span.0).0);
+        let lasted = died.unwrap_or(context.span.1).0.saturating_sub(born.unwrap_or(context.span.0).0);
         vec![
             text(comm),
             depth.into(),

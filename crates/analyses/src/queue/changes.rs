@@ -53,8 +53,8 @@ impl ChangingQueues {
         self.at(cpu, time, |length, settled| length.change(time, by, settled));
     }
 
-    /// Passes on the changes before the first switches of CPUs. With many, that is not waited for: few CPUs of a trace
-    /// have no switch, and a single wrong length is better than a table that is cut short.
+    /// Passes on the changes before the first switches of CPUs. Called when too many of them wait for such a switch, which
+    /// may never come. Their lengths may then be wrong by one, which is better than a table that is cut short.
     fn settle_early(&mut self) {
         let cpus: Vec<(u32, Nanos)> =
             self.cpus.iter().map(|(cpu, queue)| (*cpu, queue.length.now().0)).collect();
@@ -128,23 +128,27 @@ impl EventAnalysis for Changes {
         Some(Heading { name: "queue", shape: Shape::Points, columns })
     }
 
-    fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+    fn settle(&self, partial: &mut Self::Partial, context: &FinishContext<'_>, rows: &mut TableBuilder) {
         let Some(queues) = partial.observer() else { return };
-        queues.rows.settled += add_rows(queues.take(Some(of.span.1)), of, rows);
+        queues.rows.settled += add_rows(queues.take(Some(context.span.1)), context, rows);
     }
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         // The end of the trace ends the states of all threads, which is no change of a queue.
         let mut queues = whole.observe();
         let mut rows = self.heading().expect("its rows may leave").builder();
-        let count = queues.rows.settled + add_rows(queues.take(None), of, &mut rows);
+        let count = queues.rows.settled + add_rows(queues.take(None), context, &mut rows);
         rows.finish(vec![("changes", count.into()), ("left_out", queues.rows.left_out.into())])
     }
 }
 
 /// Adds the changes on the selected CPUs in order of time. Returns how many.
-fn add_rows(mut changes: Vec<(Nanos, (u32, u64))>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
-    changes.retain(|(_, (cpu, _))| of.selection.wants_cpu(*cpu));
+fn add_rows(
+    mut changes: Vec<(Nanos, (u32, u64))>,
+    context: &FinishContext<'_>,
+    rows: &mut TableBuilder,
+) -> u64 {
+    changes.retain(|(_, (cpu, _))| context.selection.wants_cpu(*cpu));
     crate::settling::add_in_order(changes, rows, |&(time, (cpu, length))| {
         [time.0.into(), u64::from(cpu).into(), length.into()]
     })

@@ -61,7 +61,8 @@ impl QueueLength {
         self.now = self.now.saturating_add_signed(by);
     }
 
-    /// Removes a thread that was taken for a waiting one since some time. Returns whether no span with it is settled.
+    /// Removes a thread that was counted as waiting from `since` to `time`. Returns whether that corrected all of its spans:
+    /// none was settled before.
     pub(super) fn take_back(&mut self, since: Nanos, time: Nanos, settled: &mut Settled<'_>) -> bool {
         self.change(time, -1, settled);
         let early = self.early.as_mut();

@@ -158,18 +158,18 @@ impl EventAnalysis for Queue {
         Self::Partial::interest().without_threads()
     }
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
-        let mut queues = whole.finish(of.span.1);
-        queues.end(of.span.1);
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
+        let mut queues = whole.finish(context.span.1);
+        queues.end(context.span.1);
         let RunQueues { cpus, bins } = queues;
         let mut cpus: Vec<(u32, QueueOfCpu)> =
-            cpus.into_all().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
+            cpus.into_all().filter(|(cpu, _)| context.selection.wants_cpu(*cpu)).collect();
         cpus.sort_unstable_by_key(|(cpu, _)| *cpu);
-        let span = of.span.1.0.saturating_sub(of.span.0.0);
+        let span = context.span.1.0.saturating_sub(context.span.0.0);
         let sum = |field: fn(&QueueOfCpu) -> u64| cpus.iter().map(|(_, queue)| field(queue)).sum::<u64>();
         let waited = sum(|queue| queue.sum.area);
         // Without wake-ups, only the waits after preemptions are known: any sum of them is too small.
-        let known = |value: Value| if of.wakeups.are_known() { value } else { Value::Null };
+        let known = |value: Value| if context.wakeups.are_known() { value } else { Value::Null };
         let mut summary = vec![
             ("cpus", (cpus.len() as u64).into()),
             ("waited_ns", known(waited.into())),
@@ -177,12 +177,12 @@ impl EventAnalysis for Queue {
             ("max", known(cpus.iter().map(|(_, queue)| queue.sum.most).max().unwrap_or(0).into())),
             ("unknown_ns", sum(|queue| queue.unknown).into()),
         ];
-        let is_over_time = of.selection.view == "time";
+        let is_over_time = context.selection.view == "time";
         if is_over_time {
             summary.push(("width_ns", bins.width().into()));
         }
-        let (columns, mut rows) = if is_over_time { over_time(bins, of) } else { by_cpu(cpus, span) };
-        if !of.wakeups.are_known() {
+        let (columns, mut rows) = if is_over_time { over_time(bins, context) } else { by_cpu(cpus, span) };
+        if !context.wakeups.are_known() {
             rows.iter_mut().for_each(|row| row[1..].fill(Value::Null));
         }
         Table::new("queue", Shape::Counters, summary, columns, rows)
@@ -208,12 +208,12 @@ fn by_cpu(cpus: Vec<(u32, QueueOfCpu)>, span: u64) -> TableRows {
     (columns, rows.collect())
 }
 
-fn over_time(bins: ValueBins<u32>, of: &FinishContext<'_>) -> TableRows {
+fn over_time(bins: ValueBins<u32>, context: &FinishContext<'_>) -> TableRows {
     let width = bins.width();
     let mut rows: BTreeMap<Nanos, ValueBin> = BTreeMap::new();
     for ((begin, cpu), bin) in bins.into_bins() {
         let row = rows.entry(begin).or_default();
-        if of.selection.wants_cpu(cpu) {
+        if context.selection.wants_cpu(cpu) {
             row.add(bin);
         }
     }
@@ -224,7 +224,7 @@ fn over_time(bins: ValueBins<u32>, of: &FinishContext<'_>) -> TableRows {
         Column::integer("waited_ns", Unit::Nanoseconds),
     ];
     let rows = rows.into_iter().map(|(begin, bin)| {
-        let mean = share(bin.area, overlap(begin, width, of.span));
+        let mean = share(bin.area, overlap(begin, width, context.span));
         vec![begin.0.into(), mean, bin.most.into(), bin.area.into()]
     });
     (columns, rows.collect())

@@ -44,7 +44,7 @@ pub struct Resolutions {
     /// The length of the interval of each instruction, in nanoseconds.
     uncertainty: Durations,
     ran: RanInstructions,
-    /// Each segment has its own clock, so partials travel without.
+    /// Each segment has its own clock, so partials are sent without it.
     #[serde(skip)]
     clock: OpenInterval,
 }
@@ -201,19 +201,19 @@ impl Analysis for Resolution {
         true
     }
 
-    fn finish(&self, threads: Vec<Resolutions>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<Resolutions>, context: &FinishContext<'_>) -> Table {
         let count = threads.len() as u64;
         let merged = threads.into_iter().reduce(|all, next| self.merge(all, next, &Threads::default()));
         let whole = merged.unwrap_or_default();
         let mut summary = vec![("threads", count.into()), ("intervals", whole.time.count.into())];
         summary.extend(whole.ran.totals().map(|(name, count)| (name, count.into())));
-        let per_instruction = of.trace_bytes.filter(|_| whole.ran.all > 0);
-        summary.push(("trace_bytes", of.trace_bytes.into()));
+        let per_instruction = context.trace_bytes.filter(|_| whole.ran.all > 0);
+        summary.push(("trace_bytes", context.trace_bytes.into()));
         summary.push((
             "bytes_per_instruction",
             per_instruction.map_or(Value::Null, |bytes| (bytes as f64 / whole.ran.all as f64).into()),
         ));
-        let (columns, rows) = match of.selection.view.as_str() {
+        let (columns, rows) = match context.selection.view.as_str() {
             "histogram" => histogram(&whole),
             _ => by_measure(&whole),
         };

@@ -105,8 +105,8 @@ struct Wait {
 }
 
 impl Wait {
-    fn is_wanted(self, of: &FinishContext<'_>) -> bool {
-        of.threads.wanted(self.thread, of.selection) && of.selection.wants_cpu(self.cpu)
+    fn is_wanted(self, context: &FinishContext<'_>) -> bool {
+        context.threads.wanted(self.thread, context.selection) && context.selection.wants_cpu(self.cpu)
     }
 }
 
@@ -222,14 +222,14 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
         earlier
     }
 
-    fn finish(&self, partials: Vec<SchedulingPartial<ALL>>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<SchedulingPartial<ALL>>, context: &FinishContext<'_>) -> Table {
         let SchedulingPartial { waits, mut sums } = only(partials);
         waits.finish(|begin, end| sums.waited(begin, end));
         let SchedulingSums { figures, longest } = sums;
         let sum = |field: fn(&SchedulingCounts) -> u64| {
-            Value::from(figures.wanted(of).map(|(_, totals)| field(totals)).sum::<u64>())
+            Value::from(figures.wanted(context).map(|(_, totals)| field(totals)).sum::<u64>())
         };
-        let known = |value: Value| if of.wakeups.are_known() { value } else { Value::Null };
+        let known = |value: Value| if context.wakeups.are_known() { value } else { Value::Null };
         let mut summary = vec![
             ("waits", known(sum(SchedulingCounts::waits))),
             ("queued_ns", known(sum(SchedulingCounts::queued))),
@@ -239,15 +239,15 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
             ("preemptions", sum(|totals| totals.preemptions)),
             ("migrations", sum(|totals| totals.migrations)),
         ];
-        let are_known = of.wakeups.are_known();
-        let (shape, (columns, rows)) = match of.selection.view.as_str() {
-            "interval" => (Shape::Intervals, intervals(&longest, of)),
+        let are_known = context.wakeups.are_known();
+        let (shape, (columns, rows)) = match context.selection.view.as_str() {
+            "interval" => (Shape::Intervals, intervals(&longest, context)),
             "slowest" => {
                 summary.extend(longest.note());
-                (Shape::Counters, slowest(&longest, of))
+                (Shape::Counters, slowest(&longest, context))
             }
-            "cpu" => (Shape::Counters, by_cpu(figures.wanted(of), are_known)),
-            _ => (Shape::Counters, by_thread(of.threads, figures.wanted(of), are_known)),
+            "cpu" => (Shape::Counters, by_cpu(figures.wanted(context), are_known)),
+            _ => (Shape::Counters, by_thread(context.threads, figures.wanted(context), are_known)),
         };
         Table::new("sched", shape, summary, columns, rows)
     }
@@ -255,7 +255,7 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
 
 fn columns(of: &[Column]) -> Vec<Column> {
     let mut columns = of.to_vec();
-    // The first count is that of the durations: what compares tables relies on it.
+    // The first count must be that of the durations: `hodo diff` finds it by its position.
     columns.push(Column::integer("wakeups", Unit::Count));
     let [total, more @ ..] = duration_columns();
     columns.extend([total.secondary()]);
@@ -307,21 +307,21 @@ fn by_cpu<'f>(figures: impl Iterator<Item = SchedulingRow<'f>>, are_known: bool)
     (columns(&[Column::integer("cpu", Unit::None)]), rows)
 }
 
-fn intervals<const ALL: bool>(all: &Longest<Wait, ALL>, of: &FinishContext<'_>) -> TableRows {
+fn intervals<const ALL: bool>(all: &Longest<Wait, ALL>, context: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.extend(thread_columns());
     columns.extend([Column::integer("cpu", Unit::None), Column::name("after")]);
     let mut rows = Vec::new();
-    for LongItem { length, begin, item } in all.iter().filter(|long| long.item.is_wanted(of)) {
+    for LongItem { length, begin, item } in all.iter().filter(|long| long.item.is_wanted(context)) {
         let mut row: Vec<Value> = vec![begin.0.into(), (*length).into()];
-        row.extend(of.threads.cells(item.thread));
+        row.extend(context.threads.cells(item.thread));
         row.extend([u64::from(item.cpu).into(), item.after.name().into()]);
         rows.push(row);
     }
     (columns, rows)
 }
 
-fn slowest<const ALL: bool>(longest: &Longest<Wait, ALL>, of: &FinishContext<'_>) -> TableRows {
+fn slowest<const ALL: bool>(longest: &Longest<Wait, ALL>, context: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::name("comm"),
         Column::integer("tid", Unit::None),
@@ -331,9 +331,9 @@ fn slowest<const ALL: bool>(longest: &Longest<Wait, ALL>, of: &FinishContext<'_>
         Column::integer("cpu", Unit::None),
         Column::name("after"),
     ];
-    let wanted = longest.iter().filter(|long| long.item.is_wanted(of));
+    let wanted = longest.iter().filter(|long| long.item.is_wanted(context));
     let rows = wanted.map(|LongItem { length, begin, item }| {
-        let mut row = of.threads.cells(item.thread).to_vec();
+        let mut row = context.threads.cells(item.thread).to_vec();
         row.extend([(*length).into(), begin.0.into(), u64::from(item.cpu).into(), item.after.name().into()]);
         row
     });

@@ -145,12 +145,12 @@ impl<const ALL: bool> Analysis for Signals<ALL> {
         earlier
     }
 
-    fn finish(&self, partials: Vec<SignalState<ALL>>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<SignalState<ALL>>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let SignalState { blocks, mut sums } = whole;
-        let threads = of.threads;
+        let threads = context.threads;
         let (unmatched, unfinished) = blocks.finish(|cpu| threads.running(cpu).tid(), &mut sums);
-        sums.figures.retain(|&key, _| threads.wanted(thread_of(key), of.selection));
+        sums.figures.retain(|&key, _| threads.wanted(thread_of(key), context.selection));
         let sum =
             |which: fn(&SignalCounts) -> u64| Value::from(sums.figures.values().map(which).sum::<u64>());
         let mut summary = vec![
@@ -159,11 +159,11 @@ impl<const ALL: bool> Analysis for Signals<ALL> {
             ("unmatched", unmatched.into()),
             ("unfinished", unfinished.into()),
         ];
-        let (shape, (columns, rows)) = match of.selection.view.as_str() {
-            "interval" => (Shape::Intervals, intervals(&sums.longest, of)),
+        let (shape, (columns, rows)) = match context.selection.view.as_str() {
+            "interval" => (Shape::Intervals, intervals(&sums.longest, context)),
             "slowest" => {
                 summary.extend(sums.longest.note());
-                (Shape::Counters, slowest(&sums.longest, of))
+                (Shape::Counters, slowest(&sums.longest, context))
             }
             "thread" => (Shape::Counters, by_thread(threads, sums)),
             _ => (Shape::Counters, by_signal(sums)),
@@ -230,20 +230,20 @@ fn by_thread<const ALL: bool>(threads: &Threads, sums: SignalSums<ALL>) -> Table
     (columns, most_first(rows))
 }
 
-fn intervals<const ALL: bool>(all: &Longest<u64, ALL>, of: &FinishContext<'_>) -> TableRows {
+fn intervals<const ALL: bool>(all: &Longest<u64, ALL>, context: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.extend(thread_columns());
     columns.extend([Column::name("signal"), Column::integer("number", Unit::None).secondary()]);
-    let wanted = all.iter().filter(|long| of.threads.wanted(thread_of(long.item), of.selection));
+    let wanted = all.iter().filter(|long| context.threads.wanted(thread_of(long.item), context.selection));
     let rows = wanted.map(|&LongItem { length, begin, item: key }| {
         let mut row: Vec<Value> = vec![begin.0.into(), length.into()];
-        row.extend(of.threads.cells(thread_of(key)).into_iter().chain(signal(key)));
+        row.extend(context.threads.cells(thread_of(key)).into_iter().chain(signal(key)));
         row
     });
     (columns, rows.collect())
 }
 
-fn slowest<const ALL: bool>(longest: &Longest<u64, ALL>, of: &FinishContext<'_>) -> TableRows {
+fn slowest<const ALL: bool>(longest: &Longest<u64, ALL>, context: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::name("signal"),
         Column::integer("number", Unit::None),
@@ -256,9 +256,9 @@ fn slowest<const ALL: bool>(longest: &Longest<u64, ALL>, of: &FinishContext<'_>)
     let mut rows = Vec::new();
     for &LongItem { length, begin, item: key } in longest.iter() {
         let thread = thread_of(key);
-        if of.threads.wanted(thread, of.selection) {
+        if context.threads.wanted(thread, context.selection) {
             let times = [length.into(), begin.0.into()];
-            rows.push(signal(key).into_iter().chain(of.threads.cells(thread)).chain(times).collect());
+            rows.push(signal(key).into_iter().chain(context.threads.cells(thread)).chain(times).collect());
         }
     }
     (columns, rows)

@@ -146,8 +146,8 @@ impl<L: Lengths> StateTimes<L> {
     }
 
     /// Ends the trace. Returns the selected times, and the totals of each thread by column.
-    fn finish(mut self, of: &FinishContext<'_>) -> (StateTimes<L>, StateSums) {
-        let (begin, _) = of.span;
+    fn finish(mut self, context: &FinishContext<'_>) -> (StateTimes<L>, StateSums) {
+        let (begin, _) = context.span;
         for (tid, state, until) in std::mem::take(&mut self.first) {
             self.see(tid, state, begin, until);
         }
@@ -155,7 +155,7 @@ impl<L: Lengths> StateTimes<L> {
             self.lived(tid, Some(begin), until);
         }
         let unknown = self.unknown();
-        self.states.retain(|&(tid, state), _| state.is_wanted(tid, of));
+        self.states.retain(|&(tid, state), _| state.is_wanted(tid, context));
         let mut sums = StateSums::default();
         for (&(tid, state), lengths) in &self.states {
             sums.entry(tid).or_default()[column(state)] += lengths.total();
@@ -197,9 +197,9 @@ impl EventAnalysis for States {
         Interest::events(&INTEREST)
     }
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
-        let (_, sums) = whole.finish(of.span.1).finish(of);
-        table(summary(&sums), by_thread(of.threads, sums))
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
+        let (_, sums) = whole.finish(context.span.1).finish(context);
+        table(summary(&sums), by_thread(context.threads, sums))
     }
 }
 
@@ -210,9 +210,9 @@ impl EventAnalysis for Waits {
         Interest::events(&INTEREST)
     }
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
-        let (times, sums) = whole.finish(of.span.1).finish(of);
-        table(summary(&sums), by_wait(of.threads, times, of.names))
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
+        let (times, sums) = whole.finish(context.span.1).finish(context);
+        table(summary(&sums), by_wait(context.threads, times, context.names))
     }
 }
 
@@ -317,34 +317,38 @@ impl EventAnalysis for StateIntervals {
         Some(Heading { name: "states", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+    fn settle(&self, partial: &mut Self::Partial, context: &FinishContext<'_>, rows: &mut TableBuilder) {
         let Some(list) = partial.observer() else { return };
-        list.settled += add_rows(list.settle(of.span.1), of, rows);
+        list.settled += add_rows(list.settle(context.span.1), context, rows);
     }
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
-        let mut list = whole.finish(of.span.1);
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
+        let mut list = whole.finish(context.span.1);
         let mut rows = self.heading().expect("its rows may leave").builder();
-        let count = list.settled + add_rows(list.rest(), of, &mut rows);
+        let count = list.settled + add_rows(list.rest(), context, &mut rows);
         rows.finish(vec![("intervals", count.into()), ("left_out", list.left_out.into())])
     }
 }
 
 /// Adds the selected intervals, sorted by end. Returns how many.
-fn add_rows(intervals: Vec<(Nanos, StateInterval)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
-    let wanted = intervals.into_iter().filter(|&(_, (tid, state, _))| state.is_wanted(tid, of));
+fn add_rows(
+    intervals: Vec<(Nanos, StateInterval)>,
+    context: &FinishContext<'_>,
+    rows: &mut TableBuilder,
+) -> u64 {
+    let wanted = intervals.into_iter().filter(|&(_, (tid, state, _))| state.is_wanted(tid, context));
     let mut wanted: Vec<(Nanos, u32, Nanos, Activity)> =
-        wanted.map(|(to, (tid, state, from))| (to, tid, from.unwrap_or(of.span.0), state)).collect();
+        wanted.map(|(to, (tid, state, from))| (to, tid, from.unwrap_or(context.span.0), state)).collect();
     wanted.sort_unstable();
     for &(to, tid, from, state) in &wanted {
         let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into()];
-        row.extend(cells(of.threads, tid));
+        row.extend(cells(context.threads, tid));
         let (named, call) = match state {
             Activity::Running(_) => ("running", None),
             Activity::Runnable(_) => ("runnable", None),
             Activity::Blocked(wait, call) => (wait.name(), call),
         };
-        row.extend([named.into(), state.cpu().into(), name(of.names, call)]);
+        row.extend([named.into(), state.cpu().into(), name(context.names, call)]);
         rows.row(row.iter().map(Value::cell));
     }
     wanted.len() as u64

@@ -29,15 +29,15 @@ impl EventAnalysis for SyscallIntervals {
         Some(Heading { name: "syscalls", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+    fn settle(&self, partial: &mut Self::Partial, context: &FinishContext<'_>, rows: &mut TableBuilder) {
         let calls = partial.complete_mut();
-        calls.settled += add_rows(calls.settle(of.span.1), of, rows);
+        calls.settled += add_rows(calls.settle(context.span.1), context, rows);
     }
 
-    fn finish(&self, mut whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, mut whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         let mut rows = self.heading().expect("its rows may leave").builder();
         let calls = whole.complete_mut();
-        let count = calls.settled + add_rows(calls.rest(), of, &mut rows);
+        let count = calls.settled + add_rows(calls.rest(), context, &mut rows);
         let left_out = calls.left_out;
         let (unmatched, unfinished) = whole.left();
         rows.finish(vec![
@@ -50,18 +50,18 @@ impl EventAnalysis for SyscallIntervals {
 }
 
 /// Adds the selected calls by end. Returns how many.
-fn add_rows(calls: Vec<(Nanos, EndedCall)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
+fn add_rows(calls: Vec<(Nanos, EndedCall)>, context: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
     let mut wanted = Vec::new();
     for (end, call) in calls {
-        let call = call.known(|thread| of.threads.settled(thread));
-        if of.threads.wanted(call.thread, of.selection) && of.selection.wants_cpu(call.cpu) {
+        let call = call.known(|thread| context.threads.settled(thread));
+        if context.threads.wanted(call.thread, context.selection) && context.selection.wants_cpu(call.cpu) {
             wanted.push((end, call));
         }
     }
     crate::settling::add_in_order(wanted, rows, |&(end, EndedCall { cpu, thread, begin, name, result })| {
         let mut row: Vec<Value> = vec![begin.0.into(), end.0.saturating_sub(begin.0).into()];
-        row.extend(of.threads.cells(thread));
-        row.extend([called(of.names, name).into(), result.into(), u64::from(cpu).into()]);
+        row.extend(context.threads.cells(thread));
+        row.extend([called(context.names, name).into(), result.into(), u64::from(cpu).into()]);
         row
     })
 }

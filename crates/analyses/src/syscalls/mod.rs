@@ -69,11 +69,11 @@ impl EventAnalysis for Slowest {
         )
     }
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         let WithLongest { calls, longest } = whole.complete();
-        let mut summary = summary(calls.wanted(of).map(|(_, calls)| calls), &whole);
+        let mut summary = summary(calls.wanted(context).map(|(_, calls)| calls), &whole);
         summary.extend(longest.note());
-        table(summary, slowest(longest, of))
+        table(summary, slowest(longest, context))
     }
 }
 
@@ -97,16 +97,16 @@ fn summary<'c, S: SummedCalls>(calls: impl Iterator<Item = &'c OfName>, all: &Ca
 impl EventAnalysis for Syscalls {
     type Partial = CallsPartial;
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
-        let calls = whole.wanted(of);
-        match of.selection.view.as_str() {
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
+        let calls = whole.wanted(context);
+        match context.selection.view.as_str() {
             "thread" => {
                 let calls = sums(calls.map(|(key, calls)| (key.thread, calls)));
-                table(summary(calls.values(), &whole), by_thread(calls, of.threads))
+                table(summary(calls.values(), &whole), by_thread(calls, context.threads))
             }
             _ => {
                 let calls = sums(calls.map(|(key, calls)| (*key.key, calls)));
-                table(summary(calls.values(), &whole), by_call(calls, of.names))
+                table(summary(calls.values(), &whole), by_call(calls, context.names))
             }
         }
     }
@@ -115,10 +115,10 @@ impl EventAnalysis for Syscalls {
 impl EventAnalysis for OfAll {
     type Partial = CallsPartial<Vec<OfName>>;
 
-    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         let calls = (0..).zip(whole.complete()).filter(|(_, calls)| calls.durations.count > 0);
         let summary = summary(whole.complete().iter(), &whole);
-        table(summary, by_call(calls.map(|(name, calls)| (name, calls.clone())), of.names))
+        table(summary, by_call(calls.map(|(name, calls)| (name, calls.clone())), context.names))
     }
 }
 
@@ -142,11 +142,11 @@ fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> 
     let mut columns = vec![Column::name("call"), Column::integer("count", Unit::Count)];
     columns.extend(duration_columns());
     columns.push(Column::integer("errors", Unit::Count));
-    let rows = calls.into_iter().map(|(name, of)| {
-        let mut row: Vec<Value> = vec![called(names, name).into(), of.durations.count.into()];
-        row.extend(duration_cells(&of.durations));
-        row.push(of.errors.into());
-        ((of.durations.total, called(names, name).to_owned()), row)
+    let rows = calls.into_iter().map(|(name, sum)| {
+        let mut row: Vec<Value> = vec![called(names, name).into(), sum.durations.count.into()];
+        row.extend(duration_cells(&sum.durations));
+        row.push(sum.errors.into());
+        ((sum.durations.total, called(names, name).to_owned()), row)
     });
     (columns, most_first(rows))
 }
@@ -170,7 +170,7 @@ fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Thread
     (columns, most_first(rows))
 }
 
-fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> TableRows {
+fn slowest(longest: &Longest<LongCall>, context: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::name("call"),
         Column::integer("duration_ns", Unit::Nanoseconds),
@@ -182,12 +182,12 @@ fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> TableRows {
         Column::integer("cpu", Unit::None).secondary(),
         Column::text("arguments"),
     ];
-    let threads = of.threads;
+    let threads = context.threads;
     let mut rows = Vec::new();
     for LongItem { length, begin, item: (call, arguments) } in longest.iter() {
         let thread = threads.settled(call.thread);
-        if threads.wanted(thread, of.selection) && of.selection.wants_cpu(call.cpu) {
-            let name = called(of.names, call.name).into();
+        if threads.wanted(thread, context.selection) && context.selection.wants_cpu(call.cpu) {
+            let name = called(context.names, call.name).into();
             let mut row: Vec<Value> = vec![name, (*length).into(), begin.0.into(), call.result.into()];
             row.extend(threads.cells(thread));
             row.extend([u64::from(call.cpu).into(), Value::from(&**arguments)]);

@@ -198,8 +198,8 @@ impl EventAnalysis for TaskIntervals {
         Some(Heading { name: "tasks", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
-        let settled = partial.runs.settle(of.span.1);
+    fn settle(&self, partial: &mut Self::Partial, context: &FinishContext<'_>, rows: &mut TableBuilder) {
+        let settled = partial.runs.settle(context.span.1);
         partial.runs.settled += add_rows(partial, settled, rows);
     }
 

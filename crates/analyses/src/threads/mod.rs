@@ -55,7 +55,7 @@ impl Analysis for Instructions {
         true
     }
 
-    fn finish(&self, threads: Vec<InstructionSum>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<InstructionSum>, context: &FinishContext<'_>) -> Table {
         let sum = threads.iter().fold(0, |sum: u64, thread| sum.saturating_add(thread.0));
         let summary = vec![("instructions", sum.into()), ("threads", (threads.len() as u64).into())];
         let columns = vec![
@@ -66,7 +66,7 @@ impl Analysis for Instructions {
             Column::integer("tid", Unit::None),
         ];
         let rows = threads.iter().enumerate().map(|(index, &InstructionSum(count))| {
-            let thread = of.flow_threads.get(index);
+            let thread = context.flow_threads.get(index);
             let comm = thread.and_then(|thread| thread.comm.as_deref());
             let [pid, tid] = [thread.map(|thread| thread.pid), thread.map(|thread| thread.tid)]
                 .map(|id| id.map(u64::from).into());

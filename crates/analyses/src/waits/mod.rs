@@ -42,15 +42,15 @@ type WaitTarget = Option<WaitIn>;
 type OfThread = BTreeMap<WaitTarget, BTreeMap<WaitEndedBy, Durations>>;
 
 /// Returns the table of the waits of all chosen threads.
-fn table(whole: &Whole, of: &FinishContext<'_>) -> Table {
-    let naming = PathNames { labels: &whole.labels, of };
+fn table(whole: &Whole, context: &FinishContext<'_>) -> Table {
+    let naming = PathNames { labels: &whole.labels, context };
     let mut threads: Vec<(TraceKey, OfThread, Durations)> = Vec::new();
     for (thread, history) in whole.histories.all() {
         if !naming.is_wanted(thread) {
             continue;
         }
         let (mut waited, mut all): (OfThread, Durations) = Default::default();
-        for PathWait { begin, end, what, awaited } in waits(&whole.histories, thread, history, of.span) {
+        for PathWait { begin, end, what, awaited } in waits(&whole.histories, thread, history, context.span) {
             let length = end.0.saturating_sub(begin.max(Nanos(0)).0);
             waited.entry(what).or_default().entry(awaited).or_default().see(length);
             all.see(length);

@@ -146,14 +146,14 @@ impl Analysis for Wakers {
         earlier
     }
 
-    fn finish(&self, partials: Vec<WakersPartial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<WakersPartial>, context: &FinishContext<'_>) -> Table {
         let partial = only(partials);
         let mut pairs: FxHashMap<(Thread, u32), WakeupSums> = FxHashMap::default();
         add_all(
             &mut pairs,
-            partial.wakeups.into_wanted(of).map(|(key, wakeups)| ((key.thread, key.key), wakeups)),
+            partial.wakeups.into_wanted(context).map(|(key, wakeups)| ((key.thread, key.key), wakeups)),
         );
-        let known = |value: u64| if of.wakeups.are_known() { value.into() } else { Value::Null };
+        let known = |value: u64| if context.wakeups.are_known() { value.into() } else { Value::Null };
         let summary = vec![
             ("wakeups", known(pairs.values().map(|wakeups| wakeups.count).sum::<u64>())),
             ("pairs", known(pairs.len() as u64)),
@@ -169,9 +169,9 @@ impl Analysis for Wakers {
         let rows = most_first(pairs.into_iter().map(|((waker, tid), wakeups)| {
             let woken = Thread::new(tid.into(), 0);
             let mut row = vec![
-                of.threads.comm(waker).into(),
+                context.threads.comm(waker).into(),
                 waker.tid().into(),
-                of.threads.comm(woken).into(),
+                context.threads.comm(woken).into(),
                 tid.into(),
                 wakeups.count.into(),
             ];

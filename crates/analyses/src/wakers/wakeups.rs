@@ -53,33 +53,33 @@ impl Analysis for EachWakeup {
         Some(Heading { name: "wakers", shape: Shape::Points, columns })
     }
 
-    fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
-        let settled = partial.settle(of.span.1);
-        partial.settled += add_rows(settled, of, rows);
+    fn settle(&self, partial: &mut Self::Partial, context: &FinishContext<'_>, rows: &mut TableBuilder) {
+        let settled = partial.settle(context.span.1);
+        partial.settled += add_rows(settled, context, rows);
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, context: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
         let mut rows = self.heading().expect("its rows may leave").builder();
-        let count = whole.settled + add_rows(whole.rest(), of, &mut rows);
-        let count = if of.wakeups.are_known() { count.into() } else { Value::Null };
+        let count = whole.settled + add_rows(whole.rest(), context, &mut rows);
+        let count = if context.wakeups.are_known() { count.into() } else { Value::Null };
         rows.finish(vec![("wakeups", count), ("left_out", whole.left_out.into())])
     }
 }
 
 /// Adds the wake-ups by the selected threads in order of time. Returns how many.
-fn add_rows(wakeups: Vec<(Nanos, WakeupRow)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
+fn add_rows(wakeups: Vec<(Nanos, WakeupRow)>, context: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
     let mut wanted = Vec::new();
     for (time, (cpu, waker, woken)) in wakeups {
-        let waker = of.threads.settled(waker);
-        if of.threads.wanted(waker, of.selection) && of.selection.wants_cpu(cpu) {
+        let waker = context.threads.settled(waker);
+        if context.threads.wanted(waker, context.selection) && context.selection.wants_cpu(cpu) {
             wanted.push((time, cpu, waker, woken));
         }
     }
     add_in_order(wanted, rows, |&(time, cpu, waker, woken)| {
         let mut row: Vec<Value> = vec![time.0.into()];
-        row.extend(of.threads.cells(waker));
-        row.extend(of.threads.cells(Thread::new(woken.into(), 0)));
+        row.extend(context.threads.cells(waker));
+        row.extend(context.threads.cells(Thread::new(woken.into(), 0)));
         row.push(u64::from(cpu).into());
         row
     })

@@ -27,7 +27,7 @@ use crate::{
 fn agree(events: &mut [Records], selection: &Selection, is_whole: bool) -> Result<(), String> {
     let mut table = |analysis: &dyn AnyAnalysis, view: &str| {
         let pass = Pass::new(&[analysis]);
-        let states = tables::fold(&pass, events, &[], true);
+        let states = tables::fold(&pass, events, &[]);
         let selection = Selection { view: view.to_owned(), ..selection.clone() };
         tables::table(&pass, &states, events, &[], &selection).remove(0)
     };
@@ -73,7 +73,7 @@ fn pieces_of_a_critical_path_are_all_of_it() {
         let mut events = events(&plan);
         let names = NAMES.map(str::to_owned).to_vec();
         let pass = Pass::new(&[&CRITICAL_PATH]);
-        let whole = tables::fold(&pass, &mut events, &names, true);
+        let whole = tables::fold(&pass, &mut events, &names);
         let selection = Selection { view: "piece".to_owned(), tids: vec![tid], ..Selection::default() };
         let table = tables::table(&pass, &whole, &events, &names, &selection).remove(0);
         sums::are_seamless(&table).map_err(TestCaseError::fail)
@@ -92,7 +92,7 @@ fn io_by_thread_and_by_file_agree() {
         let names = NAMES.map(str::to_owned).to_vec();
         let mut table = |analysis: &dyn AnyAnalysis| {
             let pass = Pass::new(&[analysis]);
-            let whole = tables::fold(&pass, &mut events, &names, true);
+            let whole = tables::fold(&pass, &mut events, &names);
             tables::table(&pass, &whole, &events, &names, &Selection::default()).remove(0)
         };
         sums::same_io(&table(&FileUsers), &table(&Files)).map_err(TestCaseError::fail)

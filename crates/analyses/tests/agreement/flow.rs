@@ -114,8 +114,8 @@ proptest! {
         prop_assert_eq!(figure(&table, "time_ns"), Some(Value::from(later)));
     }
 
-    /// Of the executions of a function: any cutting gives one table; and with those that are cut they are what the
-    /// function executed in total.
+    /// However the trace is cut, the paths of a function's executions are the same. Together with the executions whose begin
+    /// is unknown, they contain all instructions that the function executed.
     #[test]
     fn paths_of_a_function_are_all_of_it((thread, cuts, choices) in case(), index in 0u32..4, view in 0usize..2) {
         let paths = Profile { report: ProfileReport::Paths, every: None };

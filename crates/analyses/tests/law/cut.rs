@@ -7,7 +7,7 @@ use hodo_model::{
     pass::{Pass, States},
 };
 
-use crate::tables::{fold, span, table, time, travelled};
+use crate::tables::{fold, fold_part, span, table, time, travelled};
 
 /// Merges neighbours in an order that `choices` picks.
 fn merge_all(pass: &Pass<'_>, mut parts: Vec<States>, choices: &[usize]) -> Option<States> {
@@ -35,14 +35,14 @@ pub(crate) fn both(
     let mut begin = 0;
     for end in 1..=events.len() {
         if end == events.len() || cuts(end) {
-            parts.push(fold(&pass, &mut events[begin..end], names, begin == 0));
+            parts.push(fold_part(&pass, &mut events[begin..end], names, begin == 0));
             ends.push(time(&events[end - 1]));
             begin = end;
         }
     }
-    let whole = fold(&pass, events, names, true);
+    let whole = fold(&pass, events, names);
     let copies: Vec<_> = parts.iter().map(|part| travelled(&pass, part)).zip(ends).collect();
-    let merged = merge_all(&pass, parts, choices).unwrap_or_else(|| fold(&pass, &mut [], names, true));
+    let merged = merge_all(&pass, parts, choices).unwrap_or_else(|| fold(&pass, &mut [], names));
     let tables = |states| {
         let selection = |view: &&str| Selection { view: (*view).to_owned(), ..Selection::default() };
         let table = |view| table(&pass, states, events, names, &selection(view));
@@ -75,8 +75,8 @@ fn streamed(
             Some(earlier) => pass.merge(earlier, later),
             None => later,
         };
-        let of = FinishContext { names, span: (begin, until), ..context.clone() };
-        pass.settle(states.insert(merged), &of, [&mut rows]);
+        let context = FinishContext { names, span: (begin, until), ..context.clone() };
+        pass.settle(states.insert(merged), &context, [&mut rows]);
     }
     let last = states.unwrap_or_else(|| pass.begin(&Start { names, is_first: true, ..Start::default() }));
     let last = table(pass, &last, events, names, &selection).remove(0);

@@ -59,7 +59,7 @@ pub(crate) fn are_same(
         let names = NAMES.map(str::to_owned).to_vec();
         let table = |analysis| {
             let (pass, mut events) = (Pass::new(&[analysis]), events(&plan));
-            let whole = tables::fold(&pass, &mut events, &names, true);
+            let whole = tables::fold(&pass, &mut events, &names);
             tables::table(&pass, &whole, &events, &names, selection)
         };
         prop_assert_eq!(table(one), table(other));

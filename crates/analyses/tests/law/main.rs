@@ -175,8 +175,8 @@ impl AnyAnalysis for WithBroken<'_> {
         self.0.is_commutative()
     }
 
-    fn finish(&self, partials: Vec<AnyPartial>, of: &FinishContext<'_>) -> Table {
-        self.0.finish(partials, of)
+    fn finish(&self, partials: Vec<AnyPartial>, context: &FinishContext<'_>) -> Table {
+        self.0.finish(partials, context)
     }
 
     fn heading(&self) -> Option<Heading> {

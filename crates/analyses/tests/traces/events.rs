@@ -32,8 +32,8 @@ const CLOSE_ON_EXEC: i64 = 0o2_000_000;
 /// Selects a kind of event; switches and system calls are frequent, as the others depend on them.
 fn words(what: usize) -> &'static Words {
     let often = [Kind::SchedSwitch, Kind::SyscallEntry, Kind::SyscallExit];
-    let of = |kind: Kind| VOCABULARY.iter().find(|words| words.kind == kind).unwrap();
-    VOCABULARY.get(what).unwrap_or_else(|| of(often[what % often.len()]))
+    let words_of = |kind: Kind| VOCABULARY.iter().find(|words| words.kind == kind).unwrap();
+    VOCABULARY.get(what).unwrap_or_else(|| words_of(often[what % often.len()]))
 }
 
 /// The events of a plan, each in a separate batch of records.

@@ -192,8 +192,8 @@ pub(crate) fn finish_selected(
     let known = Threads::default();
     let context = FinishContext::without_events(selection, &known, &Numbers);
     let thread = FlowThread { pid: 7, tid: 7, comm: None };
-    let of = FinishContext { flow_threads: &[thread], trace_bytes: Some(1000), ..context };
-    analysis.finish(threads, &of)
+    let context = FinishContext { flow_threads: &[thread], trace_bytes: Some(1000), ..context };
+    analysis.finish(threads, &context)
 }
 
 /// A numbering of the functions of these tests.

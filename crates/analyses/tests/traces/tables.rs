@@ -7,8 +7,14 @@ use hodo_model::{
     pass::{Pass, Scratch, States},
 };
 
-/// The state of a chunk.
-pub(crate) fn fold(pass: &Pass<'_>, events: &mut [Records], names: &[String], is_first: bool) -> States {
+/// The state of all events.
+pub(crate) fn fold(pass: &Pass<'_>, events: &mut [Records], names: &[String]) -> States {
+    let is_first = true;
+    fold_part(pass, events, names, is_first)
+}
+
+/// The state of a part of the events.
+pub(crate) fn fold_part(pass: &Pass<'_>, events: &mut [Records], names: &[String], is_first: bool) -> States {
     let mut states = pass.begin(&Start { names, is_first, ..Start::default() });
     let runs: Vec<_> = (0..).zip(&*events).map(|(stream, records)| (stream, 0..records.len())).collect();
     pass.fold(&mut states, events, &runs, &mut Scratch::default());

@@ -115,19 +115,19 @@ fn with_inlined(
     begin: Begin<'_>,
 ) -> Result<Comparison, Failure> {
     let only = comparison.only_in();
-    let of = |side: &[Input], names| -> Result<Inlined, Failure> {
+    let inlined_in = |side: &[Input], names| -> Result<Inlined, Failure> {
         side.first().map_or(Ok(Inlined::new()), |input| inlined(input, command.root(), names, begin))
     };
-    let found = Sides::new(of(&sides.a, &only.b)?, of(&sides.b, &only.a)?);
+    let found = Sides::new(inlined_in(&sides.a, &only.b)?, inlined_in(&sides.b, &only.a)?);
     Ok(comparison.with_inlined(found))
 }
 
 /// Compares latencies of events, by report.
 fn of_events(a: &Gathered, b: &Gathered) -> Vec<Latencies> {
-    let of = |(name, tables): (&&'static str, &Vec<Table>)| {
+    let compared = |(name, tables): (&&'static str, &Vec<Table>)| {
         Some(latencies(Sides::new(tables, b.events.get(name)?)))
     };
-    a.events.iter().filter_map(of).collect()
+    a.events.iter().filter_map(compared).collect()
 }
 
 /// Returns the tables of a comparison; for people, separate tables of grown and shrunk rows.

@@ -20,13 +20,13 @@ use crate::{
 
 pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode, Failure> {
     Selection::new(&command.input, Some(&command.filter))?.refuse_events()?;
-    input::open(&command.input, false, |trace, window| {
+    let with_sideband = false;
+    input::open(&command.input, with_sideband, |trace, window| {
         let mut out = Destination::open(Some(&command.output))?;
         let read = input::read(
             &command.input,
             trace,
             CHUNKS_IN_ORDER,
-            false,
             window,
             &|bytes| Progress::new(bytes, command.input.quiet),
             |reading, keep_going| {

@@ -89,7 +89,7 @@ fn trace(command: &Export, version: Version) -> Result<ExitCode, Failure> {
     events::open(&command.input, |traces| write(command, version, traces))
 }
 
-/// Says that the file is empty, because what was selected of the input is.
+/// Says that the file is empty, because the selection contains nothing.
 fn emit_nothing(command: &Export, what: &str) {
     message!("nothing found: what was selected has no {what}, so {} is empty", command.output.display());
 }

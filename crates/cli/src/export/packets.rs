@@ -29,7 +29,8 @@ const CONFIG: u64 = 1 | intel_pt_config::BRANCH | intel_pt_config::TSC;
 /// Writes a perf.data of all threads.
 pub(super) fn export(command: &Export) -> Result<ExitCode, Failure> {
     Selection::new(&command.input, Some(&command.filter))?.refuse_events()?;
-    input::open(&command.input, false, |trace, window| {
+    let with_sideband = false;
+    input::open(&command.input, with_sideband, |trace, window| {
         if !trace.is_native() {
             return Err(Failure::usage(
                 "this is not a recording of the native recorder: its trace is packets already",
@@ -47,7 +48,6 @@ pub(super) fn export(command: &Export) -> Result<ExitCode, Failure> {
             &command.input,
             trace,
             CHUNKS_IN_ORDER,
-            false,
             window,
             &|bytes| Progress::new(bytes, command.input.quiet),
             |reading, keep_going| write(trace, reading, file, keep_going),

@@ -85,6 +85,7 @@ pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Fai
     let table = &tables[0];
     let mut modules: BTreeSet<String> = BTreeSet::new();
     let mut files: BTreeMap<String, bool> = BTreeMap::new();
+    // File, line, executions.
     let mut rows: Vec<(String, u64, u64)> = Vec::new();
     for batch in table.batches() {
         let row = |module: &str, file: &str, line: u64, executions: u64| {

@@ -7,14 +7,14 @@ use crate::run::{Folder, hodo};
 
 /// Returns the lines that babeltrace2 prints for a trace, one per event.
 #[track_caller]
-fn babeltrace(trace: &str, of: &str) -> Vec<String> {
+fn babeltrace(trace: &str, label: &str) -> Vec<String> {
     let mut command = Command::new("babeltrace2");
     command.args(["--clock-seconds", "--no-delta"]).arg(trace);
     let ran = command
         .output()
         .unwrap_or_else(|error| panic!("babeltrace2 (`cargo xtask setup` installs it): {error}"));
     let stderr = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "{of}: {stderr}");
+    assert!(ran.status.success(), "{label}: {stderr}");
     String::from_utf8_lossy(&ran.stdout).lines().map(str::to_owned).collect()
 }
 
@@ -45,17 +45,17 @@ fn theirs(line: &str) -> (Option<i64>, String) {
 
 /// Exports a trace, and compares the events that babeltrace2 reads with ours.
 #[track_caller]
-fn check(input: &str, of: &str) {
+fn check(input: &str, label: &str) {
     let folder = Folder::new();
     let output = folder.file("new");
     hodo(&["export", "--to", "ctf", "-q", "-o", &output, input]).fine();
     let (mut our, mut their) = (ours(input), Vec::new());
-    their.extend(babeltrace(&output, of).iter().map(|line| theirs(line)));
+    their.extend(babeltrace(&output, label).iter().map(|line| theirs(line)));
     // Events of the same time have no order.
     our.sort();
     their.sort();
-    assert_eq!(our, their, "{of}");
-    assert!(!our.is_empty(), "{of}");
+    assert_eq!(our, their, "{label}");
+    assert!(!our.is_empty(), "{label}");
 }
 
 #[test]
@@ -165,6 +165,7 @@ impl Shape {
         };
         let before: usize =
             members(self.header).chain(members(self.context)).map(|member| size(&member)).sum();
+        // The UUID has 16 bytes, and counts as one u8 above.
         let before = before + 15 * usize::from(self.header.contains("uuid"));
         let bits = 8 * (before + events.len()) as u64;
         let mut bytes = Vec::new();

@@ -140,7 +140,7 @@ fn a_late_child_that_is_killed_keeps_what_it_ran() {
     }
 }
 
-/// A daemon's recording ends where it is when the user ends the wait. The daemon continues untraced and without
+/// A daemon's recording ends at the moment at which the user ends the wait. The daemon continues untraced and without
 /// messages.
 #[test]
 fn a_daemon_is_cut_when_the_user_ends_the_wait() {

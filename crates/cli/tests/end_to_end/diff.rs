@@ -123,11 +123,11 @@ fn the_first_divergence_is_the_planted_branch() {
     }
     assert_eq!(found[0], found[1]);
     // The difference is that of the instruction counts of the two calls.
-    let of = |nth: &str| {
+    let instructions_of = |nth: &str| {
         let call = format!("handle_request#{nth}");
         table("functions", &["--call", &call], &recording).0["instructions"].as_f64().unwrap()
     };
-    assert_eq!(found[0][0]["summary"]["delta_instructions"], of("4") - of("3"));
+    assert_eq!(found[0][0]["summary"]["delta_instructions"], instructions_of("4") - instructions_of("3"));
 }
 
 #[test]
@@ -215,24 +215,29 @@ fn inlined_functions_have_what_is_inlined_into_them() {
     let called = recording("called", "__attribute__((noinline))");
     let inlined = recording("inlined", "inline __attribute__((always_inline))");
     let script = hodo(&["script", "--insns", "--fields", "sym", &inlined]).fine().stdout;
-    let of = |function: &str| {
+    let instructions_of = |function: &str| {
         let is_inlined = |line: &&str| {
             line.rsplit_once(" < ")
                 .is_some_and(|(frames, _)| frames.split(" < ").any(|frame| frame == function))
         };
         script.lines().filter(is_inlined).count() as u64
     };
-    assert!(of("outer") > of("inner") && of("inner") > 500 * 20, "{} and {}", of("outer"), of("inner"));
+    assert!(
+        instructions_of("outer") > instructions_of("inner") && instructions_of("inner") > 500 * 20,
+        "{} and {}",
+        instructions_of("outer"),
+        instructions_of("inner")
+    );
     let json = diff(&["--per", "main", "--format", "json", &called, &inlined]).fine().json();
     let said = row(&rows(&json), "outer")["matched"].as_str().unwrap().replace(',', "");
-    assert_eq!(said, format!("inlined in B: {} instructions", of("outer")));
+    assert_eq!(said, format!("inlined in B: {} instructions", instructions_of("outer")));
     let listed = table("lines", &["--by", "inlined"], &inlined).1;
     for name in ["inner", "outer"] {
-        assert_eq!(row(&listed, name)["total_instructions"], of(name), "{listed:?}");
+        assert_eq!(row(&listed, name)["total_instructions"], instructions_of(name), "{listed:?}");
     }
-    assert_eq!(row(&listed, "inner")["self_instructions"], of("inner"));
+    assert_eq!(row(&listed, "inner")["self_instructions"], instructions_of("inner"));
     let own = row(&listed, "outer")["self_instructions"].as_u64().unwrap();
-    assert_eq!(own + of("inner"), of("outer"));
+    assert_eq!(own + instructions_of("inner"), instructions_of("outer"));
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn counts_and_what_is_in_a_trace() {
     assert_eq!(trace["streams"][0]["events_lost"], 3);
     let info = hodo(&["info", input]).fine().stdout;
     assert!(info.contains("event classes"));
-    // Facts 28 and 29: the trace's notes mention unusable files and their consequences.
+    // The trace's notes mention unusable files and their consequences.
     assert!(info.contains("cpu_0: the index of this file was not used"), "{info}");
     assert!(hodo(&["report", "count", input]).fine().stderr.contains("hodo: cpu_0: the index"));
 }

@@ -65,7 +65,18 @@ impl Recorded {
     }
 
     #[track_caller]
-    fn knows(&self, options: &[&str], expected: bool) {
+    fn knows_lines(&self, options: &[&str]) {
+        self.check(options, true);
+    }
+
+    #[track_caller]
+    fn knows_no_lines(&self, options: &[&str]) {
+        self.check(options, false);
+    }
+
+    /// Checks whether reports know the program's functions and lines as `expected`.
+    #[track_caller]
+    fn check(&self, options: &[&str], expected: bool) {
         let functions = self.report("functions", options);
         assert_eq!(functions.lines().any(|line| line.contains(",fib,")), expected, "{functions}");
         let lines = self.report("lines", options);
@@ -76,15 +87,15 @@ impl Recorded {
 #[test]
 fn a_debug_file_beside_the_program_is_found_by_its_link() {
     let Some(recorded) = Recorded::new() else { return };
-    recorded.knows(&[], true);
+    recorded.knows_lines(&[]);
     let debug = recorded.folder.file("program.debug");
     recorded.strip(&debug);
-    recorded.knows(&[], false);
+    recorded.knows_no_lines(&[]);
     tool("objcopy", &[&format!("--add-gnu-debuglink={debug}"), &recorded.program]);
-    recorded.knows(&[], true);
+    recorded.knows_lines(&[]);
     // A file of another build has another checksum.
     fs::write(&debug, [fs::read(&debug).expect("the file"), vec![0]].concat()).expect("a file");
-    recorded.knows(&[], false);
+    recorded.knows_no_lines(&[]);
 }
 
 #[test]
@@ -93,13 +104,13 @@ fn a_debug_file_is_found_by_build_id() {
     let root = recorded.folder.file("root");
     let debug = format!("{root}/usr/lib/debug/.build-id/{}.debug", recorded.by_build_id());
     recorded.strip(&debug);
-    recorded.knows(&[], false);
+    recorded.knows_no_lines(&[]);
     let below = format!("{root}{}", recorded.program);
     fs::create_dir_all(Path::new(&below).parent().expect("a folder")).expect("a folder");
     fs::rename(&recorded.program, &below).expect("the program moves");
-    recorded.knows(&["--symfs", &root], true);
+    recorded.knows_lines(&["--symfs", &root]);
     fs::remove_file(&debug).expect("the debug file goes");
-    recorded.knows(&["--symfs", &root], false);
+    recorded.knows_no_lines(&["--symfs", &root]);
 }
 
 #[test]
@@ -109,8 +120,8 @@ fn perfs_cache_has_the_program_and_its_debug_file() {
     fs::create_dir_all(&cache).expect("a folder");
     recorded.strip(&format!("{cache}/debug"));
     fs::rename(&recorded.program, format!("{cache}/elf")).expect("the program moves");
-    recorded.knows(&[], true);
+    recorded.knows_lines(&[]);
     // A file of another build is rejected.
     fs::copy("/bin/true", format!("{cache}/elf")).expect("a file");
-    recorded.knows(&[], false);
+    recorded.knows_no_lines(&[]);
 }

@@ -175,7 +175,7 @@ fn markers_measure_what_lies_between() {
     // From the first of the four instructions of a fast execution to its return.
     assert_eq!(figures(&["--from", "entry:serve", "--to", "exit:serve"]), (300, 0, Some(4010)));
     assert_eq!(figures(&["--from", "entry:grow", "--to", "exit:grow"]), (1, 0, Some(4002)));
-    // A sequence over the border of two blocks; one of the ends only closes the begin.
+    // A sequence of instructions that crosses the border of two blocks.
     assert_eq!(figures(&["--from", "incq; test %edi,%edi; jne", "--to", "exit:serve"]), (300, 0, Some(4007)));
     assert_eq!(figures(&["--from", "entry:grow", "--to", "exit:serve"]), (1, 299, Some(4003)));
     let by_line = latency(&["--by", "thread", "--from", "planted.c:61", "--to", "exit:main"], &recording);
@@ -323,11 +323,11 @@ fn the_interrupt_flag_shows_which_popf_turned_interrupts_on() {
     let folder = Folder::new();
     // cli; popf; nop; popf; nop; syscall
     let code = format!("{}@0x1000", folder.write("code.bin", &[0xfa, 0x9d, 0x90, 0x9d, 0x90, 0x0f, 0x05]));
-    let mode = |interrupt_flag| Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag };
+    let interrupts_enabled = |interrupt_flag| Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag };
     let at = |address| Packet::Fup(IpPayload::Full(address));
-    let changes = [mode(false), at(0x1001), mode(true), at(0x1004)];
+    let changes = [interrupts_enabled(false), at(0x1001), interrupts_enabled(true), at(0x1004)];
     let figures = |changes: &[Packet]| {
-        let begin = [Packet::Psb, mode(true), at(0x1000), Packet::PsbEnd];
+        let begin = [Packet::Psb, interrupts_enabled(true), at(0x1000), Packet::PsbEnd];
         let packets = [&begin[..], changes, &[Packet::TipPgd(IpPayload::Suppressed)]].concat();
         let bytes: Vec<u8> = packets.iter().flat_map(|packet| packet.encode().to_vec()).collect();
         let trace = folder.write("trace.pt", &bytes);

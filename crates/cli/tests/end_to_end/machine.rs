@@ -92,7 +92,7 @@ fn what_ran_is_decoded_where_files_have_other_code() {
 fn a_processor_may_start_while_the_machine_is_recorded() {
     let folder = Folder::new();
     let script = "cd /sys/devices/system/cpu/cpu1 && echo 0 > online && echo 1 > online && cat online";
-    // Which threads run on the processor right after it has started is not recorded: those of the command stay elsewhere.
+    // The recording does not say which threads run on a processor that has just started, so the command stays on another one.
     let command = ["taskset", "-c", "0", "sh", "-c", script];
     let Some((recording, ran)) = record_command(&folder, &["--witness"], &command) else { return };
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "1\n"), "{ran:?}");

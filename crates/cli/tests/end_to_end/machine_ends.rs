@@ -167,7 +167,7 @@ fn a_full_disk_ends_the_recording_and_loses_nothing_of_it() {
     };
     let busy = "while :; do /bin/true; done";
     let Some((recording, said)) = record_until(&disk.0, &["sh", "-c", busy], fill) else { return };
-    // The recorder saw it first, or the emulated processor did.
+    // Either the recorder noticed the full disk first, or the emulated processor did.
     let reasons = ["the disk is full: ", "No space left on device"];
     let reason = reasons.into_iter().find(|reason| said.contains(reason)).unwrap_or_else(|| panic!("{said}"));
     ends_because(&recording, reason);

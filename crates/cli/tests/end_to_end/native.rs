@@ -35,7 +35,7 @@ fn functions(arguments: &[&str], recording: &str) -> Vec<(Value, Value, Value)> 
     rows.map(|row| (row[name].clone(), row[instructions].clone(), row[calls].clone())).collect()
 }
 
-/// The rows of a report, without times: packets say these less exactly.
+/// The rows of a report, without times, which are less exact in packets than in the log.
 fn counts(report: &str, recording: &str) -> Vec<Vec<Value>> {
     let words = ["report", report, "--strict", "--format", "json", "--limit", "1000000", recording];
     let table = hodo(&words).fine().json();

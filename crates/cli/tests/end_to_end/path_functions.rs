@@ -196,7 +196,8 @@ fn stretches_divide_what_ran() {
     for (index, expected) in [5_000, 0, 0, 11_731].into_iter().enumerate() {
         assert_eq!(divided[index].1.values().map(|(_, time)| time).sum::<u64>(), expected);
     }
-    // As if the program had been traced in the stretch only. A reading comes every 77 instructions at least.
+    // A stretch has the instructions of the same span of time in `report functions`. There is a clock reading at least every
+    // 77 instructions, and the two may assign the instructions between two readings differently.
     for (index, span) in [(0, "1,1.000005"), (3, "1.000009,")] {
         let (report, _) = table(&["report", "functions", "--time", span], &flow(&inputs));
         let expected: u64 = report.iter().map(|row| number(&row["self_instructions"])).sum();

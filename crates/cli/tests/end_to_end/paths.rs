@@ -31,10 +31,10 @@ fn paths_of_a_function_are_its_executions() {
     let folder = Folder::new();
     let recording = record_source(&folder, "slowpath.c", &[]);
     let (_, functions) = table("functions", &[], &recording);
-    let of = |name: &str| functions.iter().find(|row| row["function"] == name).unwrap();
+    let row_of = |name: &str| functions.iter().find(|row| row["function"] == name).unwrap();
     let (summary, rows) = table("paths", &["--function", "insert"], &recording);
-    assert_eq!(summary["executions"], of("insert")["calls"]);
-    assert_eq!(summary["instructions"], of("insert")["total_instructions"]);
+    assert_eq!(summary["executions"], row_of("insert")["calls"]);
+    assert_eq!(summary["instructions"], row_of("insert")["total_instructions"]);
     assert_eq!(summary["cut_instructions"], 0);
     assert_eq!(sum(&rows, "self_instructions"), summary["instructions"].as_u64().unwrap());
     assert_eq!((&rows[0]["function"], &rows[0]["depth"]), (&"insert".into(), &0.into()));
@@ -44,7 +44,7 @@ fn paths_of_a_function_are_its_executions() {
     let by_instructions = folded(&["--function", "insert"], &recording);
     assert_eq!(
         by_instructions[0],
-        ("insert".to_owned(), of("insert")["self_instructions"].as_u64().unwrap())
+        ("insert".to_owned(), row_of("insert")["self_instructions"].as_u64().unwrap())
     );
     assert!(by_instructions.iter().any(|(path, _)| path == "insert;rehash;place"), "{by_instructions:?}");
     let total: u64 = by_instructions.iter().map(|(_, number)| number).sum();
@@ -209,8 +209,8 @@ fn calls_over_padding_are_no_calls() {
     let recording = ["--pt", &pt, "--elf", &program];
     let (summary, functions) = rows_of(&recording, &["functions"]);
     assert_eq!([&summary["calls"], &summary["instructions"]], [1, 15], "{summary}");
-    let of = |name: &str| functions.iter().find(|row| row["function"] == name).unwrap();
-    assert_eq!([&of("stuffs")["calls"], &of("main")["self_instructions"]], [1, 2]);
+    let row_of = |name: &str| functions.iter().find(|row| row["function"] == name).unwrap();
+    assert_eq!([&row_of("stuffs")["calls"], &row_of("main")["self_instructions"]], [1, 2]);
     let (_, paths) = rows_of(&recording, &["paths"]);
     let paths: Vec<_> = paths.iter().map(|row| (&row["function"], &row["depth"])).collect();
     assert_eq!(paths, [(&"main".into(), &0.into()), (&"stuffs".into(), &1.into())]);

@@ -25,7 +25,7 @@ fn periods_of_interrupts_are_what_the_analysis_of_interrupts_reports() {
         let soft = periods(&trace, &[&soft[..], &["--group", "vec"]].concat());
         assert_eq!(soft["summary"]["total_ns"], irq["summary"]["soft_ns"]);
         let rows = irq["rows"].as_array().unwrap().iter().filter(|row| row[0] == "soft");
-        // Kind, number and name there, the group here; the figures are the same.
+        // Rows of `irq` begin with kind, number and name, those of periods with the group; the figures are the same.
         let theirs: Vec<_> = rows.map(|row| (row[1].to_string(), row[3].clone(), row[4].clone())).collect();
         let rows = soft["rows"].as_array().unwrap().iter();
         let ours: Vec<_> =

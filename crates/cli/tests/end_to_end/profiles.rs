@@ -48,8 +48,11 @@ fn blocks_of_a_known_program() {
     let (summary, rows) = table("blocks", &["--strict"], &recording);
     let executed = program::addresses(program::ENTRY, ROUNDS);
     assert_eq!(summary["instructions"], executed.len());
+    // Offsets of the program's two branches, see `program::code`.
+    const SKIP: u64 = 13;
+    const LOOP: u64 = 18;
     // However the trace splits the program into blocks, each instruction keeps its count.
-    for (offset, taken, not_taken) in [(13, ROUNDS / 2, ROUNDS.div_ceil(2)), (18, ROUNDS - 1, 1)] {
+    for (offset, taken, not_taken) in [(SKIP, ROUNDS / 2, ROUNDS.div_ceil(2)), (LOOP, ROUNDS - 1, 1)] {
         let ends_there = |row: &&Value| {
             let address = row["address"].as_u64().unwrap();
             !row["taken"].is_null() && (program::ENTRY..program::ENTRY + offset + 1).contains(&address)
@@ -57,7 +60,8 @@ fn blocks_of_a_known_program() {
         let (mut sum_taken, mut sum_not_taken) = (0, 0);
         for row in rows.iter().filter(ends_there) {
             let start = row["address"].as_u64().unwrap() - program::ENTRY;
-            if (offset == 18) == (start > 13) {
+            // A block that begins behind the first branch ends at the second, others at the first.
+            if (offset == LOOP) == (start > SKIP) {
                 sum_taken += row["taken"].as_u64().unwrap();
                 sum_not_taken += row["not_taken"].as_u64().unwrap();
             }
@@ -236,8 +240,8 @@ fn clock_readings_of_a_known_program() {
     let recording = record_source(&folder, "fib.c", &event);
     let (summary, rows) = table("resolution", &["--strict"], &recording);
     let info = hodo(&["info", "--format", "json", &recording]).fine().json();
-    let sum = |list: &str, of: &str| -> u64 {
-        info[list].as_array().unwrap().iter().map(|one| one[of].as_u64().unwrap()).sum()
+    let sum = |list: &str, field: &str| -> u64 {
+        info[list].as_array().unwrap().iter().map(|entry| entry[field].as_u64().unwrap()).sum()
     };
     assert_eq!(summary["instructions"], sum("truth", "instructions"));
     assert_eq!(summary["calls"], sum("truth", "calls"));

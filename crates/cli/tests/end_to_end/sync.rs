@@ -43,7 +43,7 @@ fn truth(event: &Value) -> i64 {
 #[test]
 fn two_traces_that_talk_tcp_come_onto_one_timeline() {
     let (folder, client, server) = written(&Talk::of_exchanges(1000));
-    // Without it, nothing says what was first.
+    // Unsynchronised traces can't be merged: nothing says which event was first.
     let ran = hodo(&["script", "--events", "-q", &client, &server]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("`one` and `two`") && ran.stderr.contains("hodo sync"), "{}", ran.stderr);
@@ -54,7 +54,7 @@ fn two_traces_that_talk_tcp_come_onto_one_timeline() {
     assert!(messages["violations_before"].as_u64() > Some(0), "{messages:?}");
     assert_eq!((&messages["violations_after"], &messages["dropped"]), (&0.into(), &0.into()));
     let clock = row(&tables, "clocks", 1);
-    // A fast clock's times are too far apart: 37 ppm, and what it wanders over 6 s.
+    // The clock is 37 ppm fast, plus or minus its wander over 6 s.
     let drift = clock["drift_ppb"].as_i64().unwrap();
     assert!((-38_500..-36_500).contains(&drift), "{clock:?}");
     assert_eq!(clock["bounded"], "yes");
@@ -77,10 +77,14 @@ fn an_experiment_is_an_input_of_every_command() {
     sync(&["-o", &file, &client, &server]).fine();
     let text = hodo(&["script", "--events", "-q", &file]).fine().stdout;
     assert_eq!(text.lines().count(), 600);
-    let of = |host: &str| text.lines().find(|line| line.contains(host)).unwrap().to_owned();
-    assert!(of(" two ").contains(" ±") && of(" two ").contains(" µs two "), "{}", of(" two "));
-    assert!(!of(" one ").contains('±'), "{}", of(" one "));
-    // A tick of both at one time: nothing says which was first.
+    let first_line_of = |host: &str| text.lines().find(|line| line.contains(host)).unwrap().to_owned();
+    assert!(
+        first_line_of(" two ").contains(" ±") && first_line_of(" two ").contains(" µs two "),
+        "{}",
+        first_line_of(" two ")
+    );
+    assert!(!first_line_of(" one ").contains('±'), "{}", first_line_of(" one "));
+    // Both hosts tick at the same time: the order of these ticks is marked as unknown.
     assert!(text.lines().filter(|line| line.contains('≈') && line.contains("tick")).count() >= 90, "{text}");
     // Messages are in order.
     let names: Vec<Value> = events(&file, &["--event", "net_*"]);
@@ -99,7 +103,7 @@ fn an_experiment_is_an_input_of_every_command() {
     let count = hodo(&["report", "count", "-q", "--format", "json", &file]).fine().json();
     assert_eq!((&count["summary"]["events"], count["loss"].as_array().unwrap().len()), (&600.into(), 0));
     assert!(count["summary"]["uncertainty_ns"].as_u64() > Some(1_000), "{count}");
-    // The second half of the timeline is of both.
+    // Both traces reach into the second half of the timeline.
     let late = events(&file, &["--time", "50%-100%", "--event", "tick"]);
     assert!((95..=105).contains(&late.len()), "{}", late.len());
     // The folder may move; another trace may not take the place of one.
@@ -167,7 +171,7 @@ fn what_little_can_be_known_is_given_and_said() {
     let mut back = Talk::default();
     back.segment(Side::Server, 1, Some(2_000_000), Some(2_100_000));
     assert_eq!(bounded(&back), (0, "from above only".to_owned()));
-    // One-sided times are shown so.
+    // Times with a bound on one side only are shown as such.
     let (folder, client, server) = written(&talk);
     let file = folder.file("experiment.toml");
     sync(&["-o", &file, &client, &server]).fine();
@@ -199,7 +203,8 @@ fn a_slewed_clock_keeps_the_truth_in_its_intervals() {
     }
 }
 
-/// Ticks lie long before and after the only exchange: the table's widths are theirs too.
+/// The only exchange lies long after the first tick and long before the second: the widths in the table cover the wide
+/// intervals of these ticks too.
 #[test]
 fn half_widths_are_those_of_events() {
     let mut talk = Talk::of_exchanges(1);
@@ -296,7 +301,7 @@ fn an_experiment_that_sync_did_not_write_is_refused() {
     assert!(ran.code == 2 && ran.stderr.contains("two inputs"), "{ran:?}");
     let ran = hodo(&["sync", "--format", "csv", &fixture("ftrace/small-6.dat")]);
     assert!(ran.code == 2 && ran.stderr.contains("--format csv supports one table"), "{ran:?}");
-    // Two recordings of one host share its clock where that counts on.
+    // Two recordings of one boot of a host share its clock, which counts on between them.
     let ran = sync(&[&fixture("ftrace/small-6.dat"), &fixture("ftrace/small-7.dat")]).fine();
     let clock = row(&ran.json(), "clocks", 0);
     assert!(clock["clock"].as_str().unwrap().contains(" = "), "{clock:?}");
@@ -320,6 +325,7 @@ event {{ id = 3; name = \"tick\"; fields := struct {{ u64 truth; }}; }};
         )
     };
     let mut streams = vec![Vec::new(); 3];
+    // True time, stream, id of the event, fields.
     let mut events: Vec<(u64, usize, u8, Vec<u64>)> = Vec::new();
     for exchange in 0..200u64 {
         for slave in slaves.clone() {
@@ -335,7 +341,7 @@ event {{ id = 3; name = \"tick\"; fields := struct {{ u64 truth; }}; }};
     }
     events.sort();
     for (truth, stream_index, id, fields) in events {
-        // Both slaves are 20 ppm slow, each by its number, and began later.
+        // Slave 1 is 20 ppm slow, slave 2 is 40 ppm slow, and both started 0.9 s after the master.
         let clock = match stream_index as u64 {
             0 => truth,
             slave => (truth - truth / 1_000_000 * 20 * slave - 900_000_000) / 100,
@@ -378,7 +384,7 @@ fn slaves_of_a_master_are_told_apart_by_their_numbers() {
     }
     let tables = sync(&[&master, &two]).fine().json();
     assert_eq!(row(&tables, "clocks", 1)["bounded"], "yes");
-    // The only one may have any name.
+    // If there is only one slave, it may have any name.
     let folder = Folder::new();
     let [master, one, _] = boards(&folder, 1..=1);
     let other = folder.file("board-7");

@@ -33,7 +33,7 @@ event { id = 2; name = \"net_if_receive_skb\"; fields := struct { struct headers
 event { id = 3; name = \"tick\"; fields := struct { u64 _truth; }; };
 ";
 
-/// Where 1970 lies for the client's clock, in seconds. The server's clock counts half a second more, and its offset is a
+/// The seconds from 1970 to the zero of the client's clock. The server's clock shows half a second more, and its offset is a
 /// second less: its wall-clock time is half a second behind.
 pub(crate) const CLIENT_OFFSET: u64 = 1_795_171_000;
 const SERVER_OFFSET: u64 = CLIENT_OFFSET - 1;

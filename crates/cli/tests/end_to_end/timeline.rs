@@ -251,7 +251,7 @@ fn perf_on_lttngs_clock_joins_its_timeline() {
     let other = on_monotonic(&folder, "other.data", zero + 600_000_000_000);
     let info = json(&["info", &ust, &other]);
     assert!(info["clocks"][1]["how"].as_str().unwrap().contains("600 s apart: two boots"), "{info}");
-    // By its own clock, it says what to record with.
+    // A recording with perf's own clock is refused, and the message says how to record.
     let ran = hodo(&["script", "--events", "-q", &ust, &fixture("perf/events.data")]);
     assert!(ran.code == 2 && ran.stderr.contains("perf record -k CLOCK_MONOTONIC"), "{ran:?}");
 }

@@ -1,7 +1,7 @@
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 
 use super::*;
-use crate::{AddressSpace, Bits, Content, Label, NO_OUTCOMES, Origin, Place};
+use crate::{AddressSpace, Bits, Content, Label, NO_OUTCOMES, NOT_TAKEN, Origin, Place, TAKEN};
 
 /// A function starts every 16 bytes.
 struct Functions;
@@ -28,6 +28,10 @@ fn space(bytes: &[u8]) -> AddressSpace<'_> {
     }
     space
 }
+
+/// Whether a walk ends at an indirect branch.
+const STOPS: bool = true;
+const GOES_ON: bool = false;
 
 /// Walks over the native code of a graph from an address, generating it at once. Unless `stops`, an indirect branch
 /// follows the outcomes.
@@ -86,13 +90,15 @@ fn machine_code_is_as_expected() {
     let space = space(&bytes);
     let mut graph = Graph::new(&space, &Functions, Bits::B64);
     let from = graph.at(START, 0).unwrap();
-    let [fall, taken] = [false, true].map(|taken| graph.follow(from, taken, 0).unwrap());
-    graph.follow(fall, true, 0).unwrap();
-    graph.follow(taken, false, 0).unwrap();
-    let mut text = generated(&mut graph, from, true).0;
+    let [fall, taken] = [NOT_TAKEN, TAKEN].map(|taken| graph.follow(from, taken, 0).unwrap());
+    graph.follow(fall, TAKEN, 0).unwrap();
+    graph.follow(taken, NOT_TAKEN, 0).unwrap();
+    let returns = true;
+    let mut text = generated(&mut graph, from, returns).0;
     text.push_str("far away, where returns are reported:\n");
     let from = graph.at(FAR + 8, 0).unwrap();
-    let (all, start) = generated(&mut graph, from, false);
+    let returns = false;
+    let (all, start) = generated(&mut graph, from, returns);
     // Skips the common code that precedes the blocks.
     let own = all.lines().skip_while(|line| !line.trim_start().starts_with(&format!("{start:x}: ")));
     own.for_each(|line| text.extend([line, "\n"]));
@@ -120,7 +126,7 @@ fn code_lies_in_the_order_in_which_it_runs() {
         let from = graph.at(START, 0).unwrap();
         for taken in [first, !first, first, !first] {
             let mut left = outcomes(taken.into(), 1);
-            let (led, function_runs) = walk(&mut graph, START, &mut left, true, &mut ReturnStack::default());
+            let (led, function_runs) = walk(&mut graph, START, &mut left, STOPS, &mut ReturnStack::default());
             let next = graph.follow(from, taken, 0).unwrap();
             assert_eq!((led, left, function_runs.is_empty()), (NativeExit::Before(next), NO_OUTCOMES, false));
             let (way, branch) = (checked(&graph, next), checked(&graph, from) + 19);
@@ -141,10 +147,10 @@ fn a_block_that_is_left_stays_as_it_is() {
     let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
     let mut returns = ReturnStack::default();
     for taken in [0, 1] {
-        walk(&mut graph, START, &mut outcomes(taken, 1), true, &mut returns);
+        walk(&mut graph, START, &mut outcomes(taken, 1), STOPS, &mut returns);
     }
     let mut left = outcomes(1, 1);
-    let (led, _) = walk(&mut graph, START + 2, &mut left, true, &mut returns);
+    let (led, _) = walk(&mut graph, START + 2, &mut left, STOPS, &mut returns);
     assert_eq!((led, left), (NativeExit::Before(graph.at(START + 2, 0).unwrap()), outcomes(1, 1)));
 }
 
@@ -156,7 +162,7 @@ fn returns_that_lead_nowhere_are_left_to_others() {
     let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
     for bits in [0b1011, 0b0101] {
         let mut left = outcomes(bits, 4);
-        let (led, function_runs) = walk(&mut graph, START, &mut left, true, &mut ReturnStack::default());
+        let (led, function_runs) = walk(&mut graph, START, &mut left, STOPS, &mut ReturnStack::default());
         assert_eq!(led, NativeExit::Before(graph.at(START, 0).unwrap()));
         assert_eq!(left, outcomes(bits, 4));
         assert!(function_runs.is_empty());
@@ -174,7 +180,7 @@ fn the_oldest_calls_fall_out() {
     let mut returns = ReturnStack::default();
     let mut calls = |count: u32| {
         let mut left = outcomes(0, count);
-        let (led, function_runs) = walk(&mut graph, START, &mut left, false, &mut returns);
+        let (led, function_runs) = walk(&mut graph, START, &mut left, GOES_ON, &mut returns);
         assert_eq!(
             led,
             NativeExit::Before(graph.at(START, 0).unwrap()),
@@ -189,11 +195,11 @@ fn the_oldest_calls_fall_out() {
     calls(10);
     assert!(returns.addresses().eq([START + 7; 64]));
     let mut left = outcomes(u64::MAX >> 1, 63);
-    walk(&mut graph, START, &mut left, true, &mut returns);
+    walk(&mut graph, START, &mut left, STOPS, &mut returns);
     // The branch takes one outcome.
     assert_eq!((left, returns.addresses().count()), (NO_OUTCOMES, 2));
     let mut left = outcomes(0b1111, 4);
-    let (led, function_runs) = walk(&mut graph, START + 7, &mut left, true, &mut returns);
+    let (led, function_runs) = walk(&mut graph, START + 7, &mut left, STOPS, &mut returns);
     assert_eq!(led, NativeExit::Before(graph.at(START + 7, 0).unwrap()));
     assert_eq!((left, function_runs.ended().len()), (outcomes(0b11, 2), 2));
     assert!(returns.is_empty());
@@ -212,7 +218,7 @@ fn full_code_is_made_anew() {
     let (mut from, mut instructions) = (START, 0);
     for taken in [0, u64::MAX >> 1].into_iter().cycle().take(30) {
         let mut left = outcomes(taken, 63);
-        let (led, function_runs) = walk(&mut graph, from, &mut left, true, &mut returns);
+        let (led, function_runs) = walk(&mut graph, from, &mut left, STOPS, &mut returns);
         let NativeExit::Before(id) = led else { panic!("all can be read") };
         from = graph.start(id);
         let mut all = function_runs;

@@ -4,7 +4,7 @@ use super::{
     MOST_ROOM, MOST_STRAIGHT_BLOCKS, Native,
     code::{Code, CodeOffset},
 };
-use crate::{BlockId, CompactBlock, EdgeKind, Graph, Labels};
+use crate::{BlockId, CompactBlock, EdgeKind, Graph, Labels, NOT_TAKEN, TAKEN};
 
 /// An entry into the code of a block; [`Places`](super::code::Places) describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl<L: Labels> Translation<'_, '_, L> {
             EdgeKind::Return => Kind::Return,
             EdgeKind::IndirectJump => Kind::IndirectJump,
             EdgeKind::IndirectCall => {
-                self.graph.follow(id, false, self.at).map_or(Kind::Other, Kind::IndirectCall)
+                self.graph.follow(id, NOT_TAKEN, self.at).map_or(Kind::Other, Kind::IndirectCall)
             }
             EdgeKind::Free | EdgeKind::Call | EdgeKind::PushOnly if self.decides(id) => {
                 self.straight(id, compact).unwrap_or(Kind::Other)
@@ -132,10 +132,10 @@ impl<L: Labels> Translation<'_, '_, L> {
 
     /// Classifies a block with a single successor; `None` if code can't be read.
     fn straight(&mut self, id: BlockId, compact: CompactBlock) -> Option<Kind> {
-        let next = self.graph.follow(id, true, self.at).ok()?;
+        let next = self.graph.follow(id, TAKEN, self.at).ok()?;
         match compact.edge {
             EdgeKind::Call | EdgeKind::PushOnly => {
-                Some(Kind::Call(next, self.graph.follow(id, false, self.at).ok()?))
+                Some(Kind::Call(next, self.graph.follow(id, NOT_TAKEN, self.at).ok()?))
             }
             _ => Some(Kind::Free(next)),
         }
@@ -290,7 +290,7 @@ impl<L: Labels> Translation<'_, '_, L> {
     fn branch(&mut self, id: BlockId, compact: CompactBlock) -> Option<(BlockId, Entry)> {
         let function = compact.function;
         let jump = |site, to: Option<BlockId>| to.map(|to| Reference::Jump { site, function, to });
-        let [not_taken, taken] = [false, true].map(|taken| compact.next(taken));
+        let [not_taken, taken] = [NOT_TAKEN, TAKEN].map(|taken| compact.next(taken));
         let behind = |next: &BlockId| self.can_follow(function, *next);
         let next = not_taken.filter(behind).map(|next| (next, true));
         let next = next.or_else(|| taken.filter(behind).map(|next| (next, false)));

@@ -84,7 +84,9 @@ fn count_wanted(range: &PacketRange<'_, '_>, filter: &Filter, reading: &EventRea
             continue;
         }
         match item {
-            Item::Event(parts) if filter.wants(range.trace, range.stream, &cursor.event(parts)) => {
+            Item::Event(parts)
+                if filter.wants(range.trace_index, range.stream_index, &cursor.event(parts)) =>
+            {
                 counted.events[parts.class as usize] += 1;
                 counted.see(time);
             }

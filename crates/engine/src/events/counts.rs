@@ -83,7 +83,7 @@ pub(crate) fn fold_counts<'t, 'a>(
         counting.reading,
         |range| counting.count(range),
         |range, counted: ByBin| {
-            let stream = &mut sums[range.trace][range.stream];
+            let stream = &mut sums[range.trace_index][range.stream_index];
             counted
                 .into_iter()
                 .for_each(|(bin, counted)| stream.entry(bin).or_default().add(counted, losses));
@@ -92,11 +92,10 @@ pub(crate) fn fold_counts<'t, 'a>(
         },
     );
     let mut partial = analysis.begin(&hodo_model::Start::default());
-    for (trace, streams) in
-        traces.events.iter().zip(&sums).enumerate().map(|(index, (of, sums))| ((index, of), sums))
-    {
-        for (stream, counted) in streams.iter().enumerate() {
-            fold_stream(traces, trace, stream, counted, counting.width, analysis, &mut partial);
+    for (trace_index, (trace, sums)) in traces.events.iter().zip(&sums).enumerate() {
+        for (stream_index, counted) in sums.iter().enumerate() {
+            let place = (trace_index, stream_index);
+            fold_stream(traces, trace, place, counted, counting.width, analysis, &mut partial);
         }
     }
     partial
@@ -105,23 +104,23 @@ pub(crate) fn fold_counts<'t, 'a>(
 /// Folds the counts of a stream. A stream without counts is folded too, so that the analysis knows every stream.
 fn fold_stream(
     traces: &Traces<'_>,
-    (trace, of): (usize, &Trace<'_>),
-    index: usize,
+    trace: &Trace<'_>,
+    (trace_index, stream_index): (usize, usize),
     counted: &ByBin,
     width: i128,
     analysis: &dyn AnyAnalysis,
     partial: &mut AnyPartial,
 ) {
-    let stream: &Stream<'_> = &of.streams[index];
+    let stream: &Stream<'_> = &trace.streams[stream_index];
     let several = traces.events.len() > 1;
-    let name = if several { format!("{}/{}", of.name, stream.name) } else { stream.name.clone() };
+    let name = if several { format!("{}/{}", trace.name, stream.name) } else { stream.name.clone() };
     let nothing = [(None, Counted::default())].into();
     let counted = if counted.is_empty() { &nothing } else { counted };
     for (bin, counted) in counted {
-        let classes = of.stream_class(stream).events.iter().map(|class| class.name.as_str());
+        let classes = trace.stream_class(stream).events.iter().map(|class| class.name.as_str());
         let events: Vec<(&str, u64)> = classes.zip(counted.events.iter().copied()).collect();
         let counts = Counts {
-            stream: (trace as u32, index as u32),
+            stream: (trace_index as u32, stream_index as u32),
             name: &name,
             events: &events,
             events_lost: counted.events_lost,
@@ -156,8 +155,9 @@ fn count_bins(
         }
         match item {
             Read::Event(parts) => {
-                let is_wanted =
-                    filter.is_none_or(|filter| filter.wants(range.trace, range.stream, &cursor.event(parts)));
+                let is_wanted = filter.is_none_or(|filter| {
+                    filter.wants(range.trace_index, range.stream_index, &cursor.event(parts))
+                });
                 if is_wanted {
                     counted.events[parts.class as usize] += 1;
                     counted.see(time);

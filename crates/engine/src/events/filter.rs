@@ -80,7 +80,8 @@ impl Wanted {
     fn condition(&self) -> Option<Condition> {
         let either = |name: &str, numbers: &[u32]| {
             let names = vocabulary::context(name).iter();
-            let conditions = names.map(|name| Condition::one_of(name, numbers, true)).collect();
+            let in_context = true;
+            let conditions = names.map(|name| Condition::one_of(name, numbers, in_context)).collect();
             (!numbers.is_empty()).then_some(Condition::Any(conditions))
         };
         let lists = [either("tid", &self.tids), either("pid", &self.pids), either("cpu_id", &self.cpus)];
@@ -103,7 +104,8 @@ impl Wanted {
             .all()
             .filter(|(_, call)| starts.iter().any(|start| self.asks_for(&format!("{start}{call}"))));
         let numbers: Vec<u32> = asked.map(|(number, _)| number).collect();
-        (!numbers.is_empty(), Some(Condition::one_of("id", &numbers, false)))
+        let in_context = false;
+        (!numbers.is_empty(), Some(Condition::one_of("id", &numbers, in_context)))
     }
 }
 

@@ -119,7 +119,8 @@ pub(crate) fn fold_all(
             take(whole.insert(next))
         });
     }
-    (whole.unwrap_or_else(|| start(false)), binding.names)
+    let is_first = false;
+    (whole.unwrap_or_else(|| start(is_first)), binding.names)
 }
 
 /// Makes the tables of the complete state on `threads` threads; `selections` has one for each analysis.

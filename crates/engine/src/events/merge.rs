@@ -13,12 +13,12 @@ type Key = (OriginNanos, usize);
 /// A stream of a slice.
 #[derive(Debug)]
 pub struct Source<'t, 'a> {
+    /// The trace of the stream.
+    pub trace: &'t Trace<'a>,
     /// Index of the trace.
-    pub trace: usize,
+    pub trace_index: usize,
     /// Index of the stream in the trace.
-    pub stream: usize,
-    /// The trace.
-    pub of: &'t Trace<'a>,
+    pub stream_index: usize,
     /// Reads the stream.
     pub cursor: Cursor<'t, 'a>,
     part: Part,
@@ -28,11 +28,17 @@ pub struct Source<'t, 'a> {
 
 impl<'t, 'a> Source<'t, 'a> {
     fn new(traces: &'t Traces<'a>, part: &Part) -> Source<'t, 'a> {
-        let of = &traces.events[part.trace];
-        let stream: &Stream<'a> = &of.streams[part.stream];
-        let cursor = Cursor::new(of, stream, part.packets.clone());
-        let (trace, stream) = (part.trace, part.stream);
-        let mut source = Source { trace, stream, of, cursor, part: part.clone(), next: None };
+        let trace = &traces.events[part.trace];
+        let stream: &Stream<'a> = &trace.streams[part.stream];
+        let cursor = Cursor::new(trace, stream, part.packets.clone());
+        let mut source = Source {
+            trace,
+            trace_index: part.trace,
+            stream_index: part.stream,
+            cursor,
+            part: part.clone(),
+            next: None,
+        };
         source.advance();
         if let Some(from) = part.skip_before {
             let first = part.packets.start;

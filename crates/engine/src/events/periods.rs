@@ -91,8 +91,13 @@ impl Side {
 
     /// Records an event if periods begin, or end, at it. `at` is its time and the CPU of its packet.
     #[inline]
-    fn emit(&self, of: (usize, usize), event: &Event<'_, '_, '_>, at: (Nanos, u32), records: &mut Records) {
-        let (trace, stream) = of;
+    fn emit(
+        &self,
+        (trace, stream): (usize, usize),
+        event: &Event<'_, '_, '_>,
+        at: (Nanos, u32),
+        records: &mut Records,
+    ) {
         let Some(reported) = &self.reported[trace][stream][event.parts.class as usize] else { return };
         if !self.filter.wants(trace, stream, event) {
             return;
@@ -139,13 +144,13 @@ impl Edges {
     #[inline]
     pub(super) fn emit(
         &self,
-        of: (usize, usize),
+        stream: (usize, usize),
         event: &Event<'_, '_, '_>,
         at: (Nanos, u32),
         records: &mut Records,
     ) {
-        self.end.emit(of, event, at, records);
-        self.begin.emit(of, event, at, records);
+        self.end.emit(stream, event, at, records);
+        self.begin.emit(stream, event, at, records);
     }
 
     /// Returns whether events of a class can be an edge.
@@ -161,8 +166,9 @@ pub fn no_such_period(traces: &Traces<'_>, period: &Period) -> Option<String> {
     let edges = Edges::new(traces, period);
     for (side, edge, what) in [(&edges.begin, &period.begin, "--begin"), (&edges.end, &period.end, "--end")] {
         let bare = Edge { condition: String::new(), ..edge.clone() };
-        let of = [(&bare, &[][..], "has such a name"), (edge, &[][..], "has the fields of its condition")];
-        for (edge, key, lacks) in of {
+        let requirements =
+            [(&bare, &[][..], "has such a name"), (edge, &[][..], "has the fields of its condition")];
+        for (edge, key, lacks) in requirements {
             if !Side::new(traces, side.kind, edge, key, &[]).is_anywhere() {
                 return Some(format!("{what} {}: no event {lacks}", edge.pattern));
             }

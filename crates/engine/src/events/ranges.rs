@@ -14,31 +14,32 @@ const SMALLEST_SHARE: u64 = 2 << 20;
 #[derive(Clone, Debug)]
 pub struct PacketRange<'t, 'a> {
     /// Index of the trace.
-    pub trace: usize,
+    pub trace_index: usize,
     /// Index of the stream in the trace.
-    pub stream: usize,
+    pub stream_index: usize,
     /// Size of its packets in bytes.
     pub bytes: u64,
     packets: Range<usize>,
-    of: (&'t Trace<'a>, &'t Stream<'a>),
+    trace: &'t Trace<'a>,
+    stream: &'t Stream<'a>,
 }
 
 impl<'t, 'a> PacketRange<'t, 'a> {
     /// Returns a cursor at its beginning.
     pub fn cursor(&self) -> Cursor<'t, 'a> {
-        Cursor::new(self.of.0, self.of.1, self.packets.clone())
+        Cursor::new(self.trace, self.stream, self.packets.clone())
     }
 
     /// Returns cursors over its first and its second half.
     pub fn cursors(&self) -> [Cursor<'t, 'a>; 2] {
         let Range { start, end } = self.packets;
         let middle = start + (end - start) / 2;
-        [start..middle, middle..end].map(|packets| Cursor::new(self.of.0, self.of.1, packets))
+        [start..middle, middle..end].map(|packets| Cursor::new(self.trace, self.stream, packets))
     }
 
     /// Returns the classes of its events.
     pub fn classes(&self) -> &'t [EventClass] {
-        &self.of.0.stream_class(self.of.1).events
+        &self.trace.stream_class(self.stream).events
     }
 }
 
@@ -68,7 +69,7 @@ pub(super) fn each_of<'t, 'a, R: Send>(
         || (),
         |(), range| {
             let result = work(range);
-            traces.release(range.trace, range.stream, range.packets.clone());
+            traces.release(range.trace_index, range.stream_index, range.packets.clone());
             result
         },
         |result| consumed.next().is_some_and(|range| consume(range, result)),
@@ -79,12 +80,12 @@ pub(super) fn each_of<'t, 'a, R: Send>(
 pub(super) fn ranges<'t, 'a>(traces: &'t Traces<'a>, reading: &EventReading) -> Vec<PacketRange<'t, 'a>> {
     let mut ranges = Vec::new();
     let mut left = traces.event_bytes();
-    for (trace, of) in traces.events.iter().enumerate() {
-        for (stream, of) in of.streams.iter().enumerate().map(|(index, stream)| (index, (of, stream))) {
-            let mut range = PacketRange { trace, stream, bytes: 0, packets: 0..0, of };
-            for (index, packet) in of.1.packets.iter().enumerate() {
-                let begin = of.1.packets[range.packets.start].begin;
-                let is_left_out = reading.leaves_out(of.1, index);
+    for (trace_index, trace) in traces.events.iter().enumerate() {
+        for (stream_index, stream) in trace.streams.iter().enumerate() {
+            let mut range = PacketRange { trace_index, stream_index, bytes: 0, packets: 0..0, trace, stream };
+            for (index, packet) in stream.packets.iter().enumerate() {
+                let begin = stream.packets[range.packets.start].begin;
+                let is_left_out = reading.leaves_out(stream, index);
                 if range.bytes > 0
                     && (is_left_out
                         || reading.chunks.end(

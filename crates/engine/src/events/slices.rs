@@ -47,9 +47,14 @@ pub fn plan(traces: &Traces<'_>, reading: &EventReading) -> Vec<Slice> {
     for (index, &(from, bytes)) in borders.iter().enumerate() {
         let to = borders.get(index + 1).and_then(|&(to, _)| to).or(reading.window.to);
         let mut slice = Slice { parts: Vec::new(), is_first: index == 0, bytes };
-        for (trace, of) in traces.events.iter().enumerate() {
-            for (stream, of) in of.streams.iter().enumerate() {
-                slice.parts.extend(part(of, from, to, index == 0).map(|part| Part { trace, stream, ..part }));
+        for (trace_index, trace) in traces.events.iter().enumerate() {
+            for (stream_index, stream) in trace.streams.iter().enumerate() {
+                let part = part(stream, from, to, index == 0);
+                slice.parts.extend(part.map(|part| Part {
+                    trace: trace_index,
+                    stream: stream_index,
+                    ..part
+                }));
             }
         }
         slices.push(slice);

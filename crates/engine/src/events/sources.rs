@@ -42,10 +42,7 @@ impl<'t, 'a> Sources<'t, 'a> {
         slice: &Slice,
         mut records: Vec<Records>,
     ) -> Sources<'t, 'a> {
-        let new = |part: &Part| {
-            let of = &traces.events[part.trace];
-            Source::new(of, binding, reading, part)
-        };
+        let new = |part: &Part| Source::new(&traces.events[part.trace], binding, reading, part);
         let sources: Vec<_> = slice.parts.iter().map(new).collect();
         records.resize_with(sources.len(), Records::default);
         for (part, records) in slice.parts.iter().zip(&mut records) {
@@ -100,7 +97,7 @@ impl<'t, 'a> Sources<'t, 'a> {
 
 /// A stream of a slice.
 struct Source<'t, 'a> {
-    of: &'t Trace<'a>,
+    trace: &'t Trace<'a>,
     whole: &'t Binding,
     binding: &'t StreamBinding,
     reading: &'t EventReading,
@@ -119,11 +116,16 @@ struct Source<'t, 'a> {
 }
 
 impl<'t, 'a> Source<'t, 'a> {
-    fn new(of: &'t Trace<'a>, whole: &'t Binding, reading: &'t EventReading, part: &Part) -> Source<'t, 'a> {
-        let cursor = Cursor::new(of, &of.streams[part.stream], part.packets.clone());
+    fn new(
+        trace: &'t Trace<'a>,
+        whole: &'t Binding,
+        reading: &'t EventReading,
+        part: &Part,
+    ) -> Source<'t, 'a> {
+        let cursor = Cursor::new(trace, &trace.streams[part.stream], part.packets.clone());
         let clock = cursor.clock();
         Source {
-            of,
+            trace,
             whole,
             binding: &whole.streams[part.trace][part.stream],
             reading,
@@ -203,14 +205,14 @@ impl<'t, 'a> Source<'t, 'a> {
         records.integer(begin as i64);
         records.integer(end as i64);
         let packet = self.cursor.packet();
-        records.text(packet.map_or("", |packet| self.of.files[packet.file].name.as_str()).as_bytes());
+        records.text(packet.map_or("", |packet| self.trace.files[packet.file].name.as_str()).as_bytes());
     }
 
     /// The loss for an event with an unreadable field.
     #[cold]
     fn unreadable(&self, event: &str) -> Loss {
         let packet = self.cursor.packet();
-        let file = packet.map_or("", |packet| self.of.files[packet.file].name.as_str());
+        let file = packet.map_or("", |packet| self.trace.files[packet.file].name.as_str());
         let detail = format!("event `{event}`: a field can't be read");
         Loss { stream: file.to_owned(), cause: Cause::Corrupt, bytes: 0..0, time: None, count: 1, detail }
     }

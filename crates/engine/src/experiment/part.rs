@@ -38,7 +38,8 @@ const MAGIC: &[u8] = b"hodo part\n";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Upper limit of the number of reports in a part.
 const MOST_REPORTS: usize = 1 << 10;
-/// Which system call runs is known only inside it, so an earlier pass over all chunks selects its executions.
+/// The name of a system call is known only after its begin, so its executions are selected by an earlier pass over all chunks,
+/// which a part does not have.
 const NO_SYSTEM_CALL: &str = "--syscall selects while a whole recording is read, not from parts";
 /// Maximum number of missing parts that an error lists.
 const SHOWN: usize = 10;
@@ -235,13 +236,13 @@ impl Origin {
 impl Part {
     fn pack(portions: PortionRange, origin: Origin, state: State, analyses: &Analyses) -> Part {
         let of_flow = |partials: OfFlow| {
-            let pack = |((partial, losses), of): ((FlowPartial, Losses), &Requested)| {
-                (partial.pack(of.analysis()), losses.into_list())
+            let pack = |((partial, losses), requested): ((FlowPartial, Losses), &Requested)| {
+                (partial.pack(requested.analysis()), losses.into_list())
             };
             partials.into_iter().zip(&analyses.flow).map(pack).collect()
         };
-        let of_counts = |((partial, losses), of): ((AnyPartial, Losses), &Requested)| {
-            (of.analysis().pack(&partial), losses.into_list())
+        let of_counts = |((partial, losses), requested): ((AnyPartial, Losses), &Requested)| {
+            (requested.analysis().pack(&partial), losses.into_list())
         };
         let of_events = |state: OfEvents| EventPart {
             totals: state.folded.totals,
@@ -254,7 +255,7 @@ impl Part {
     }
 
     fn unpack(self, analyses: &Analyses) -> Result<State, PartError> {
-        let wrong = |of: &Requested| PartError::Partial(of.name.to_owned());
+        let wrong = |requested: &Requested| PartError::Partial(requested.name.to_owned());
         // `origin.traces` lists the control-flow traces first, then the event traces.
         let events = self.origin.traces.len().checked_sub(self.flows.len()).ok_or(PartError::Damaged)?;
         let expected = |list: &[Requested]| if events > 0 { list.len() } else { 0 };
@@ -265,16 +266,17 @@ impl Part {
             return Err(PartError::Damaged);
         }
         let of_flow = |packed: Vec<(PackedFlow, Vec<Loss>)>| -> Result<OfFlow, PartError> {
-            let unpack = |((packed, losses), of): ((PackedFlow, Vec<Loss>), &Requested)| {
-                let partial = FlowPartial::unpack(packed, of.analysis());
-                Ok((partial.ok_or_else(|| wrong(of))?, gathered(losses)))
+            let unpack = |((packed, losses), requested): ((PackedFlow, Vec<Loss>), &Requested)| {
+                let partial = FlowPartial::unpack(packed, requested.analysis());
+                Ok((partial.ok_or_else(|| wrong(requested))?, gathered(losses)))
             };
             packed.into_iter().zip(&analyses.flow).map(unpack).collect()
         };
         let flows = self.flows.into_iter().map(of_flow).collect::<Result<_, _>>()?;
-        let of_counts = |((packed, losses), of): ((Vec<u8>, Vec<Loss>), &Requested)| -> Result<_, PartError> {
-            Ok((of.analysis().unpack(&packed).ok_or_else(|| wrong(of))?, gathered(losses)))
-        };
+        let of_counts =
+            |((packed, losses), requested): ((Vec<u8>, Vec<Loss>), &Requested)| -> Result<_, PartError> {
+                Ok((requested.analysis().unpack(&packed).ok_or_else(|| wrong(requested))?, gathered(losses)))
+            };
         let counts =
             self.counts.into_iter().zip(&analyses.counts).map(of_counts).collect::<Result<_, _>>()?;
         let names = self.origin.names;
@@ -352,17 +354,18 @@ impl Part {
         }
         let of_flow = |(one, other): (OfFlow, OfFlow)| {
             let mut joined = OfFlow::new();
-            for (((one, losses), (other, more)), of) in one.into_iter().zip(other).zip(&analyses.flow) {
-                joined.push((one.merge(other, of.analysis()), both(losses, more)));
+            for (((one, losses), (other, more)), requested) in one.into_iter().zip(other).zip(&analyses.flow)
+            {
+                joined.push((one.merge(other, requested.analysis()), both(losses, more)));
             }
             joined
         };
         let flows = one.flows.into_iter().zip(other.flows).map(of_flow).collect();
         let mut counts = Vec::new();
-        for (((one, losses), (other, more)), of) in
+        for (((one, losses), (other, more)), requested) in
             one.counts.into_iter().zip(other.counts).zip(&analyses.counts)
         {
-            counts.push((of.analysis().merge(one, other, &Threads::default()), both(losses, more)));
+            counts.push((requested.analysis().merge(one, other, &Threads::default()), both(losses, more)));
         }
         let of_events = analyses.of_events();
         let pass = Pass::new(&of_events);
@@ -425,7 +428,7 @@ impl Part {
         }
         let origin = self.origin.clone();
         let (folded, shown) = (origin.analyses()?, origin.made_for(selection)?);
-        let kind = |of: &Requested| of.analysis().partial();
+        let kind = |requested: &Requested| requested.analysis().partial();
         if let Some((one, _)) = folded.all().zip(shown.all()).find(|(one, other)| kind(one) != kind(other)) {
             return Err(PartError::View(one.name.to_owned()));
         }

@@ -114,8 +114,8 @@ impl Experiment {
                 &mut losses,
                 |folded, names, done| {
                     let context = FinishContext::without_events(selection, threads, &NoSources);
-                    let of = FinishContext { names, span: (span.0, folded.span().1), ..context };
-                    pass.settle(&mut folded.states, &of, &mut builders);
+                    let context = FinishContext { names, span: (span.0, folded.span().1), ..context };
+                    pass.settle(&mut folded.states, &context, &mut builders);
                     drain(&mut builders, TableBuilder::full_batch, rows) && progress(bytes + done)
                 },
             );

@@ -213,14 +213,14 @@ impl Traces<'_> {
 
     /// Converts a resolved span to a window in ticks for each control-flow trace.
     pub(super) fn windows(&self, span: Option<&TimeSpan>) -> Result<Vec<Window<Tsc>>, Refusal> {
-        let of = |flow: &Trace<'_>| {
-            let of = |span: &TimeSpan| match self.are_several() {
+        let window_of = |flow: &Trace<'_>| {
+            let window = |span: &TimeSpan| match self.are_several() {
                 true => span.of_one_flow(flow),
                 false => span.of_flow(flow),
             };
-            span.map_or(Ok(Window::ALL), of)
+            span.map_or(Ok(Window::ALL), window)
         };
-        self.flows.iter().map(of).collect()
+        self.flows.iter().map(window_of).collect()
     }
 }
 

@@ -6,7 +6,6 @@ use hodo_analyses::{
     Time,
     blocks::{Blocks, BlocksReport, CountedBlock, ExecutedBlocks, Flow, InstructionCount, of_flow},
 };
-use hodo_clock::Tsc;
 use hodo_model::{End, FunctionId, Names, Sources};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 use serde::Serialize;
@@ -248,7 +247,8 @@ fn bytes_at(trace: &Trace<'_>, module: u32, offset: u64) -> Vec<u8> {
     let found = match file.get(at..) {
         Some(bytes) if !bytes.is_empty() => bytes,
         _ => {
-            let newest = Tsc(u64::MAX - 1).0;
+            // The last tick stands for "never ends", so the newest content is that of the tick before.
+            let newest = u64::MAX - 1;
             let kept = trace.spaces.iter().filter_map(|space| space.at(offset, newest));
             kept.map(|(content, _)| content.bytes).find(|bytes| !bytes.is_empty()).unwrap_or_default()
         }

@@ -32,7 +32,7 @@ pub(crate) struct Border {
     interrupted: Option<u64>,
     /// Control has come into the range at this address, and nothing shows yet what is there.
     entered: Option<u64>,
-    /// How the last executed code ended, if to its end.
+    /// The transfer at the end of the last executed block; `None` if the block did not run to its end.
     last: Option<Transfer>,
 }
 
@@ -49,7 +49,8 @@ impl Border {
         self.entered = Some(address);
     }
 
-    /// Code runs; `ended`: how, if to its end. Returns whether the code beyond the border called it.
+    /// A block runs. `ended` is the transfer at its end, `None` if it did not run to its end. Returns whether the code beyond
+    /// the border called it.
     pub(crate) fn run(&mut self, at: &Arrival, ended: Option<Transfer>) -> bool {
         self.last = ended;
         let Some(address) = self.entered.take() else { return false };

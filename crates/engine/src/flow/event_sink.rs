@@ -180,7 +180,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         !self.fresh && self.open && self.filter.wanted && !self.filter.numbers_instructions()
     }
 
-    /// Returns whether no block needs a closer look.
+    /// Returns whether no block must be compared with the borders of a filter or with the recorder's own functions.
     #[inline]
     fn is_plain(&self) -> bool {
         self.border.is_none() && self.own_share.is_none()
@@ -242,14 +242,15 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     /// Handles a timestamp that may open or close the window.
     fn update_window(&mut self) {
         let was_open = std::mem::replace(&mut self.open, self.filter.open);
-        let opens = self.open;
-        if was_open && !opens {
+        let is_open = self.open;
+        if was_open && !is_open {
+            // Nothing is emitted while the window is closed.
             self.open = true;
             self.emit(FlowEvent::End);
             self.open = false;
         }
         self.resume_thread();
-        if self.fresh || (opens && !was_open) {
+        if self.fresh || (is_open && !was_open) {
             self.fresh = false;
             self.begin();
         } else if let Some(clock) = self.clock() {
@@ -409,10 +410,12 @@ impl<T: ThreadSink> TrackSink for FlowEventSink<'_, '_, T> {
     }
 
     fn untimed(&self) -> u64 {
-        match () {
-            () if !self.filter.wanted => 0,
-            () if self.fresh => self.early.instructions(),
-            () => self.early.left_out(),
+        if !self.filter.wanted {
+            0
+        } else if self.fresh {
+            self.early.instructions()
+        } else {
+            self.early.left_out()
         }
     }
 }

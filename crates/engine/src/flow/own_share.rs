@@ -41,8 +41,8 @@ enum Until {
     OtherThan(FunctionId),
 }
 
-/// Follows the recorder's own functions in a stream. Where a segment begins within one, what that calls counts as any
-/// other code: where it returns to is unknown.
+/// Follows the recorder's own functions in a stream. If a segment begins within such a function, the functions that it calls
+/// count as other code: where they return to is unknown.
 pub(crate) struct OwnShare<'x, 'f> {
     trace: &'x Trace<'f>,
     known: FxHashMap<FunctionId, bool>,
@@ -68,7 +68,7 @@ impl<'x, 'f> OwnShare<'x, 'f> {
         self.within.clear();
     }
 
-    /// Code of a thread is executed, and ends in this transfer before `end`.
+    /// Code of a thread is executed; its last instruction makes this transfer, and ends at `end`.
     pub(crate) fn run(&mut self, context: u32, at: &Arrival, transfer: Transfer, end: u64) -> Share {
         let called = std::mem::replace(&mut self.called, (transfer == Transfer::Call).then_some(end));
         let before = self.within.get(&context).copied();

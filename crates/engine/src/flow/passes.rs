@@ -36,8 +36,8 @@ impl Executions<'_> {
 }
 
 impl Trace<'_> {
-    /// Finds executions, and calls `work` with the settings that select them. `progress` counts the bytes of all passes;
-    /// `work` gets one that continues it.
+    /// Finds executions, and calls `work` with the settings that select them. `progress` counts the bytes of all passes,
+    /// also of the one that `work` does with the progress passed to it.
     ///
     /// # Errors
     /// Returns a refusal if the function was never called as selected.

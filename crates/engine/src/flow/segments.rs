@@ -147,10 +147,14 @@ impl Decoded {
         }
     }
 
-    /// Returns the first gap if everything was decoded and no instruction was found.
-    pub(crate) fn nothing(&self) -> Option<Option<&str>> {
-        let [complete, ran] = [&self.complete, &self.ran].map(|flag| flag.load(Ordering::Relaxed));
-        (complete && !ran).then_some(self.first_gap.get().map(String::as_str))
+    /// Returns whether everything was decoded and no instruction was found.
+    pub(crate) fn found_nothing(&self) -> bool {
+        self.complete.load(Ordering::Relaxed) && !self.ran.load(Ordering::Relaxed)
+    }
+
+    /// Returns the cause of the first gap, if there was one.
+    pub(crate) fn first_gap(&self) -> Option<&str> {
+        self.first_gap.get().map(String::as_str)
     }
 }
 
@@ -214,17 +218,16 @@ fn decode<'x, 'f, S: TrackSink>(
         }
         match &mut log {
             Some(log) => {
-                let mut context = LogContext {
-                    programs,
-                    memos: log_memos,
-                    schedule: &track.schedule,
-                    learns: reading.memo,
-                };
+                let (schedule, learns) = (&track.schedule, reading.memo);
+                let mut context = LogContext { programs, memos: log_memos, schedule, learns };
                 if log.decode(extent.block_at(start), &mut context, &mut located).is_err() {
                     located.skip(start..end, times[1]);
                 }
             }
-            None => follow((trace, track), (extent, start..end), reading, (programs, memos), &mut located),
+            None => {
+                let segment = Segment { trace, track, extent, span: start..end };
+                segment.decode(reading, programs, memos, &mut located);
+            }
         }
         located.lose_untimed(end - start);
         located.lose_wrong(start..end, times);
@@ -241,26 +244,36 @@ fn decode<'x, 'f, S: TrackSink>(
     }
 }
 
-/// Decodes the packets of a segment.
-fn follow<'x, 'f>(
-    (trace, track): (&'x Trace<'f>, &TraceStream<'f>),
-    (extent, segment): (&Extent<'f>, Range<u64>),
-    reading: Reading<'_>,
-    (programs, memos): (&mut [Program<'x, Modules<'f>>], &mut Memos),
-    sink: &mut impl Sink,
-) {
-    let length = (segment.end - segment.start) as usize;
-    let bytes = extent.with_psb_plus(segment);
-    let decoder = Decoder::new(&bytes, 0..length, &trace.recording.config, &track.schedule);
-    let decoder = decoder.with_guests(&trace.guests);
-    match reading.memo {
-        true => decoder.decode_with_memo(programs, memos, sink),
-        false => decoder.decode(programs, sink),
+/// A segment of packets.
+struct Segment<'x, 'f> {
+    trace: &'x Trace<'f>,
+    track: &'x TraceStream<'f>,
+    extent: &'x Extent<'f>,
+    span: Range<u64>,
+}
+
+impl<'x, 'f> Segment<'x, 'f> {
+    /// Decodes the packets.
+    fn decode(
+        self,
+        reading: Reading<'_>,
+        programs: &mut [Program<'x, Modules<'f>>],
+        memos: &mut Memos,
+        sink: &mut impl Sink,
+    ) {
+        let length = (self.span.end - self.span.start) as usize;
+        let bytes = self.extent.with_psb_plus(self.span);
+        let decoder = Decoder::new(&bytes, 0..length, &self.trace.recording.config, &self.track.schedule);
+        let decoder = decoder.with_guests(&self.trace.guests);
+        match reading.memo {
+            true => decoder.decode_with_memo(programs, memos, sink),
+            false => decoder.decode(programs, sink),
+        }
     }
 }
 
-/// Returns the number of bytes before the first PSB of a run, if a chunk whose first PSB is `next` reports them: they are
-/// reported in the chunk of that PSB, or at the start if there is no PSB.
+/// Returns the number of bytes before the first PSB of an extent, if a chunk whose first PSB is `next` reports them: they
+/// are reported in the chunk of that PSB, or at the start if there is no PSB.
 fn skipped_before(next: Option<u64>, extent: &Extent<'_>, chunk: &Chunk) -> Option<u64> {
     let skipped = match (next, extent.first_segment()) {
         (Some(next), Some(first)) if next == first => Some(first),
@@ -271,15 +284,15 @@ fn skipped_before(next: Option<u64>, extent: &Extent<'_>, chunk: &Chunk) -> Opti
 }
 
 /// Returns whether a segment with these times at its begin and its end lies outside of the window: it begins after the
-/// window, or even twice its duration ends before the window (estimates between two PSBs may run ahead).
+/// window, or would end before it if it were twice as long. (Estimated times between two PSBs may exceed the second PSB's.)
 fn is_outside([begin, end]: [Option<Tsc>; 2], reading: Reading<'_>) -> bool {
     let window = reading.window;
     if window.is_all() || reading.numbers.is_some() {
         return false;
     }
     let Some(begin) = begin else { return false };
-    let behind = end.map(|end| Tsc(end.0.saturating_add(end.0.saturating_sub(begin.0))));
-    window.ends_by(&begin) || behind.is_some_and(|behind| window.begins_after(&behind))
+    let twice = end.map(|end| Tsc(end.0.saturating_add(end.0.saturating_sub(begin.0))));
+    window.ends_by(&begin) || twice.is_some_and(|twice| window.begins_after(&twice))
 }
 
 /// Converts the gaps of a segment to file offsets and nanoseconds.
@@ -326,13 +339,14 @@ impl<'x, 'f, S: Sink, G: FnMut(&mut S)> Located<'x, 'f, S, G> {
     fn lose(&mut self, gap: &Gap) {
         self.has_gap |= gap.trouble != Trouble::Overflow;
         let detail = self.trace.describe(&gap.trouble);
-        self.lose_within((gap.from..gap.to, [gap.since, gap.until]), cause(&gap.trouble), detail);
+        self.lose_within(gap.from..gap.to, [gap.since, gap.until], cause(&gap.trouble), detail);
     }
 
-    /// Adds a loss between two places and times, if it is in the window.
+    /// Adds a loss of these bytes, between the times before and after it, if it is in the window.
     fn lose_within(
         &mut self,
-        (bytes, [since, until]): (Range<u64>, [Option<Tsc>; 2]),
+        bytes: Range<u64>,
+        [since, until]: [Option<Tsc>; 2],
         cause: Cause,
         detail: String,
     ) {
@@ -355,7 +369,7 @@ impl<'x, 'f, S: Sink, G: FnMut(&mut S)> Located<'x, 'f, S, G> {
     fn lose_wrong(&mut self, span: Range<u64>, times: [Option<Tsc>; 2]) {
         let Some(difference) = self.check.difference(self.has_gap) else { return };
         let bytes = self.extent().file_offset(span.start)..self.extent().file_offset(span.end);
-        self.lose_within((bytes, times), Cause::Mismatch, difference.to_owned());
+        self.lose_within(bytes, times, Cause::Mismatch, difference.to_owned());
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct CountedSlice {
 pub struct Numbers {
     /// By the index of the chunk.
     chunks: Vec<Vec<u64>>,
-    /// The chunk size for which the numbers hold.
+    /// The settings that determine the chunks for which the numbers hold: their size and the number of threads.
     cut: (Chunks, usize),
 }
 
@@ -89,6 +89,7 @@ fn all_numbers(
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Numbers {
     let reading = Reading { window: Window::ALL, numbers: None, spans: None, ..reading };
+    // Each with the index of its chunk, and its index in it.
     let mut slices: Vec<(usize, usize, CountedSlice)> = Vec::new();
     let mut lengths = Vec::new();
     decode_all(
@@ -234,7 +235,7 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
 
     #[inline]
     fn slice(&mut self) -> &mut CountedSlice {
-        self.slices.last_mut().expect("a gate is made with a slice")
+        self.slices.last_mut().expect("a new filter begins a slice")
     }
 
     /// Returns the number of the next instruction in its thread, if known.

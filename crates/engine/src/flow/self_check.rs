@@ -152,9 +152,9 @@ impl<'p> SelfCheck<'p> {
 
     /// A path was learned that consists of two others.
     pub(crate) fn join(&mut self, path: u32, first: u32, second: u32) {
-        let of = |path: u32| self.paths.all.get(path as usize).copied().unwrap_or_default();
+        let account = |path: u32| self.paths.all.get(path as usize).copied().unwrap_or_default();
         if self.paths.is_needed {
-            self.paths.set(path, of(first).plus(of(second)));
+            self.paths.set(path, account(first).plus(account(second)));
         }
     }
 

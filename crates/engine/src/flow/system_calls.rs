@@ -1,7 +1,8 @@
 //! Executions of system calls in the control flow of a kernel.
 //!
 //! A system call lasts from the kernel's entry to the return to user space (SYSRET, IRET), whatever calls and jumps lie
-//! in between: it is an interrupt frame. Which one it is shows only inside: by the function that implements it.
+//! in between: on the call stack, it is an interrupt frame. The function that implements the system call, somewhere above
+//! that frame, shows which system call it is.
 
 use std::ops::Range;
 

@@ -144,8 +144,10 @@ impl<'f> Trace<'f> {
     /// Explains to the user why the flow was decoded without finding an instruction. `None` if there are instructions,
     /// or nothing was decoded.
     pub fn nothing_decoded(&self) -> Option<String> {
-        let reason = self.decoded.nothing()?;
-        Some(match reason {
+        if !self.decoded.found_nothing() {
+            return None;
+        }
+        Some(match self.decoded.first_gap() {
             _ if self.recording.config.no_branches => "it was recorded without branches".to_owned(),
             Some(gap) => format!("the first gap: {gap}"),
             None => "tracing was off, or the selection contains no code".to_owned(),

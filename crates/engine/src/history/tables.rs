@@ -16,7 +16,7 @@ use crate::{
 const BEGINS: [&str; 2] = ["begin_ns", "at_ns"];
 /// The column with the duration of an interval.
 const DURATION: &str = "duration_ns";
-/// Bytes of trace that are folded before rows leave: what a report keeps at a time is much smaller than its bounds.
+/// Bytes of trace that are folded before the finished rows are written: it bounds the rows that are in memory.
 const CHUNK: u64 = 8 << 20;
 
 /// Returns the names of a table and its lanes.
@@ -45,8 +45,8 @@ pub(super) fn request(report: &'static AnyReport, lanes: Lanes, threads: usize) 
 }
 
 /// Returns the kind of a column's cells; `None` for lists, which records don't support.
-fn kind(of: Type) -> Option<Kind> {
-    Some(match of {
+fn kind(column: Type) -> Option<Kind> {
+    Some(match column {
         Type::Text | Type::Name => Kind::Name,
         Type::Integer => Kind::Integer,
         Type::Signed => Kind::Signed,

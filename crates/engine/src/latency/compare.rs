@@ -102,7 +102,7 @@ pub struct ExtraSums {
 struct Path {
     children: BTreeMap<(String, String), Path>,
     /// Figures by index of the execution; index 0 is the typical one.
-    of: BTreeMap<usize, Figures>,
+    by_execution: BTreeMap<usize, Figures>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -274,7 +274,7 @@ impl Path {
             names.push((node.function.clone(), node.module.clone()));
             let path =
                 names.iter().fold(&mut *self, |path, name| path.children.entry(name.clone()).or_default());
-            let figures = path.of.entry(index).or_default();
+            let figures = path.by_execution.entry(index).or_default();
             figures.calls += node.calls;
             figures.instructions += node.instructions;
             figures.own += node.self_instructions;
@@ -285,7 +285,8 @@ impl Path {
 
     fn side_by_side(&self, depth: u64, rows: &mut Vec<Vec<Value>>) {
         for ((function, module), path) in self.costliest_first(1) {
-            let [typical, slow] = [0, 1].map(|index| path.of.get(&index).copied().unwrap_or_default());
+            let [typical, slow] =
+                [0, 1].map(|index| path.by_execution.get(&index).copied().unwrap_or_default());
             rows.push(vec![
                 depth.into(),
                 function.as_str().into(),
@@ -310,14 +311,15 @@ impl Path {
 
     /// Returns the sum of the extra instructions of all slow executions along the path.
     fn extra(&self, slow: usize) -> i128 {
-        let typical = self.of.get(&0).map_or(0, |figures| figures.instructions);
-        let all: u128 = self.of.range(1..).map(|(_, figures)| u128::from(figures.instructions)).sum();
+        let typical = self.by_execution.get(&0).map_or(0, |figures| figures.instructions);
+        let all: u128 =
+            self.by_execution.range(1..).map(|(_, figures)| u128::from(figures.instructions)).sum();
         all as i128 - i128::from(typical) * slow as i128
     }
 
     /// Returns the extra instructions of an execution along the path.
     fn extra_of(&self, index: usize) -> u64 {
-        let ran = |index| self.of.get(&index).map_or(0, |figures| figures.instructions);
+        let ran = |index| self.by_execution.get(&index).map_or(0, |figures| figures.instructions);
         ran(index).saturating_sub(ran(0))
     }
 
@@ -337,7 +339,7 @@ impl Path {
             extras.push(extra);
             path = child;
         }
-        let own = |index| path.of.get(&index).map_or(0, |figures| figures.own);
+        let own = |index| path.by_execution.get(&index).map_or(0, |figures| figures.own);
         let extras = [*extras.first()?, *extras.last()?, own(index).saturating_sub(own(0))];
         Some((names, extras))
     }
@@ -369,8 +371,8 @@ impl Path {
     }
 
     fn difference(&self, depth: usize, (function, module): (&str, &str), slow: usize) -> Difference {
-        let typical = self.of.get(&0).copied().unwrap_or_default();
-        let each = || (1..=slow).map(|index| self.of.get(&index).copied().unwrap_or_default());
+        let typical = self.by_execution.get(&0).copied().unwrap_or_default();
+        let each = || (1..=slow).map(|index| self.by_execution.get(&index).copied().unwrap_or_default());
         let more = |of: fn(&Figures) -> u64| {
             let extra = each().map(move |figures| of(&figures).saturating_sub(of(&typical)));
             let extra: Vec<u64> = extra.filter(|&extra| extra > 0).collect();
@@ -388,7 +390,7 @@ impl Path {
         let extra_time = |of: fn(&Figures) -> Option<u64>| {
             let time = |figures: &Figures| i64::try_from(of(figures).unwrap_or(0)).unwrap_or(i64::MAX);
             let extra = each().fold(0i64, |sum, figures| sum.saturating_add(time(&figures) - time(&typical)));
-            self.of.values().all(|figures| of(figures).is_some()).then_some(extra)
+            self.by_execution.values().all(|figures| of(figures).is_some()).then_some(extra)
         };
         let kind = match (module, depth) {
             (module, _) if module.contains("kernel") => Kind::Kernel,

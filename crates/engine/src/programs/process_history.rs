@@ -143,6 +143,7 @@ impl<'f> ProcessHistory<'f> {
 
     /// Maps code contained in the recording, function by function.
     fn keep(&mut self, code: &KeptCode<'f>, at: u64, modules: &Modules<'f>) {
+        // Without a time of discovery, the newest description counts: that of the tick before "never ends".
         let found = code.found.map_or(u64::MAX - 1, |found| found.0);
         let compiler = self.compiler(code.pid, modules);
         let (mut address, mut bytes) = (code.address, code.bytes);

@@ -33,8 +33,9 @@ impl Entry {
 
     /// Whether the entry matches the packet.
     pub(crate) fn agrees(&self, packet: &Packet) -> bool {
-        let same = |of: Option<(u64, u32)>, value: u64| {
-            of.is_none_or(|(own, size)| own == value & (u64::MAX >> (64 - size.clamp(1, 64))))
+        // A field of the packet has as many bits as its class says, one of the index 64.
+        let same = |field: Option<(u64, u32)>, value: u64| {
+            field.is_none_or(|(own, bits)| own == value & (u64::MAX >> (64 - bits.clamp(1, 64))))
         };
         packet.bytes.end as u64 == self.file_end()
             && packet.content == self.content

@@ -109,6 +109,11 @@ pub(crate) fn nul(bytes: &[u8]) -> Option<usize> {
     memchr::memchr(0, &bytes[seen..]).map(|at| seen + at)
 }
 
+/// Whether integers are signed.
+pub(crate) const SIGNED: bool = true;
+/// See [`SIGNED`].
+pub(crate) const UNSIGNED: bool = false;
+
 /// Reads a LEB128 integer. Returns its value (the bits of an `i64` if signed) and its length in bytes; `None` if it
 /// is unterminated or exceeds 64 bits.
 pub(crate) fn leb128(bytes: &[u8], is_signed: bool) -> Option<(u64, usize)> {
@@ -176,19 +181,19 @@ mod tests {
                 encoded.push(if done { part } else { part | 0x80 });
                 if done { break; }
             }
-            prop_assert_eq!(leb128(&encoded, true), Some((value as u64, encoded.len())));
+            prop_assert_eq!(leb128(&encoded, SIGNED), Some((value as u64, encoded.len())));
         }
     }
 
     #[test]
     fn a_variable_length_integer_of_more_than_64_bits_is_none() {
         assert_eq!(
-            leb128(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], false),
+            leb128(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], UNSIGNED),
             Some((u64::MAX, 10))
         );
-        assert_eq!(leb128(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], false), None);
-        assert_eq!(leb128(&[0x80], false), None);
-        assert_eq!(leb128(&[0x7f], true), Some((u64::MAX, 1)));
+        assert_eq!(leb128(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], UNSIGNED), None);
+        assert_eq!(leb128(&[0x80], UNSIGNED), None);
+        assert_eq!(leb128(&[0x7f], SIGNED), Some((u64::MAX, 1)));
     }
 
     #[test]

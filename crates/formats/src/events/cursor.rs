@@ -187,10 +187,11 @@ impl<'t, 'a> Cursor<'t, 'a> {
         let (after, begin) = (before.and_then(|before| before.end), packet.begin);
         let time = after.into_iter().chain(begin).min();
         let lost =
-            |count, packets, after, before| (count > 0).then_some(Lost { count, packets, after, before });
-        let packets = lost(packet.packets_lost, true, after, begin).map(|lost| (time, lost));
+            |count, after, before| (count > 0).then_some(Lost { count, packets: false, after, before });
+        let packets = lost(packet.packets_lost, after, begin);
+        let packets = packets.map(|lost| (time, Lost { packets: true, ..lost }));
         // As far as is known, the first packet counts losses since its own beginning.
-        let events = lost(packet.events_lost, false, after.or(begin), packet.end);
+        let events = lost(packet.events_lost, after.or(begin), packet.end);
         let is_by_end = time.is_none() && packet.end.is_some();
         self.lost_by_end = events.filter(|_| is_by_end);
         self.lost = [packets, events.filter(|_| !is_by_end).map(|lost| (time, lost))];

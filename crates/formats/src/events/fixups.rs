@@ -54,10 +54,11 @@ impl Fixups {
             let ends_at_zero = packet.packet.end.is_some_and(|(end, _)| end == 0)
                 && packet.packet.begin.is_some_and(|(begin, _)| begin != 0);
             if self.event_after_packet || (self.open_packet && ends_at_zero) {
-                stream.packets[index].end = next.or_else(|| event_time(trace, stream, index, true));
+                stream.packets[index].end =
+                    next.or_else(|| event_time(trace, stream, index, EdgeEvent::Last));
             }
             if self.event_before_packet
-                && let Some(first) = event_time(trace, stream, index, false)
+                && let Some(first) = event_time(trace, stream, index, EdgeEvent::First)
             {
                 let begin = &mut stream.packets[index].begin;
                 *begin = Some(begin.map_or(first, |begin| begin.min(first)));
@@ -66,15 +67,27 @@ impl Fixups {
     }
 }
 
+/// An event at the edge of a packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EdgeEvent {
+    First,
+    Last,
+}
+
 /// The time of a packet's first or last event.
-fn event_time<'a>(trace: &Trace<'a>, stream: &Stream<'a>, index: usize, last: bool) -> Option<OriginNanos> {
+fn event_time<'a>(
+    trace: &Trace<'a>,
+    stream: &Stream<'a>,
+    index: usize,
+    edge: EdgeEvent,
+) -> Option<OriginNanos> {
     let packet = &stream.packets[index];
     let mut reader = trace.reader(stream);
     reader.open(packet.bytes, &packet.packet, packet.clock);
     let mut time = None;
     while let Ok(Some(parts)) = reader.next_event() {
         time = parts.cycles;
-        if !last {
+        if edge == EdgeEvent::First {
             break;
         }
     }

@@ -16,6 +16,7 @@ use super::{
     cursor::Cursor,
     description::{Description, Initial, long_sized},
     unpack::{self, Packing},
+    write::TscToNanos,
 };
 use crate::{
     Input,
@@ -44,8 +45,7 @@ pub(super) struct Options<'a> {
     pub(super) date: Option<&'a [u8]>,
     /// Nanoseconds to add to all timestamps, as text.
     pub(super) offset: Option<&'a [u8]>,
-    /// Multiplier, shift and offset that convert TSC ticks to nanoseconds.
-    pub(super) tsc: Option<(u32, u32, u64)>,
+    pub(super) tsc: Option<TscToNanos>,
     /// The traced system: `uname`.
     pub(super) system: Option<&'a [u8]>,
     /// The trace-cmd version.
@@ -349,7 +349,10 @@ impl<'a> Options<'a> {
             option::UNAME => self.system = Some(value.c_string()),
             option::VERSION => self.recorder = Some(value.c_string()),
             option::TIME_SHIFT => self.is_guest = true,
-            option::TSC2NSEC => self.tsc = Some((value.u32()?, value.u32()?, value.u64()?)),
+            option::TSC2NSEC => {
+                let (multiplier, shift) = (value.u32()?, value.u32()?);
+                self.tsc = Some(TscToNanos { multiplier, shift, offset: value.u64()? });
+            }
             _ => {}
         }
         Ok(())

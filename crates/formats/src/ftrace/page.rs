@@ -206,6 +206,7 @@ mod tests {
         bytes
     }
 
+    /// The time of each record, and where its content begins and ends.
     fn records(bytes: &[u8]) -> Result<Vec<(u64, usize, usize)>, usize> {
         let mut records = Records::new(&Page::read(bytes, &LAYOUT).unwrap());
         let mut found = Vec::new();

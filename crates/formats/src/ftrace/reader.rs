@@ -2,7 +2,10 @@
 
 use hodo_clock::{CycleClock, OriginNanos};
 
-use super::page::{Layout, Missed, Page, PageRecord, Records};
+use super::{
+    page::{Layout, Missed, Page, PageRecord, Records},
+    write::TscToNanos,
+};
 use crate::events::{
     EventTrouble, Lost, Parts,
     framing::Found,
@@ -22,8 +25,8 @@ pub(crate) struct Pages {
 /// The conversion of timestamps to nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ticks {
-    /// For the TSC: multiplier, shift and offset of the option TSC2NSEC.
-    pub(super) tsc: Option<(u32, u32, u64)>,
+    /// For the TSC.
+    pub(super) tsc: Option<TscToNanos>,
 }
 
 impl Ticks {
@@ -32,7 +35,7 @@ impl Ticks {
     pub(super) fn nanos(self, time: u64) -> u64 {
         match self.tsc {
             None => time,
-            Some((multiplier, shift, offset)) => {
+            Some(TscToNanos { multiplier, shift, offset }) => {
                 let scaled = (u128::from(time) * u128::from(multiplier)) >> shift.min(127);
                 (scaled as u64).wrapping_add(offset)
             }

@@ -85,11 +85,11 @@ fn trace<'a>(input: &Input<'a>, file: &File<'a>, buffer: &Buffer<'a>, events: St
     let layout = Layout::new(file.description.header_page, (buffer.page_size as usize).max(1), file.order);
     let ticks = Ticks { tsc: file.options.tsc.filter(|_| clock.name == "x86-tsc") };
     let pages = Pages::new(layout, &events, ticks, clock.cycles);
-    let scale = ticks.tsc.map(|(multiplier, shift, zero)| TscScale {
-        multiplier: multiplier.into(),
-        shift: shift.into(),
+    let scale = ticks.tsc.map(|tsc| TscScale {
+        multiplier: tsc.multiplier.into(),
+        shift: tsc.shift.into(),
         // It wraps: an offset in the upper half is negative.
-        zero: zero.cast_signed().into(),
+        zero: tsc.offset.cast_signed().into(),
     });
     let identity = ClockIdentity::of_ftrace(&clock, file.options.system.map(text).as_deref(), scale);
     let mut environment = Vec::new();

@@ -25,12 +25,23 @@ pub struct Head {
     pub threads: Vec<u8>,
     /// `trace_clock` in tracefs, with the selected clock in brackets.
     pub clock: Vec<u8>,
-    /// Multiplier, shift and offset that convert TSC ticks to nanoseconds, for the clock `x86-tsc`.
-    pub tsc: Option<(u32, u32, u64)>,
+    /// The conversion of timestamps, for the clock `x86-tsc`.
+    pub tsc: Option<TscToNanos>,
     /// The traced system, in `uname -a` format.
     pub system: String,
     /// The name of the recording program.
     pub recorder: String,
+}
+
+/// The option TSC2NSEC: nanoseconds are `(ticks × multiplier >> shift) + offset`; sums wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TscToNanos {
+    /// Nanoseconds per tick, scaled by `2^shift`.
+    pub multiplier: u32,
+    /// Right shift after the multiplication, in bits.
+    pub shift: u32,
+    /// Nanoseconds at tick 0.
+    pub offset: u64,
 }
 
 /// Option numbers.
@@ -64,7 +75,7 @@ impl Head {
         out.extend(cpus.to_le_bytes());
         named("options  ", &mut out);
         let text = |text: &[u8]| [text, b"\0"].concat();
-        let tsc = self.tsc.map(|(multiplier, shift, offset)| {
+        let tsc = self.tsc.map(|TscToNanos { multiplier, shift, offset }| {
             [&multiplier.to_le_bytes()[..], &shift.to_le_bytes(), &offset.to_le_bytes()].concat()
         });
         let options = [

@@ -53,14 +53,18 @@ impl Info {
 
     /// The trace settings, given the recorded events.
     pub(super) fn config(&self, attrs: &[Attr]) -> Config {
-        let of = |index: usize| self.words[index];
-        let traced = attrs.iter().filter(|attr| u64::from(attr.kind) == of(word::PMU_TYPE));
+        let info_word = |index: usize| self.words[index];
+        let traced = attrs.iter().filter(|attr| u64::from(attr.kind) == info_word(word::PMU_TYPE));
         let config = traced.map(|attr| attr.config).fold(0, |all, config| all | config);
-        let has = |index: usize| config & of(index) != 0;
-        let ratio = Some((of(word::TSC_CTC_N) as u32, of(word::TSC_CTC_D) as u32));
-        let mask = of(word::MTC_FREQ_BITS);
+        let has = |index: usize| config & info_word(index) != 0;
+        let ratio = Some((info_word(word::TSC_CTC_N) as u32, info_word(word::TSC_CTC_D) as u32));
+        let mask = info_word(word::MTC_FREQ_BITS);
         let frequency = (config & mask).checked_shr(mask.trailing_zeros()).unwrap_or(0);
-        let clock = PerfClock::new(of(word::TIME_SHIFT), of(word::TIME_MULT), of(word::TIME_ZERO));
+        let clock = PerfClock::new(
+            info_word(word::TIME_SHIFT),
+            info_word(word::TIME_MULT),
+            info_word(word::TIME_ZERO),
+        );
         Config {
             cpu: None,
             no_return_compression: has(word::NORETCOMP_BIT),
@@ -74,9 +78,11 @@ impl Info {
             cyc_threshold: (1
                 << ((config & intel_pt_config::CYC_THRESH) >> intel_pt_config::CYC_THRESH.trailing_zeros()))
                 >> 1,
-            max_nonturbo_ratio: u8::try_from(of(word::MAX_NONTURBO_RATIO)).ok().filter(|&ratio| ratio != 0),
+            max_nonturbo_ratio: u8::try_from(info_word(word::MAX_NONTURBO_RATIO))
+                .ok()
+                .filter(|&ratio| ratio != 0),
             filter: self.filter.clone(),
-            clock: clock.filter(|_| of(word::CAP_USER_TIME_ZERO) != 0),
+            clock: clock.filter(|_| info_word(word::CAP_USER_TIME_ZERO) != 0),
         }
     }
 }

@@ -42,7 +42,8 @@ pub(super) fn read_records<'a>(reader: &mut Reader<'a>, file: &File<'a>, input: 
     for other in &input.others {
         let records = Records::new(other.bytes, 0..other.bytes.len() as u64, Vec::new());
         let source = RecordSource { prefix: format!("{}: ", other.name), packed: None };
-        read_all(reader, input, records, &source, false);
+        let is_cut = false;
+        read_all(reader, input, records, &source, is_cut);
     }
 }
 
@@ -130,7 +131,8 @@ fn read_packed<'a>(reader: &mut Reader<'a>, input: &Input<'a>, records: Records<
         let error = Error { at: span.start, kind: ErrorKind::Text { what: "compressed records", reason } };
         reader.loss.push(source.lost(span, &error));
     }
-    read_all(reader, input, Records::new(bytes, 0..bytes.len() as u64, Vec::new()), &inside, false);
+    let (records, is_cut) = (Records::new(bytes, 0..bytes.len() as u64, Vec::new()), false);
+    read_all(reader, input, records, &inside, is_cut);
 }
 
 /// The packed bytes: the whole body of COMPRESSED; for COMPRESSED2, those after u64 size, without the padding.

@@ -203,6 +203,7 @@ mod tests {
         Buffer { offset, file_offset, bytes }
     }
 
+    /// The file offset and the length of each piece, and whether bytes are missing before it.
     fn shown(pieces: &[Piece<'_>]) -> Vec<(u64, usize, bool)> {
         pieces.iter().map(|piece| (piece.file_offset, piece.bytes.len(), piece.after_gap)).collect()
     }

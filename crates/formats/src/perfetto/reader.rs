@@ -84,12 +84,13 @@ impl<'t, 'a> BundleReader<'t, 'a> {
         let before = self.bundles.before(packet);
         self.bytes = packet.bytes;
         self.running = before.map_or(Running::UNKNOWN, |before| before.running);
-        let lost = |count, packets| Lost { count, packets, after: None, before: packet.begin };
+        let lost = |count| Lost { count, packets: false, after: None, before: packet.begin };
         self.lost.clear();
-        self.lost.extend(before.and_then(|before| before.lost).map(|count| lost(count, false)));
-        self.lost.extend(before.filter(|before| before.is_after_gap).map(|_| lost(1, true)));
+        self.lost.extend(before.and_then(|before| before.lost).map(lost));
+        self.lost
+            .extend(before.filter(|before| before.is_after_gap).map(|_| Lost { packets: true, ..lost(1) }));
         let after = before.map(|before| before.lost_after).filter(|&count| count > 0);
-        self.lost_after = after.map(|count| Lost { before: None, ..lost(count, false) });
+        self.lost_after = after.map(|count| Lost { before: None, ..lost(count) });
         self.events = Events::new(packet.bytes);
         // What can't be read was reported when the bundle was found.
         let table = Bundle::read(packet.bytes).ok().and_then(|bundle| bundle.compact);

@@ -283,9 +283,9 @@ fn common(called: &Called) -> Vec<Member> {
 }
 
 /// The fields of a type, and the names of functions in them.
-fn of_type(of: &Type, called: &Called) -> Vec<Member> {
+fn of_type(class: &Type, called: &Called) -> Vec<Member> {
     let field = |field: &TypeField| message(&field.name, FieldPlace::Number(field.number), field.kind);
-    let named = of.fields.iter().filter(|field| is_address(&field.name) && !called.symbols.is_empty());
+    let named = class.fields.iter().filter(|field| is_address(&field.name) && !called.symbols.is_empty());
     let named = named.map(|field| {
         let names = Some(called.symbols.clone());
         let place = FieldPlace::Number(field.number);
@@ -293,7 +293,7 @@ fn of_type(of: &Type, called: &Called) -> Vec<Member> {
         let class = FieldClass::ForeignField(Box::new(ForeignField::Message(class)));
         member(&format!("{}_name", field.name), class)
     });
-    named.chain(of.fields.iter().map(field)).collect()
+    named.chain(class.fields.iter().map(field)).collect()
 }
 
 fn switch(called: &Called) -> Vec<Member> {

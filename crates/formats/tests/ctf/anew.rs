@@ -15,6 +15,7 @@ pub(crate) fn written(
     let mut files = Vec::new();
     for stream in &trace.streams {
         let mut writer = StreamWriter::new(&target, trace, stream);
+        let (keeps_begin, writes_empty) = (true, true);
         let mut number = 0;
         for index in 0..stream.packets.len() {
             writer.begin(&stream.packets[index]);
@@ -22,15 +23,17 @@ pub(crate) fn written(
             while let Some((_, item)) = cursor.next_item() {
                 match item {
                     Item::Lost(lost) => writer.lost(&lost).unwrap(),
-                    Item::Event(parts) if keep(number) => match writer.event(&cursor.event(parts), true) {
-                        Ok(()) | Err(NotWritten::Unreadable(_)) => {}
-                        Err(error) => panic!("{error:?}"),
-                    },
+                    Item::Event(parts) if keep(number) => {
+                        match writer.event(&cursor.event(parts), keeps_begin) {
+                            Ok(()) | Err(NotWritten::Unreadable(_)) => {}
+                            Err(error) => panic!("{error:?}"),
+                        }
+                    }
                     Item::Event(_) => {}
                 }
                 number += usize::from(matches!(item, Item::Event(_)));
             }
-            writer.end(true, (true, true)).unwrap();
+            writer.end(writes_empty, (keeps_begin, true)).unwrap();
         }
         files.push((format!("stream{}", files.len()), writer.take()));
     }

@@ -1,4 +1,4 @@
-//! Fields, their positions and names: facts 11, 12 and 15 to 20.
+//! Fields, their positions and names: facts 11, 12 and 15 to 20 (see `main.rs`).
 
 use crate::show::{lines, refused, tsdl};
 

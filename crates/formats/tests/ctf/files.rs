@@ -1,4 +1,4 @@
-//! Files other than streams: facts 28 and 29.
+//! Files other than streams: facts 28 and 29 (see `main.rs`).
 
 use hodo_formats::ctf::read_metadata;
 use hodo_formats::events::{DataFile, Trace};

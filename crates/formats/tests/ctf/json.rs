@@ -1,4 +1,4 @@
-//! CTF 2: facts 14 and 33, and the field classes that CTF 1.8 lacks.
+//! CTF 2: facts 14 and 33 (see `main.rs`), and the field classes that CTF 1.8 lacks.
 
 use hodo_formats::ctf::recognise;
 

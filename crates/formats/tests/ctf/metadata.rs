@@ -1,4 +1,4 @@
-//! Metadata files and TSDL: facts 30 and 31.
+//! Metadata files and TSDL: facts 30 and 31 (see `main.rs`).
 
 use hodo_formats::FORMATS;
 use hodo_formats::ctf::{read_head, read_metadata, recognise};

@@ -1,4 +1,4 @@
-//! Packets and streams: facts 21 to 27 and 32.
+//! Packets and streams: facts 21 to 27 and 32 (see `main.rs`).
 
 use hodo_formats::events::Trace;
 
@@ -33,7 +33,7 @@ pub(crate) fn packet(stream: u32, number: u16, times: (u64, u64), discarded: u16
     bytes
 }
 
-fn of(files: &[(&str, Vec<u8>)]) -> Vec<String> {
+fn read_files(files: &[(&str, Vec<u8>)]) -> Vec<String> {
     read(&trace(&metadata(), files))
 }
 
@@ -45,10 +45,10 @@ fn streams(trace: &Trace<'_>) -> Vec<(Option<u64>, usize)> {
 fn facts_21_and_22_padding_is_no_content_and_packets_may_be_empty() {
     let whole =
         [packet(0, 0, (1, 2), 0, &[2]), packet(0, 1, (3, 3), 0, &[]), packet(0, 2, (4, 5), 0, &[5])].concat();
-    assert_eq!(of(&[("s", whole.clone())]), ["2 e", "5 e"]);
+    assert_eq!(read_files(&[("s", whole.clone())]), ["2 e", "5 e"]);
     // The last packet may be shorter than its declared size, if its content is complete.
-    assert_eq!(of(&[("s", whole[..whole.len() - 1].to_vec())]), ["2 e", "5 e"]);
-    let cut = of(&[("s", whole[..whole.len() - 2].to_vec())]);
+    assert_eq!(read_files(&[("s", whole[..whole.len() - 1].to_vec())]), ["2 e", "5 e"]);
+    let cut = read_files(&[("s", whole[..whole.len() - 2].to_vec())]);
     assert_eq!(cut[0], "2 e");
     assert!(cut[1].contains("of them are in the file"), "{cut:?}");
     // Without sizes, the file is one packet.
@@ -78,10 +78,10 @@ fn a_packet_may_not_be_nothing_nor_more_than_everything() {
 fn fact_23_discarded_events_belong_to_the_gap_before() {
     let at = |number, begin, discarded| packet(0, number, (begin, begin + 5), discarded, &[begin as u8]);
     let counted = [at(0, 10, 0), at(1, 20, 7), at(2, 30, 7), at(3, 40, 9)].concat();
-    assert_eq!(of(&[("s", counted)]), ["10 e", "15 lost 7", "20 e", "30 e", "35 lost 2", "40 e"]);
+    assert_eq!(read_files(&[("s", counted)]), ["10 e", "15 lost 7", "20 e", "30 e", "35 lost 2", "40 e"]);
     // The counter wraps.
     let wrapped = [at(0, 10, 0), at(1, 20, 30_000), at(2, 30, 60_000), at(3, 40, 4)].concat();
-    assert_eq!(of(&[("s", wrapped)])[5..], ["35 lost 5540", "40 e"]);
+    assert_eq!(read_files(&[("s", wrapped)])[5..], ["35 lost 5540", "40 e"]);
     // LTTng's 32-bit counters may go back and forth without a loss.
     let back = [at(0, 10, 0), at(1, 20, 1280), at(2, 30, 0), at(3, 40, 1280), at(4, 50, 1281)].concat();
     let wide = metadata().replace("u16 events_discarded; u16 _cpu_id;", "u32 events_discarded;");
@@ -145,7 +145,7 @@ fn what_the_first_packet_discarded_holds_none_of_its_events_back() {
         packet(0, number, (begin, begin + 5), discarded, &[begin as u8, begin as u8 + 2])
     };
     assert_eq!(
-        of(&[("s", [at(0, 10, 4), at(1, 20, 4)].concat())]),
+        read_files(&[("s", [at(0, 10, 4), at(1, 20, 4)].concat())]),
         ["10 lost 4", "10 e", "12 e", "20 e", "22 e"]
     );
     // A packet with only an end time begins at its first event.
@@ -165,7 +165,7 @@ fn what_the_first_packet_discarded_holds_none_of_its_events_back() {
 #[test]
 fn fact_24_numbers_that_are_missing_are_lost_packets() {
     let bytes = [packet(0, 5, (1, 2), 0, &[1]), packet(0, 9, (3, 4), 0, &[3])].concat();
-    assert_eq!(of(&[("s", bytes)]), ["1 e", "2 lost 3 packets", "3 e"]);
+    assert_eq!(read_files(&[("s", bytes)]), ["1 e", "2 lost 3 packets", "3 e"]);
 }
 
 #[test]
@@ -192,14 +192,14 @@ fn fact_26_packets_that_are_in_two_snapshots_are_read_once() {
     let (one, two, three) =
         (packet(0, 0, (1, 2), 0, &[1]), packet(0, 1, (3, 4), 0, &[3]), packet(0, 2, (5, 6), 0, &[5]));
     let files = [("s1/s", [one, two.clone()].concat()), ("s2/s", [two, three].concat())];
-    assert_eq!(of(&files), ["1 e", "3 e", "5 e"]);
+    assert_eq!(read_files(&files), ["1 e", "3 e", "5 e"]);
 }
 
 #[test]
 fn fact_27_a_stream_that_the_metadata_does_not_know_leaves_the_others() {
     let mut unknown = packet(0, 0, (1, 2), 0, &[1]);
     unknown[4] = 9;
-    let read = of(&[("bad", unknown), ("good", packet(1, 0, (1, 2), 0, &[1]))]);
+    let read = read_files(&[("bad", unknown), ("good", packet(1, 0, (1, 2), 0, &[1]))]);
     assert_eq!(read, ["1 e", "! the metadata has no stream class 9"]);
 }
 
@@ -207,7 +207,7 @@ fn fact_27_a_stream_that_the_metadata_does_not_know_leaves_the_others() {
 fn fact_32_packets_carry_a_mark_and_the_uuid_of_their_trace() {
     let mut wrong = [packet(0, 0, (1, 2), 0, &[1]), packet(0, 1, (3, 4), 0, &[3])].concat();
     wrong[0] = 0;
-    assert_eq!(of(&[("s", wrong)]), ["! a packet begins with c1fc1fc1, and this with c1fc1f00"]);
+    assert_eq!(read_files(&[("s", wrong)]), ["! a packet begins with c1fc1fc1, and this with c1fc1f00"]);
     let metadata = tsdl(
         "trace { uuid = \"00010203-0405-0607-0809-0a0b0c0d0e0f\"; packet.header := struct { u8 uuid[16]; }; };
         event { name = e; fields := struct { u8 x; }; };",

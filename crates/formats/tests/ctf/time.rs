@@ -1,4 +1,4 @@
-//! Clocks and headers of events: facts 1 to 14.
+//! Clocks and headers of events: facts 1 to 14 (see `main.rs`).
 
 use hodo_formats::ctf::read_metadata;
 use hodo_formats::events::{DataFile, Trace};
@@ -28,7 +28,7 @@ fn fact_1_a_full_time_overwrites_the_clock_and_may_go_back() {
         event { name = e; };",
     );
     let bytes: Vec<u8> = [9u64, 3].iter().flat_map(|time| time.to_le_bytes()).collect();
-    // Fact 8: the stream is read further.
+    // The stream is read further although its time goes back.
     assert_eq!(lines(&full, &bytes), ["9 e", "3 e"]);
 }
 

@@ -15,11 +15,11 @@ use crate::{
 fn in_versions(metadata: &str, bytes: &[u8]) -> [Vec<String>; 3] {
     let files = [("s", bytes.to_vec())];
     let trace = trace(metadata, &files);
-    let of = |version| {
+    let in_version = |version| {
         let (target, files) = written(&trace, version, |_| true);
         read_back(&target, &files)
     };
-    [lines(metadata, bytes), of(Version::Ctf18), of(Version::Ctf2)]
+    [lines(metadata, bytes), in_version(Version::Ctf18), in_version(Version::Ctf2)]
 }
 
 #[test]
@@ -166,7 +166,7 @@ proptest! {
     fn any_classes_are_written_so_that_babeltrace2_reads_them(
         entropy in prop::collection::vec(any::<u8>(), 0..80),
         data in prop::collection::vec(any::<u8>(), 0..200),
-        // Fact 4: babeltrace2 rejects times beyond 2^63 ns, which longer timestamps reach after a few wraps.
+        // babeltrace2 rejects times beyond 2^63 ns, which longer timestamps reach after a few wraps.
         time in 3u8..=56,
     ) {
         let metadata = metadata(&entropy, time, true);

@@ -90,6 +90,7 @@ fn write_what_can_be(trace: &Trace<'_>, version: Version) -> Option<usize> {
     let mut files = Vec::new();
     for stream in &trace.streams {
         let mut writer = StreamWriter::new(&target, trace, stream);
+        let (keeps_begin, writes_empty) = (true, false);
         for (index, packet) in stream.packets.iter().enumerate() {
             writer.begin(packet);
             let mut cursor = Cursor::new(trace, stream, index..index + 1);
@@ -97,11 +98,11 @@ fn write_what_can_be(trace: &Trace<'_>, version: Version) -> Option<usize> {
                 match item {
                     Item::Lost(lost) => writer.lost(&lost).ok()?,
                     Item::Event(parts) => {
-                        count += usize::from(writer.event(&cursor.event(parts), true).is_ok());
+                        count += usize::from(writer.event(&cursor.event(parts), keeps_begin).is_ok());
                     }
                 }
             }
-            writer.end(false, (true, true)).ok()?;
+            writer.end(writes_empty, (keeps_begin, true)).ok()?;
         }
         files.push((format!("stream{}", files.len()), writer.take()));
     }

@@ -3,7 +3,7 @@
 use std::{io::Write, process::Command};
 
 use flate2::{Compression, write::ZlibEncoder};
-use hodo_formats::ftrace::write::Head;
+use hodo_formats::ftrace::write::{Head, TscToNanos};
 
 use crate::{
     each_kind,
@@ -18,7 +18,8 @@ fn big_endian_files_hold_the_same_as_little_endian_ones() {
     let big = big_endian(&little);
     assert_eq!((big[12], big[14..18].to_vec()), (1, vec![0, 0, 1, 0]));
     assert_eq!(lines(&big), lines(&little));
-    let tsc = Head { clock: b"local [x86-tsc]".into(), tsc: Some((1, 1, 1000u64.wrapping_neg())), ..head() };
+    let half = TscToNanos { multiplier: 1, shift: 1, offset: 1000u64.wrapping_neg() };
+    let tsc = Head { clock: b"local [x86-tsc]".into(), tsc: Some(half), ..head() };
     let little = file_of(&tsc, &[vec![page(4000, &[record(20, 10, &[0; 32])], 1 << 31, &[])]]);
     assert_eq!(lines(&big_endian(&little)), lines(&little));
 }

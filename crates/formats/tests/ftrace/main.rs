@@ -15,7 +15,10 @@ use hodo_clock::OriginNanos;
 use hodo_formats::events::Trace;
 use hodo_formats::{
     ClockIdentity, Input, TscScale, Unpacked,
-    ftrace::{self, write::Head},
+    ftrace::{
+        self,
+        write::{Head, TscToNanos},
+    },
 };
 use proptest::prelude::*;
 
@@ -79,7 +82,8 @@ fn each_kind_of(head: &Head) -> Vec<u8> {
 #[test]
 fn ticks_of_the_tsc_become_nanoseconds() {
     // A tick is half a nanosecond, and tick 2,000 is the clock's zero.
-    let head = Head { clock: b"local [x86-tsc]".into(), tsc: Some((1, 1, 1000u64.wrapping_neg())), ..head() };
+    let half = TscToNanos { multiplier: 1, shift: 1, offset: 1000u64.wrapping_neg() };
+    let head = Head { clock: b"local [x86-tsc]".into(), tsc: Some(half), ..head() };
     let bytes = file_of(&head, &[vec![page(4000, &[record(20, 10, &[0; 32])], 0, &[])]]);
     let unpacked = Unpacked::default();
     let traces = ftrace::read(&Input::file(&bytes, &unpacked)).unwrap();

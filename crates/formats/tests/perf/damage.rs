@@ -10,7 +10,7 @@ use hodo_formats::{
 use hodo_model::{Cause, Loss};
 use proptest::prelude::*;
 
-use crate::file::{Bytes, FIELDS, PerfFile, read, trailer};
+use crate::file::{Bytes, FIELDS, PerfFile, Settings, read, trailer};
 
 /// A recording of two threads with many kinds of records, in order of time.
 fn small() -> PerfFile {
@@ -18,7 +18,7 @@ fn small() -> PerfFile {
     let at = |time| trailer((7, 7), time, 0, 1);
     let mapping = Bytes::new().u32([7, 7]).u64([0x40_0000, 0x1000, 0]).u32([8, 1]).u64([5, 0]).u32([5, 2]);
     let task = || Bytes::new().u32([8, 7, 8, 7]).u64([0]);
-    file.settings(0, false, false, "filter main @ /bin/ls")
+    file.settings(&Settings { filter: "filter main @ /bin/ls", ..Settings::default() })
         .record(record::COMM, misc::COMM_EXEC, Bytes::new().u32([7, 7]).text("ls").raw(&at(10)))
         .record(record::MMAP2, misc::USER, mapping.text("/bin/ls").raw(&at(11)))
         .record(record::ITRACE_START, 0, Bytes::new().u32([7, 7]).raw(&at(12)))

@@ -77,6 +77,16 @@ pub(crate) struct PerfFile {
     pub(crate) features: BTreeMap<u8, Vec<u8>>,
 }
 
+/// Settings of Intel PT.
+#[derive(Default)]
+pub(crate) struct Settings {
+    /// The time of tick 0 of the processor's clock, of which each tick takes 1 ns.
+    pub(crate) zero: u64,
+    pub(crate) snapshots: bool,
+    pub(crate) per_cpu: bool,
+    pub(crate) filter: &'static str,
+}
+
 impl PerfFile {
     /// A file of events with these `sample_type`s, each with ids `100·n + 1` and `100·n + 2`. All are Intel PT with
     /// TSC, MTC (period 3) and CYC.
@@ -110,14 +120,9 @@ impl PerfFile {
         self
     }
 
-    /// Adds the Intel PT settings, with perf's clock at 1 ns per tick plus `zero`.
-    pub(crate) fn settings(
-        &mut self,
-        zero: u64,
-        snapshots: bool,
-        per_cpu: bool,
-        filter: &str,
-    ) -> &mut PerfFile {
+    /// Adds the Intel PT settings.
+    pub(crate) fn settings(&mut self, settings: &Settings) -> &mut PerfFile {
+        let Settings { zero, snapshots, per_cpu, filter } = *settings;
         let mut words = [0; intel_pt_info::WORDS];
         words[intel_pt_info::PMU_TYPE] = u64::from(PMU);
         words[intel_pt_info::TIME_SHIFT] = 10;

@@ -1,6 +1,6 @@
 //! How the perf.data reader interprets each part of a file.
 
-use crate::file::{Bytes, FIELDS, PerfFile, read, trailer};
+use crate::file::{Bytes, FIELDS, PerfFile, Settings, read, trailer};
 use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
     FORMATS,
@@ -26,7 +26,7 @@ fn kinds<'a>(recording: &Recording<'a>) -> Vec<(Option<u64>, SidebandKind<'a>)> 
 #[test]
 fn settings_of_the_trace_come_from_its_info_and_its_event() {
     let mut file = PerfFile::new(&[FIELDS]);
-    file.settings(1000, false, false, "filter main @ /bin/ls");
+    file.settings(&Settings { zero: 1000, filter: "filter main @ /bin/ls", ..Settings::default() });
     file.features.insert(feature::CPUID, Bytes::new().counted_text("GenuineIntel,6,85,4").0);
     let bytes = file.finish();
     let config = read(&bytes).unwrap().config;
@@ -41,7 +41,7 @@ fn settings_of_the_trace_come_from_its_info_and_its_event() {
 #[test]
 fn a_setting_needs_its_bit_in_the_event() {
     let mut file = PerfFile::new(&[FIELDS]);
-    file.settings(0, false, false, "");
+    file.settings(&Settings::default());
     let config = (intel_pt_config::NORETCOMP | intel_pt_config::BRANCH).to_le_bytes();
     file.attrs[0].0[8..16].copy_from_slice(&config);
     let bytes = file.finish();
@@ -134,7 +134,7 @@ fn events_with_other_trailers_are_told_apart_by_id() {
 #[test]
 fn queues_of_threads_know_their_process() {
     let mut file = PerfFile::new(&[FIELDS]);
-    file.settings(0, false, false, "");
+    file.settings(&Settings::default());
     file.record(record::ITRACE_START, 0, Bytes::new().u32([7, 9]).raw(&trailer((7, 9), 5, 0, 1)))
         .trace(9, NO_CPU, 0, &[1; 13])
         .trace(10, NO_CPU, 0, &[2; 8])
@@ -157,7 +157,7 @@ fn queues_of_threads_know_their_process() {
 #[test]
 fn a_truncated_buffer_and_lost_records_are_losses() {
     let mut file = PerfFile::new(&[FIELDS]);
-    file.settings(0, false, true, "");
+    file.settings(&Settings { per_cpu: true, ..Settings::default() });
     let at = trailer(MAIN, 77, 3, 1);
     file.record(record::AUX, 0, Bytes::new().u64([0, 8, aux_flag::TRUNCATED]).raw(&at))
         .record(record::LOST, 0, Bytes::new().u64([1, 12]).raw(&at))
@@ -177,7 +177,7 @@ fn a_truncated_buffer_and_lost_records_are_losses() {
 #[test]
 fn what_the_emulated_processor_adds_is_read() {
     let mut file = PerfFile::new(&[FIELDS]);
-    file.settings(0, false, false, "");
+    file.settings(&Settings::default());
     let json = r#"{"notes":{"engine":"qemu","frequency":1000000000,"threads":[],"untraced":[]},
         "code":[{"pid":7,"time_ns":9,"address":4096,"length":3},{"pid":7,"time_ns":5,"address":64,"length":1}]}"#;
     let section = Bytes::new().u32([json.len() as u32]).raw(json.as_bytes()).raw(&[1, 2, 3, 4]);
@@ -192,7 +192,7 @@ fn what_the_emulated_processor_adds_is_read() {
 #[test]
 fn a_damaged_section_is_a_loss() {
     let mut file = PerfFile::new(&[FIELDS]);
-    file.settings(0, false, false, "");
+    file.settings(&Settings::default());
     file.features.insert(feature::HODOSCOPE, Bytes::new().u32([2]).raw(b"{]").0);
     let bytes = file.finish();
     let recording = read(&bytes).unwrap();

@@ -438,7 +438,8 @@ impl Decoder<'_> {
             let (walk, graph, _) = self.parts(context);
             if let Some(address) = walk.ahead(graph, count) {
                 self.walk_to(address, context);
-                place(&mut event, Some(address), true);
+                let bound = true;
+                place(&mut event, Some(address), bound);
             }
         }
         context.sink.event(event);

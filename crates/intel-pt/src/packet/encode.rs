@@ -108,7 +108,10 @@ impl Packet {
             Packet::Bbp { short_items, kind } => {
                 Encoded::new(&[2, 0x63, bit(short_items, 7) | kind & 0x1f], 0, 0)
             }
-            Packet::Bip { .. } => self.encode_item(false),
+            Packet::Bip { .. } => {
+                let short_items = false;
+                self.encode_item(short_items)
+            }
             Packet::Bep { ip } => Encoded::new(&[2, 0x33 | bit(ip, 7)], 0, 0),
             Packet::Cfe { ip, kind, vector } => {
                 Encoded::new(&[2, 0x13, bit(ip, 7) | kind & 0x1f, vector], 0, 0)

@@ -52,17 +52,18 @@ fn holes(count: Range<usize>) -> impl Strategy<Value = Vec<Hole>> {
 #[test]
 fn the_mode_may_change_anywhere() {
     let code = Code { bytes: [0x74, 0].repeat(16), ends: Vec::new() };
-    let mode = |cs_l| Packet::ModeExec { cs_l, cs_d: true, interrupt_flag: true };
-    let psb_plus = |cs_l| [Packet::Psb, mode(cs_l), Packet::Fup(IpPayload::Full(BASE)), Packet::PsbEnd];
+    let mode_with_cs_l = |cs_l| Packet::ModeExec { cs_l, cs_d: true, interrupt_flag: true };
+    let psb_plus_with_cs_l =
+        |cs_l| [Packet::Psb, mode_with_cs_l(cs_l), Packet::Fup(IpPayload::Full(BASE)), Packet::PsbEnd];
     let branch = Packet::Tnt8(Tnt { bits: 1, count: 1 });
     let off_and_on = [
         Packet::TipPgd(IpPayload::Full(BASE + 4)),
-        mode(false),
+        mode_with_cs_l(false),
         Packet::TipPge(IpPayload::Suppressed),
         Packet::Tsc(5),
     ];
-    for packets in [&psb_plus(false)[..], &off_and_on[..]] {
-        let packets = [&psb_plus(true)[..], &[branch], packets].concat();
+    for packets in [&psb_plus_with_cs_l(false)[..], &off_and_on[..]] {
+        let packets = [&psb_plus_with_cs_l(true)[..], &[branch], packets].concat();
         let trace: Vec<u8> = packets.iter().flat_map(|packet| packet.encode().to_vec()).collect();
         let seen = decode(&code, &trace, &Config::default());
         assert_eq!(seen.addresses[0], BASE);

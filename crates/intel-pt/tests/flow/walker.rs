@@ -242,7 +242,9 @@ impl Walker<'_> {
             4 => self.beside(Packet::ExStop { ip: ip.is_some() }, ip),
             5 => {
                 self.beside(Packet::Bbp { short_items: false, kind: 4 }, None);
-                self.trace.extend_from_slice(&Packet::Bip { id: 1, payload: self.ip }.encode_item(false));
+                let short_items = false;
+                self.trace
+                    .extend_from_slice(&Packet::Bip { id: 1, payload: self.ip }.encode_item(short_items));
                 self.beside(Packet::Bep { ip: ip.is_some() }, ip);
             }
             _ => {

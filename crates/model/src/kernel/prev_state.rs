@@ -93,20 +93,20 @@ struct Bits {
 impl Bits {
     /// By letters of `TASK_STATE_TO_CHAR_STR`.
     fn of(bits: impl IntoIterator<Item = (u64, char)>) -> Bits {
-        let mut of = Bits::default();
+        let mut letters = Bits::default();
         for (bit, letter) in bits {
-            of.all |= bit;
+            letters.all |= bit;
             match letter {
-                'X' | 'Z' | 'x' => of.ended |= bit,
-                'T' | 't' | 'P' => of.stopped |= bit,
-                'I' => of.idle |= bit,
-                'D' => of.uninterruptible |= bit,
-                'N' => of.no_load |= bit,
-                'S' => of.interruptible |= bit,
+                'X' | 'Z' | 'x' => letters.ended |= bit,
+                'T' | 't' | 'P' => letters.stopped |= bit,
+                'I' => letters.idle |= bit,
+                'D' => letters.uninterruptible |= bit,
+                'N' => letters.no_load |= bit,
+                'S' => letters.interruptible |= bit,
                 _ => {}
             }
         }
-        of
+        letters
     }
 }
 

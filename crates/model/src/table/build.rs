@@ -185,7 +185,8 @@ struct Names {
 /// Lists, stored as their concatenated items and end offsets.
 #[derive(Debug)]
 struct Lists {
-    of: Type,
+    /// The type of the lists, not of their items.
+    kind: Type,
     items: ColumnBuilder,
     /// Number of items in all lists.
     count: usize,
@@ -194,9 +195,9 @@ struct Lists {
 }
 
 impl Lists {
-    fn new(of: Type) -> Lists {
+    fn new(kind: Type) -> Lists {
         let (ends, known) = (OffsetBufferBuilder::new(0), NullBufferBuilder::new(0));
-        Lists { of, items: ColumnBuilder::new(of), count: 0, ends, known }
+        Lists { kind, items: ColumnBuilder::new(kind), count: 0, ends, known }
     }
 }
 
@@ -277,9 +278,9 @@ impl ColumnBuilder {
             ColumnBuilder::Real(column) => Arc::new(column.finish()),
             ColumnBuilder::Boolean(column) => Arc::new(column.finish()),
             ColumnBuilder::List(lists) => {
-                let whole = Lists::new(lists.of);
-                let Lists { of, mut items, ends, mut known, .. } = std::mem::replace(&mut **lists, whole);
-                let field = Arc::new(of.item_field());
+                let whole = Lists::new(lists.kind);
+                let Lists { kind, mut items, ends, mut known, .. } = std::mem::replace(&mut **lists, whole);
+                let field = Arc::new(kind.item_field());
                 Arc::new(ListArray::new(field, ends.finish(), items.take(), known.finish()))
             }
         }

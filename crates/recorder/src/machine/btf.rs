@@ -34,16 +34,16 @@ fn layout(btf: &[u8]) -> Option<ModuleLayout> {
     let types = Types::parse(btf)?;
     let module = types.members(b"module")?;
     let kallsyms = types.members(b"mod_kallsyms")?;
-    let of = |members: &[(&[u8], u64)], name: &[u8]| {
+    let offset_of = |members: &[(&[u8], u64)], name: &[u8]| {
         members.iter().find(|(member, _)| *member == name).map(|&(_, offset)| offset)
     };
     Some(ModuleLayout {
-        name: of(&module, b"name")?,
-        kallsyms: of(&module, b"kallsyms")?,
-        symbols: of(&kallsyms, b"symtab")?,
-        count: of(&kallsyms, b"num_symtab")?,
-        names: of(&kallsyms, b"strtab")?,
-        types: of(&kallsyms, b"typetab")?,
+        name: offset_of(&module, b"name")?,
+        kallsyms: offset_of(&module, b"kallsyms")?,
+        symbols: offset_of(&kallsyms, b"symtab")?,
+        count: offset_of(&kallsyms, b"num_symtab")?,
+        names: offset_of(&kallsyms, b"strtab")?,
+        types: offset_of(&kallsyms, b"typetab")?,
     })
 }
 

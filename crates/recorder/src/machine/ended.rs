@@ -120,27 +120,28 @@ mod tests {
         let spool = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(spool.path().join(name), text).unwrap();
         let ended = |status: i32, stop| Ended { status: ExitStatus::from_raw(status), stop };
-        let reason = |ended: Ended, complete| ended.reason(spool.path(), None, complete);
+        let reason_if_complete = |ended: Ended, complete| ended.reason(spool.path(), None, complete);
         write(MESSAGES, "thread 'x' panicked at emulator/src/block.rs:1:\nindex out of bounds\n");
-        let killed = reason(ended(9, None), false);
+        let killed = reason_if_complete(ended(9, None), false);
         assert_eq!(killed, "QEMU ended (signal: 9 (SIGKILL)); it says: index out of bounds");
         write(
             CONSOLE,
             "[    9.5] watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [sh:78]\n[   10.0] Modules linked in:\n",
         );
-        let hung = reason(ended(0, Some(Stop::Signal)), true);
+        let hung = reason_if_complete(ended(0, Some(Stop::Signal)), true);
         assert!(
             hung.starts_with("a signal ended the machine; its kernel said: watchdog: BUG: soft lockup"),
             "{hung}"
         );
-        let full = reason(ended(0, Some(Stop::Disk(3 << 20))), true);
+        let full = reason_if_complete(ended(0, Some(Stop::Disk(3 << 20))), true);
         assert!(full.starts_with("the disk is full: 3 MiB are left for "), "{full}");
-        let failed = ended(0, None).reason(spool.path(), Some("No space left on device"), true);
+        let is_complete = true;
+        let failed = ended(0, None).reason(spool.path(), Some("No space left on device"), is_complete);
         assert!(
             failed.starts_with("nothing more could be written to ")
                 && failed.ends_with(": No space left on device")
         );
         write(CONSOLE, CRASH);
-        assert_eq!(reason(ended(0, None), true), panic_of(CRASH).unwrap());
+        assert_eq!(reason_if_complete(ended(0, None), true), panic_of(CRASH).unwrap());
     }
 }

@@ -103,9 +103,9 @@ impl Files {
 }
 
 fn folder() -> Option<PathBuf> {
-    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = || of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
-    of(VARIABLE).or_else(|| Some(cache()?.join("hodo/machine")))
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    variable(VARIABLE).or_else(|| Some(cache()?.join("hodo/machine")))
 }
 
 /// The guest's first process: the one installed with this program, else the one in the cache.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use hodo_clock::PerfClock;
-use hodo_formats::ftrace::write::Head;
+use hodo_formats::ftrace::write::{Head, TscToNanos};
 
 use super::lttng;
 use crate::{Beside, Error, Request, Tracer, emulate, ftrace};
@@ -125,7 +125,7 @@ fn head(tracing: &Path, clock: &PerfClock, symbols: &[u8]) -> Result<Head, Error
     let (shift, multiplier, zero) = clock.words();
     let words = u32::try_from(multiplier).ok().zip(u32::try_from(shift).ok());
     Ok(Head {
-        tsc: words.map(|(multiplier, shift)| (multiplier, shift, zero)),
+        tsc: words.map(|(multiplier, shift)| TscToNanos { multiplier, shift, offset: zero }),
         ..ftrace::head(tracing, tracing, symbols.to_vec(), system.trim().to_owned())?
     })
 }

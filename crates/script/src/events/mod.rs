@@ -194,7 +194,7 @@ impl Writer<'_, '_> {
             match item {
                 Item::Event(parts) => {
                     let event = source.cursor.event(*parts);
-                    if self.filter.wants(source.trace, source.stream, &event) {
+                    if self.filter.wants(source.trace_index, source.stream_index, &event) {
                         let start = page.text.len();
                         let packet = packets[index].of(&event, source.cursor.packet_index(), self.format);
                         let written = packet.and_then(|packet| {
@@ -223,12 +223,12 @@ impl Writer<'_, '_> {
 
     /// Returns the names of a source's stream.
     fn names(&self, source: &Source<'_, '_>) -> &StreamNames {
-        &self.names[source.trace][source.stream]
+        &self.names[source.trace_index][source.stream_index]
     }
 
     /// Returns the uncertainty of an event's time; `None` if all times are exact.
     fn sure(&self, source: &Source<'_, '_>, event: &Event<'_, '_, '_>) -> Option<Sure> {
-        let clock = *self.clocks.get(source.trace)?;
+        let clock = *self.clocks.get(source.trace_index)?;
         let bounds = source.cursor.clock()?.bounds(event.parts.cycles?);
         Some(Sure { clock, bounds })
     }
@@ -337,7 +337,7 @@ pub(super) fn unreadable(source: &Source<'_, '_>, event: &Event<'_, '_, '_>, tro
     let detail = format!("event `{}`: {trouble}", event.class().name);
     let packet = source.cursor.packet();
     let start = packet.map_or(0, |packet| packet.packet.bytes.start) as u64;
-    let file = packet.map_or("", |packet| source.of.files[packet.file].name.as_str());
+    let file = packet.map_or("", |packet| source.trace.files[packet.file].name.as_str());
     let bytes = start + event.parts.start / 8..start + event.parts.end.div_ceil(8);
     Loss { stream: file.to_owned(), cause: Cause::Corrupt, bytes, time: None, count: 1, detail }
 }

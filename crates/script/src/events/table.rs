@@ -251,15 +251,15 @@ impl<'t, 'a> TableReader<'t, 'a> {
         while let Some(index) = merge.next_source() {
             let source = &merge.sources[index];
             let Some((time, Item::Event(parts))) = &source.next else { continue };
-            let paths = &self.paths[source.trace][source.stream][parts.class as usize];
+            let paths = &self.paths[source.trace_index][source.stream_index][parts.class as usize];
             let Some(paths) = paths.as_ref().filter(|_| self.reading.wants(*time)) else { continue };
             let event = source.cursor.event(*parts);
-            if !self.filter.wants(source.trace, source.stream, &event) {
+            if !self.filter.wants(source.trace_index, source.stream_index, &event) {
                 continue;
             }
             match self.read_row(*time, (&event, paths), &mut row) {
                 Ok(()) => {
-                    let stream = &self.names[source.trace][source.stream].name;
+                    let stream = &self.names[source.trace_index][source.stream_index].name;
                     row.add((stream, &event.class().name), &mut builder);
                 }
                 Err(trouble) => losses.add(unreadable(source, &event, trouble)),

@@ -50,7 +50,7 @@ struct Writer<'x, 'f> {
     text: Vec<u8>,
     names: FxHashMap<FunctionId, Name>,
     /// The last call that began, whose line depends on whether it ends at once.
-    open: Option<(usize, FunctionId, FrameEntry, Option<Nanos>)>,
+    open: Option<OpenCall>,
     /// Index of the current thread in the trace.
     thread: Option<u32>,
     tid: u32,
@@ -61,6 +61,23 @@ struct Name {
     text: String,
     /// Names of the function and of the module as JSON strings.
     json: [Box<[u8]>; 2],
+}
+
+/// The begin of a call.
+struct OpenCall {
+    depth: usize,
+    function: FunctionId,
+    entry: FrameEntry,
+    time: Option<Nanos>,
+}
+
+/// The numbers in front of a line; empty columns for those that are unknown or not meant.
+#[derive(Default)]
+struct Columns {
+    time: Option<Nanos>,
+    /// Duration in nanoseconds.
+    took: Option<u64>,
+    instructions: Option<u64>,
 }
 
 /// Number of bytes to gather before writing.
@@ -94,7 +111,7 @@ impl CallSink for Writer<'_, '_> {
             (Format::JsonLines, _) => {}
             (Format::Text, Moment::Begin { depth, function, entry, time, .. }) => {
                 self.flush_open();
-                self.open = Some((depth, function, entry, time));
+                self.open = Some(OpenCall { depth, function, entry, time });
             }
             (Format::Text, Moment::End { call }) => self.end(&call),
             (Format::Text, Moment::Gap) => {
@@ -122,30 +139,29 @@ impl Writer<'_, '_> {
 
     /// Writes the line of a call that began and did not end at once.
     fn flush_open(&mut self) {
-        if let Some((depth, function, entry, time)) = self.open.take() {
-            self.line((time, None, None), depth, [arrow(entry), " {"], function);
+        if let Some(OpenCall { depth, function, entry, time }) = self.open.take() {
+            self.line(Columns { time, ..Columns::default() }, depth, [arrow(entry), " {"], function);
         }
     }
 
     fn end(&mut self, call: &Call) {
         let took = call.begin.zip(call.end).map(|(begin, end)| end.0.saturating_sub(begin.0));
-        let at_once =
-            self.open.take_if(|(depth, function, ..)| (*depth, *function) == (call.depth, call.function));
+        let at_once = self.open.take_if(|open| (open.depth, open.function) == (call.depth, call.function));
         let (time, around) = match at_once {
-            Some((.., time)) => (time, [arrow(call.entry), ";"]),
+            Some(open) => (open.time, [arrow(call.entry), ";"]),
             None => {
                 self.flush_open();
                 (call.end, ["} ", ""])
             }
         };
-        self.line((time, took, Some(call.instructions)), call.depth, around, call.function);
+        let columns = Columns { time, took, instructions: Some(call.instructions) };
+        self.line(columns, call.depth, around, call.function);
     }
 
-    /// Appends a line of text: columns with a time, a duration in nanoseconds and an instruction count, then the
-    /// function's name between `before` and `behind`.
+    /// Appends a line of text: the columns, then the function's name between `before` and `behind`.
     fn line(
         &mut self,
-        (time, took, instructions): (Option<Nanos>, Option<u64>, Option<u64>),
+        Columns { time, took, instructions }: Columns,
         depth: usize,
         [before, behind]: [&str; 2],
         function: FunctionId,

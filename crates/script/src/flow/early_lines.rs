@@ -67,7 +67,8 @@ mod tests {
         for wanted in [false, true] {
             let mut text = b"before\n".to_vec();
             let mut early = EarlyLines::default();
-            early.begin(true, &text);
+            let is_part = true;
+            early.begin(is_part, &text);
             assert!(early.takes(1, &mut text, ""));
             text.extend_from_slice(b"line\n");
             assert_eq!(early.left_out(), 1, "no time came so far");

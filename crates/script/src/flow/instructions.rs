@@ -393,7 +393,8 @@ impl TrackSink for InstructionSink<'_, '_> {
     }
 
     fn end_segment(&mut self) {
-        if self.early.decide(false, &mut self.text) {
+        let is_wanted = false;
+        if self.early.decide(is_wanted, &mut self.text) {
             self.span.forget();
         }
         self.span.end(&mut self.text);

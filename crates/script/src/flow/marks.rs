@@ -70,10 +70,16 @@ struct MarkSink<'x, 'f> {
     format: Format,
     /// Whether the last instructions were in a selected span.
     inside: bool,
-    /// Start and end of the last block, and the origin of its code.
-    last: Option<(u64, u64, Origin)>,
+    last: Option<LastBlock>,
     text: Vec<u8>,
     early: EarlyLines,
+}
+
+/// The last executed block: its addresses, and the origin of its code.
+struct LastBlock {
+    start: u64,
+    end: u64,
+    origin: Origin,
 }
 
 impl MarkSink<'_, '_> {
@@ -122,7 +128,7 @@ impl MarkSink<'_, '_> {
 
     /// Returns `function+0x12` if the address is in the last executed block.
     fn symbol(&self, ip: Option<u64>) -> Option<String> {
-        let (start, end, origin) = self.last?;
+        let &LastBlock { start, end, origin } = self.last.as_ref()?;
         let ip = ip.filter(|ip| (start..end).contains(ip))?;
         let modules = &self.filter.trace.modules;
         let (function, behind) =
@@ -151,7 +157,8 @@ impl TrackSink for MarkSink<'_, '_> {
     }
 
     fn end_segment(&mut self) {
-        self.early.decide(false, &mut self.text);
+        let is_wanted = false;
+        self.early.decide(is_wanted, &mut self.text);
     }
 
     fn untimed(&self) -> u64 {
@@ -164,7 +171,8 @@ impl Sink for MarkSink<'_, '_> {
     fn executed(&mut self, executed: Executed<'_>) {
         self.inside = self.filter.ran(executed.lengths.len() as u64);
         let block = executed.block;
-        self.last = Some((block.start, block.end, executed.provenance().origin));
+        let origin = executed.provenance().origin;
+        self.last = Some(LastBlock { start: block.start, end: block.end, origin });
     }
 
     fn event(&mut self, event: Event) {

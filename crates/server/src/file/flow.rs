@@ -79,11 +79,11 @@ impl File<'_> {
         if !(self.keep_going)() {
             return Ok(());
         }
-        let of = [("function", name.to_owned())];
-        self.ask_or_note("source", &of, &format!("The source of {name}"))?;
+        let parameters = [("function", name.to_owned())];
+        self.ask_or_note("source", &parameters, &format!("The source of {name}"))?;
         let what = format!("The latency of {name}");
-        let mut fits = self.ask_or_note("latency/histogram", &of, &what)?;
-        fits = fits && self.ask_or_note("latency/percentiles", &of, &what)?;
+        let mut fits = self.ask_or_note("latency/histogram", &parameters, &what)?;
+        fits = fits && self.ask_or_note("latency/percentiles", &parameters, &what)?;
         for measure in MEASURES.into_iter().filter(|_| fits) {
             let all = [
                 ("from_value", "0".to_owned()),

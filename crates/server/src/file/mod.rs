@@ -116,6 +116,7 @@ struct File<'s> {
 struct TileChoice {
     table: String,
     first: u32,
+    /// The binary logarithm of the width of its cells in nanoseconds.
     digits: u32,
     tile: u64,
 }
@@ -309,11 +310,11 @@ impl<'s> File<'s> {
 
 /// The blocks of lanes of all tables.
 fn blocks(store: &Store) -> Vec<(String, u32)> {
-    let of = |table: hodo_store::Table<'_>| {
+    let first_tiles = |table: hodo_store::Table<'_>| {
         let name = table.schema().name.clone();
         (0..table.lanes()).step_by(LANES as usize).map(move |first| (name.clone(), first)).collect::<Vec<_>>()
     };
-    store.tables().flat_map(of).collect()
+    store.tables().flat_map(first_tiles).collect()
 }
 
 /// A question as text, as the page makes it: its parameters are in the order of their names.

@@ -1,11 +1,11 @@
 //! Selects the blocks that may match a query, and reads their rows.
 
-use std::{os::unix::fs::FileExt, sync::atomic::Ordering};
+use std::{ops::RangeInclusive, os::unix::fs::FileExt, sync::atomic::Ordering};
 
 use super::{Budget, Lanes};
 use crate::{
     bins::{Bin, cell, width_log2},
-    block::{Codec, Zone},
+    block::{Codec, Compression, Zone},
     error::Error,
     finish::read_block,
     fold::{Summary, SummaryZone, decode_summaries},
@@ -100,8 +100,8 @@ impl<'b> Scan<'b> {
         mut to: impl FnMut(&Rows, &CommonFields),
     ) -> Result<(), Error> {
         self.spend(zone.rows.into())?;
-        let compressed = part.bins.is_some();
-        read_block(&part.path, &part.file, (zone, compressed), &mut self.codec, &mut self.rows)?;
+        let compression = if part.bins.is_some() { Compression::Lz4 } else { Compression::None };
+        read_block(&part.path, &part.file, (zone, compression), &mut self.codec, &mut self.rows)?;
         self.rows.rows.iter().for_each(|row| to(&self.rows, row));
         Ok(())
     }
@@ -155,11 +155,12 @@ pub(super) fn blocks<'s>(table: &'s TableData, span: (u64, u64), lanes: &LaneSet
 /// Returns the summary blocks of a level that may hold `lanes` in a range of bins.
 pub(super) fn summaries_of<'s>(
     summaries: &'s [SummaryZone],
-    (level, first, last): (u8, u64, u64),
+    level: u8,
+    bins: RangeInclusive<u64>,
     lanes: &LaneSet,
 ) -> impl Iterator<Item = &'s SummaryZone> {
     let begin = summaries.partition_point(|zone| zone.level < level);
-    let end = summaries.partition_point(|zone| (zone.level, zone.bins.0) <= (level, last));
-    let can = move |zone: &&SummaryZone| zone.bins.1 >= first && lanes.meets_range(zone.lanes);
+    let end = summaries.partition_point(|zone| (zone.level, zone.bins.0) <= (level, *bins.end()));
+    let can = move |zone: &&SummaryZone| zone.bins.1 >= *bins.start() && lanes.meets_range(zone.lanes);
     summaries[begin..end.max(begin)].iter().filter(can)
 }

@@ -181,7 +181,7 @@ impl Picture<'_> {
         if let Some(from) = next.filter(|&from| from <= last_bin) {
             blocks_of(part, (start(from, digits), end(last_bin, digits)), lanes, 0..=level, blocks);
         }
-        for zone in summaries_of(&bins.summaries, (level, first_bin, last_bin), lanes) {
+        for zone in summaries_of(&bins.summaries, level, first_bin..=last_bin, lanes) {
             let wants = |bin: u64, lane: u32| (first_bin..=last_bin).contains(&bin) && lanes.has(lane);
             for Summary { bin, lane, mix } in scan.summaries(part, zone, wants)? {
                 self.summary(cell(start(bin, digits), self.digits), lane, &mix);

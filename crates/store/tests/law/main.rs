@@ -155,7 +155,7 @@ fn picture(table: &Table<'_>, seed: u64) -> Vec<LaneSlices> {
 }
 
 /// Runs the same random queries on every store and on the plain list, and compares the results.
-fn ask(tables: &[Table<'_>], plain: &Plain, seed: u64, of: &str) {
+fn ask(tables: &[Table<'_>], plain: &Plain, seed: u64, label: &str) {
     let (mut rng, budget) = (Rng::with_seed(seed), Budget::default());
     let count = tables[0].lanes();
     let some: Vec<u32> = (0..rng.usize(0..9)).map(|_| rng.u32(0..count)).collect();
@@ -164,7 +164,7 @@ fn ask(tables: &[Table<'_>], plain: &Plain, seed: u64, of: &str) {
     let lane = rng.u32(0..count);
     let same = |what: &str, found: &mut dyn FnMut(&Table<'_>) -> bool| {
         for (table, way) in tables.iter().zip(WAYS) {
-            assert!(found(table), "{of}, {way:?}: {what}: {begin}..{end}, lane {lane} of {lanes:?}");
+            assert!(found(table), "{label}, {way:?}: {what}: {begin}..{end}, lane {lane} of {lanes:?}");
         }
     };
     match rng.u32(0..8) {
@@ -212,40 +212,44 @@ fn ask(tables: &[Table<'_>], plain: &Plain, seed: u64, of: &str) {
             let expected = plain.slices((begin, end), lanes, most);
             for (table, way) in tables.iter().zip(WAYS) {
                 let found = table.slices((begin, end), lanes, most, &budget).unwrap();
-                assert_eq!(found.len(), expected.len(), "{of}, {way:?}: lanes of {begin}..{end}");
+                assert_eq!(found.len(), expected.len(), "{label}, {way:?}: lanes of {begin}..{end}");
                 for (found, expected) in found.iter().zip(&expected) {
-                    same_lane(found, expected, &format!("{of}, {way:?}: {begin}..{end} in {most}"));
+                    same_lane(found, expected, &format!("{label}, {way:?}: {begin}..{end} in {most}"));
                 }
             }
         }
     }
 }
 
-fn same_lane(found: &LaneSlices, expected: &LaneSlices, of: &str) {
-    assert_eq!(found.lane, expected.lane, "{of}");
+fn same_lane(found: &LaneSlices, expected: &LaneSlices, label: &str) {
+    assert_eq!(found.lane, expected.lane, "{label}");
     match (&found.slices, &expected.slices) {
         (Slices::Cells(found), Slices::Cells(expected)) => {
-            assert_eq!(found.len(), expected.len(), "{of}");
-            found.iter().zip(expected).for_each(|(found, expected)| same_slice(found, expected, of));
+            assert_eq!(found.len(), expected.len(), "{label}");
+            found.iter().zip(expected).for_each(|(found, expected)| same_slice(found, expected, label));
         }
-        (found, expected) => assert_eq!(found, expected, "{of}"),
+        (found, expected) => assert_eq!(found, expected, "{label}"),
     }
 }
 
 /// Compares a slice, which holds the heaviest values, with `expected`, which holds all of them.
-fn same_slice(found: &TimeCell, expected: &TimeCell, of: &str) {
+fn same_slice(found: &TimeCell, expected: &TimeCell, label: &str) {
     let figures = |slice: &TimeCell| (slice.begin, slice.last, slice.rows, slice.weight, slice.range);
-    assert_eq!(figures(found), figures(expected), "{of}");
-    assert!(found.values.len() <= 8, "{of}");
+    assert_eq!(figures(found), figures(expected), "{label}");
+    assert!(found.values.len() <= 8, "{label}");
     // Nothing is missing, so the values must be equal.
     if found.missing == 0 && expected.values.len() <= 8 {
-        assert_eq!(found.values, expected.values, "{of}");
+        assert_eq!(found.values, expected.values, "{label}");
         return;
     }
     for (value, weight) in &expected.values {
         let said = found.values.iter().find(|(of, _)| of == value).map_or(0, |(_, weight)| *weight);
         let most = said.saturating_add(found.missing);
-        assert!(said <= *weight && *weight <= most, "{of}: {value:?}: {said} + {}, {weight}", found.missing);
+        assert!(
+            said <= *weight && *weight <= most,
+            "{label}: {value:?}: {said} + {}, {weight}",
+            found.missing
+        );
     }
 }
 

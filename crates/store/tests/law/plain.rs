@@ -19,6 +19,7 @@ fn wants(lanes: Lanes<'_>, lane: u32) -> bool {
     }
 }
 
+/// The number of the cell at a time; cells are `2^digits` nanoseconds wide.
 fn cell(time: u64, digits: u32) -> u64 {
     if digits == 64 { 0 } else { time >> digits }
 }
@@ -119,10 +120,11 @@ impl Plain {
         touching.chunk_by(|one, other| one.lane == other.lane).map(lane).collect()
     }
 
-    fn cells(&self, records: &[&Record], (first, behind): (u64, u64), digits: u32) -> Vec<TimeCell> {
+    fn cells(&self, records: &[&Record], (first, last_cell): (u64, u64), digits: u32) -> Vec<TimeCell> {
         let mut cells: std::collections::BTreeMap<u64, Vec<&Record>> = Default::default();
         for record in records {
-            let (from, to) = (cell(record.begin, digits).max(first), cell(last(record), digits).min(behind));
+            let (from, to) =
+                (cell(record.begin, digits).max(first), cell(last(record), digits).min(last_cell));
             (from..=to).for_each(|at| cells.entry(at).or_default().push(record));
         }
         cells.into_iter().map(|(at, records)| self.slice(&records, borders(at, digits))).collect()

@@ -82,8 +82,8 @@ fn code(guide: &str, text: &str) -> String {
     // The fence is longer than any run of backticks in the text, and is separated from backticks at its ends.
     let longest = content.split(|character| character != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
-    let is_fenced = content.starts_with(['`', ' ']) || content.ends_with(['`', ' ']);
-    let gap = if is_fenced { " " } else { "" };
+    let needs_gap = content.starts_with(['`', ' ']) || content.ends_with(['`', ' ']);
+    let gap = if needs_gap { " " } else { "" };
     format!("{fence}{gap}{content}{gap}{fence}")
 }
 

@@ -23,7 +23,7 @@ pub(super) fn plot(rows: &Rows, value: usize) -> Plot {
     let schema = &rows.schema;
     let bins = bins(rows);
     let texts = schema.fields().iter().enumerate().filter(|(_, field)| field.type_name() == "string");
-    // A bin is one of a measure and a scale.
+    // The texts name a bin: its measure and its scale.
     let texts = texts.map(|(column, _)| column).take(if bins.is_some() { usize::MAX } else { 1 });
     let numbers = ["tid", "cpu"].iter().filter_map(|name| position(schema, name)).chain(bins);
     let labels: Vec<usize> = texts.chain(numbers.filter(|&column| column != value)).collect();
@@ -62,7 +62,7 @@ pub(super) fn plot(rows: &Rows, value: usize) -> Plot {
     plot
 }
 
-/// The column with the begin of each bin, if the rows are bins, whose order is their sense.
+/// The column with the begin of each bin, if the rows are bins, which keep their order.
 fn bins(rows: &Rows) -> Option<usize> {
     let schema = &rows.schema;
     let begin =

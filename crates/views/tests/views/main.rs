@@ -373,6 +373,7 @@ fn a_plot_of_points_shows_values_over_time() {
     assert!(drawn.matches('V').count() > 500 && drawn.len() < 30_000, "{}", drawn.len());
 }
 
+/// A table of call paths: the depth, the function and the own instructions of each row.
 fn paths_of(rows: &[(u64, &str, u64)]) -> Table {
     let columns = vec![
         Column::integer("depth", Unit::None),

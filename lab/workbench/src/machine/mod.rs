@@ -33,9 +33,9 @@ const KERNEL: &str = "linux-image-amd64";
 
 /// The folder in which the recorder looks for these parts.
 fn folder() -> Outcome<PathBuf> {
-    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
-    let folder = of("HODO_MACHINE").or_else(|| Some(cache?.join("hodo/machine")));
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let folder = variable("HODO_MACHINE").or_else(|| Some(cache?.join("hodo/machine")));
     folder.ok_or_else(|| "neither HODO_MACHINE, XDG_CACHE_HOME nor HOME is set".into())
 }
 

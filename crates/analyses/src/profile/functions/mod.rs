@@ -101,7 +101,7 @@ impl Analysis for Functions {
         partial.is_sound()
     }
 
-    fn finish(&self, threads: Vec<FunctionsPartial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<FunctionsPartial>, context: &FinishContext<'_>) -> Table {
         let mut functions: FxHashMap<_, FunctionCost> = FxHashMap::default();
         let mut all = Amounts { threads: threads.len() as u64, ..Amounts::default() };
         for thread in threads {
@@ -121,6 +121,6 @@ impl Analysis for Functions {
                 function.time = function.time.saturating_add(account.sum.time);
             }
         }
-        table::functions(functions, &all, of.functions(), None)
+        table::functions(functions, &all, context.functions(), None)
     }
 }

@@ -305,7 +305,7 @@ impl FunctionsPartial {
                 let amount = CostAmount { instructions: 0, time };
                 match path {
                     Some(path) => {
-                        paths.took(*path, time, false);
+                        paths.took(*path, time);
                         costs.pass(amount);
                     }
                     None => match stack.last() {
@@ -317,7 +317,7 @@ impl FunctionsPartial {
             TimeShare::Outside(time) => {
                 let time = Time::of(time.length());
                 match path {
-                    Some(path) => paths.took(*path, time, true),
+                    Some(path) => paths.took_outside(*path, time),
                     None if stack.is_empty() => {
                         before.outside = before.outside.saturating_add(time);
                         return;
@@ -372,7 +372,7 @@ impl FunctionsPartial {
             let mut last = amount(*instructions - at);
             last.time = { last.time }.saturating_add(even.rest);
             match (path, stack.last()) {
-                (Some(path), _) => paths.took(*path, even.rest, false),
+                (Some(path), _) => paths.took(*path, even.rest),
                 (None, Some(top)) => costs.credit(top.function, last),
                 (None, None) => {}
             }

@@ -73,13 +73,21 @@ impl FunctionPaths {
         self.memoized_paths.join(first, second)
     }
 
-    /// Adds time to the newest frame after a path: time outside traced code if `outside`.
-    pub(super) fn took(&mut self, path: u32, time: Time, outside: bool) {
+    /// The costs of the stack after a path.
+    fn after(&mut self, path: u32) -> &mut ContextCost {
         let FunctionPaths { memoized_paths, contexts } = self;
         let states = &memoized_paths.states;
-        let context = contexts.of(states.context(memoized_paths.state_after(path)), states);
-        let amount = if outside { &mut context.above } else { &mut context.own };
-        amount.add(CostAmount { instructions: 0, time });
+        contexts.of(states.context(memoized_paths.state_after(path)), states)
+    }
+
+    /// Adds time to the newest frame after a path.
+    pub(super) fn took(&mut self, path: u32, time: Time) {
+        self.after(path).own.add(CostAmount { instructions: 0, time });
+    }
+
+    /// Adds time outside traced code to the newest frame after a path.
+    pub(super) fn took_outside(&mut self, path: u32, time: Time) {
+        self.after(path).above.add(CostAmount { instructions: 0, time });
     }
 
     /// Moves the costs of all paths to the accounts; returns the number of calls. No frame of the paths may be open in

@@ -102,14 +102,14 @@ impl Analysis for Profile {
         partial.is_sound()
     }
 
-    fn finish(&self, threads: Vec<TreePartial>, of: &FinishContext<'_>) -> Table {
-        let of_system_call =
-            self.report == ProfileReport::Paths && matches!(of.selection.root, Some(Root::SystemCall(_)));
+    fn finish(&self, threads: Vec<TreePartial>, context: &FinishContext<'_>) -> Table {
+        let of_system_call = self.report == ProfileReport::Paths
+            && matches!(context.selection.root, Some(Root::SystemCall(_)));
         let whole = MergedTree::new(threads.into_iter().map(TreePartial::close), of_system_call);
         match self.report {
-            ProfileReport::Functions => whole.functions(of.functions(), self.every),
-            ProfileReport::Tree => whole.tree(of.functions(), self.every),
-            ProfileReport::Paths => whole.paths(of.functions(), of.selection),
+            ProfileReport::Functions => whole.functions(context.functions(), self.every),
+            ProfileReport::Tree => whole.tree(context.functions(), self.every),
+            ProfileReport::Paths => whole.paths(context.functions(), context.selection),
         }
     }
 }

@@ -145,7 +145,8 @@ impl Forest {
 
     /// Adds a root.
     pub(super) fn root(&mut self, function: FunctionId, entry: FrameEntry) -> NodeId {
-        self.add(TreeNode::new(NO_PARENT, function, entry), false)
+        let is_in_list = false;
+        self.add(TreeNode::new(NO_PARENT, function, entry), is_in_list)
     }
 
     /// Notes that an interrupt or a system call entered a root.
@@ -160,7 +161,7 @@ impl Forest {
         // Both are interrupts of the parent.
         let entry = if entry.is_interrupt() { FrameEntry::Interrupt } else { entry };
         self.find(NodeKey { parent, function, entry })
-            .unwrap_or_else(|few| self.add(TreeNode::new(parent, function, entry), few))
+            .unwrap_or_else(|has_space| self.add(TreeNode::new(parent, function, entry), has_space))
     }
 
     /// Finds a node that is not a root.
@@ -180,11 +181,11 @@ impl Forest {
         self.further.get(&key).copied().ok_or(false)
     }
 
-    /// Adds a node: to its parent's linked list if `few`, otherwise to the hash table.
-    fn add(&mut self, mut node: TreeNode, few: bool) -> NodeId {
+    /// Adds a node: to its parent's linked list if `is_in_list`, otherwise to the hash table.
+    fn add(&mut self, mut node: TreeNode, is_in_list: bool) -> NodeId {
         let id = NodeId::try_from(self.nodes.len()).expect("fewer than 2^32 nodes");
         match self.nodes.get_mut(node.parent as usize) {
-            Some(parent) if few => node.sibling = std::mem::replace(&mut parent.child, id),
+            Some(parent) if is_in_list => node.sibling = std::mem::replace(&mut parent.child, id),
             Some(_) => {
                 self.further.insert(node.key(), id);
             }

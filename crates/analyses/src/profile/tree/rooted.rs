@@ -33,7 +33,7 @@ struct Rooted {
 }
 
 impl MergedTree {
-    /// Extracts the executions of the functions that match `root`; of a system call, the roots.
+    /// Extracts the executions of the functions that match `root`. The executions of a system call are the roots of this tree.
     fn rooted(&self, root: &Root, names: &dyn Names) -> Rooted {
         let mut known: FxHashMap<FunctionId, bool> = FxHashMap::default();
         let mut is_root = |node: &TreeNode| match root {

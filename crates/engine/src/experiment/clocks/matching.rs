@@ -165,11 +165,11 @@ impl MatchRule {
             }
             MatchRule::Fields(rule) => {
                 let direction = side(&rule.send, &rule.receive)?;
-                let of = |(send, receive): &(String, String)| match direction {
+                let path_in_direction = |(send, receive): &(String, String)| match direction {
                     Direction::Send => path(send),
                     Direction::Receive => path(receive),
                 };
-                let paths = rule.fields.iter().map(of).collect::<Option<_>>()?;
+                let paths = rule.fields.iter().map(path_in_direction).collect::<Option<_>>()?;
                 Some(End { direction, what: What::Fields(paths, Vec::new()) })
             }
         }

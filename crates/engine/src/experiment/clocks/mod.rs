@@ -89,8 +89,16 @@ struct Unit {
     label: String,
     identity: ClockIdentity,
     has_events: bool,
-    placement: Option<(Relation, TimeMap, String)>,
+    placement: Option<UnitPlacement>,
     missing: String,
+}
+
+/// How the times of an input are placed on the timeline.
+struct UnitPlacement {
+    relation: Relation,
+    map: TimeMap,
+    /// Its source, in words.
+    how: String,
 }
 
 impl Unit {
@@ -141,14 +149,14 @@ fn place(
                 same_trace(traces, unit, trace)?;
                 let how = trace.describe(synchronised.method());
                 let relation = if trace.reference { Relation::Reference } else { Relation::Synchronised };
-                unit.placement = Some((relation, trace.time_map(), how));
+                unit.placement = Some(UnitPlacement { relation, map: trace.time_map(), how });
             }
         }
     }
     place_related(&mut units);
     let maps: BTreeMap<usize, TimeMap> = units
         .iter()
-        .filter_map(|unit| Some((unit.input, unit.placement.as_ref()?.1.clone())))
+        .filter_map(|unit| Some((unit.input, unit.placement.as_ref()?.map.clone())))
         .filter(|(_, map)| !map.is_identity())
         .collect();
     let clocks = describe(traces, &units);
@@ -163,7 +171,7 @@ fn place(
         }
     }
     traces.wall = units.iter().find_map(|unit| {
-        let (_, map, _) = unit.placement.as_ref()?;
+        let map = &unit.placement.as_ref()?.map;
         Some(map.constant()? + unit.identity.shown_zero - unit.identity.unix_zero?)
     });
     let lost = units.iter().filter(|unit| unit.placement.is_none());
@@ -251,7 +259,8 @@ fn place_by_hand(units: &mut [Unit], labels: &[String], offsets: &[TraceOffset])
         };
         let how = format!("{} s by --offset", signed_seconds(*nanos));
         if let Some(unit) = units.iter_mut().find(|unit| unit.input == input) {
-            unit.placement = Some((Relation::ByHand, TimeMap::shift(*nanos), how));
+            let map = TimeMap::shift(*nanos);
+            unit.placement = Some(UnitPlacement { relation: Relation::ByHand, map, how });
         }
     }
     Ok(())
@@ -269,8 +278,11 @@ pub(crate) fn signed_seconds(nanos: i128) -> String {
 fn place_related(units: &mut [Unit]) {
     let is_anchored = units.iter().any(is_anchor);
     if let Some(index) = reference(units).filter(|_| !is_anchored) {
-        units[index].placement =
-            Some((Relation::Reference, TimeMap::default(), "the clock of the timeline".to_owned()));
+        units[index].placement = Some(UnitPlacement {
+            relation: Relation::Reference,
+            map: TimeMap::default(),
+            how: "the clock of the timeline".to_owned(),
+        });
     }
     let mut changed = true;
     while std::mem::take(&mut changed) {
@@ -290,10 +302,11 @@ fn place_related(units: &mut [Unit]) {
                 }
             });
             let placement = found.map(|(placed, related)| {
-                let map = placed.placement.as_ref().map(|(_, map, _)| map.clone()).unwrap_or_default();
+                let map = placed.placement.as_ref().map(|placement| placement.map.clone());
                 // First shift to the other input's own times, then apply the placement of that input.
-                let map = follow(related.shift, &map);
-                (Relation::Related, map, format!("{} ({})", related.how, placed.label))
+                let map = follow(related.shift, &map.unwrap_or_default());
+                let how = format!("{} ({})", related.how, placed.label);
+                UnitPlacement { relation: Relation::Related, map, how }
             });
             changed |= placement.is_some();
             units[index].missing = missing.into_iter().next().unwrap_or_default();
@@ -314,10 +327,10 @@ fn reference(units: &[Unit]) -> Option<usize> {
 
 /// Returns whether its placement defines the timeline.
 fn is_anchor(unit: &Unit) -> bool {
-    let of = |(relation, ..): &(Relation, TimeMap, String)| {
-        matches!(relation, Relation::Reference | Relation::Synchronised)
+    let defines = |placement: &UnitPlacement| {
+        matches!(placement.relation, Relation::Reference | Relation::Synchronised)
     };
-    unit.placement.as_ref().is_some_and(of)
+    unit.placement.as_ref().is_some_and(defines)
 }
 
 /// Composes a constant shift with a map that follows it.
@@ -352,10 +365,10 @@ fn is_of(trace: &events::Trace<'_>, identity: &ClockIdentity) -> bool {
 
 fn trace_clock(unit: &Unit, trace: &str, identity: &ClockIdentity, apart: Option<String>) -> TraceClock {
     let (relation, how, map) = match (&unit.placement, apart) {
-        (Some((_, map, _)), Some(why)) => {
+        (Some(UnitPlacement { map, .. }), Some(why)) => {
             (Relation::AsItIs, format!("its own times, not related to others of its input; {why}"), Some(map))
         }
-        (Some((relation, map, how)), None) => (*relation, how.clone(), Some(map)),
+        (Some(UnitPlacement { relation, map, how }), None) => (*relation, how.clone(), Some(map)),
         (None, _) => (Relation::Unrelated, unit.missing.clone(), None),
     };
     let constant = map.and_then(TimeMap::constant);

@@ -310,12 +310,12 @@ fn matched(
             bytes = reading.trace(trace)?;
         }
     }
-    let of = |(rule, (matcher, ends)): (&MatchRule, (Matcher<Key>, u64))| Matched {
+    let matched = |(rule, (matcher, ends)): (&MatchRule, (Matcher<Key>, u64))| Matched {
         rule: rule.clone(),
         ends,
         report: matcher.finish(),
     };
-    Some(rules.iter().zip(matchers).map(of).collect())
+    Some(rules.iter().zip(matchers).map(matched).collect())
 }
 
 /// Returns whether the traces contain exchanges between boards but no pair matched.
@@ -327,12 +327,12 @@ fn is_missed_exchange(matched: &Matched) -> bool {
 fn by_number(members: &[Member<'_, '_>]) -> Vec<Peer> {
     let is_slave = |member: &Member<'_, '_>| {
         let classes = member.traces.iter().flat_map(|trace| {
-            let of = |stream| {
+            let names_slaves = |stream| {
                 let events = trace.stream_class(stream).events.iter();
                 let exchanges = events.filter(|class| class.name == "sync_recv" || class.name == "sync_send");
                 exchanges.map(|class| names_slave(trace, stream, class)).collect::<Vec<_>>()
             };
-            trace.streams.iter().flat_map(of).collect::<Vec<_>>()
+            trace.streams.iter().flat_map(names_slaves).collect::<Vec<_>>()
         });
         let named: Vec<bool> = classes.collect();
         !named.is_empty() && !named.contains(&true)

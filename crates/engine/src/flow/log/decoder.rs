@@ -216,7 +216,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
             self.end_code(&code);
             self.exits.drop_last(&code);
         }
-        self.position.expected = part.stands;
+        self.position.expected = part.next;
     }
 
     /// Whether the log may continue at `start`. If code that was not selected ran before it, recording is off.
@@ -234,7 +234,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     /// Code is about to run.
     fn begin_code(&mut self, code: &ExitCode) {
         if code.since > self.position.now {
-            // Code that is in no file is there from this time on.
+            // Code that is in no file exists from the time of its translation on.
             self.position.now = code.since;
             self.time();
         }
@@ -401,7 +401,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         }
     }
 
-    /// What a code does beyond its blocks is not known.
+    /// Begins a gap after a code whose last part could not be read, if there is one.
     fn lose(&mut self, code: &ExitCode) {
         let Some(trouble) = code.trouble else { return };
         self.report_open();
@@ -448,7 +448,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         self.event(OFF);
     }
 
-    /// What follows is not recorded, if what came before was.
+    /// Turns recording off, if it is on: what follows is not recorded.
     fn off(&mut self) {
         self.leave_paths();
         if std::mem::take(&mut self.position.on) {
@@ -503,17 +503,17 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         }
     }
 
-    /// Ends the block. `next`: where the next block begins, if it follows, as far as it says that.
-    pub(super) fn end(mut self, next: Option<Option<u64>>) -> Position {
+    /// Ends the block.
+    pub(super) fn end(mut self, after: AfterBlock) -> Position {
         let Position { on, at, .. } = self.position;
-        match next {
-            Some(Some(start)) if on && at == 0 => {
+        match after {
+            AfterBlock::Continues { start: Some(start) } if on && at == 0 => {
                 self.leave_paths();
                 self.position.at = start;
             }
-            Some(None) if on && at == 0 => self.off(),
-            Some(_) => self.leave_paths(),
-            None => self.off(),
+            AfterBlock::Continues { start: None } if on && at == 0 => self.off(),
+            AfterBlock::Continues { .. } => self.leave_paths(),
+            AfterBlock::Ends => self.off(),
         }
         self.report_runs();
         self.report_open();
@@ -521,6 +521,17 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         self.exchange_exits();
         self.position
     }
+}
+
+/// What the log contains after a block.
+pub(super) enum AfterBlock {
+    /// The next block follows without a gap.
+    Continues {
+        /// Its first address, if its first entry says it.
+        start: Option<u64>,
+    },
+    /// The end of the log, or a gap.
+    Ends,
 }
 
 /// Nothing is recorded, from the end of an instruction on.

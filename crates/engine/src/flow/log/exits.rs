@@ -180,7 +180,7 @@ impl Exits {
         }
     }
 
-    /// Drops what the code that was found last consists of.
+    /// Frees the blocks and runs of the code that was found last.
     pub(super) fn drop_last(&mut self, code: &ExitCode) {
         self.blocks.truncate(code.blocks.0 as usize);
         self.runs.truncate(code.runs.0 as usize);

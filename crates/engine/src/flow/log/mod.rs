@@ -21,7 +21,11 @@ use hodo_intel_pt::flow::{Event, Executed, Sink, Step, Switch};
 use hodo_native_log::{DecodedBlock, Entry, FileError, Item, Log, Table};
 use rustc_hash::FxHashMap;
 
-use self::{decoder::Decoder, exits::Exits, ways::Benefit};
+use self::{
+    decoder::{AfterBlock, Decoder},
+    exits::Exits,
+    ways::Benefit,
+};
 
 /// What is known of exits, of one decoding thread. It belongs to one sink, or to several that share what they learned.
 #[derive(Debug, Default)]
@@ -60,8 +64,15 @@ struct Position {
 /// Decodes the blocks of a log. Blocks in order are unpacked once.
 pub(crate) struct LogReader<'l, 'f> {
     log: &'l Log<'f>,
-    /// The block that is next in order, if it was unpacked, and where the thread is at its begin.
-    next: Option<(usize, DecodedBlock, Position)>,
+    /// The block that is next in order, if it was unpacked.
+    next: Option<NextBlock>,
+}
+
+struct NextBlock {
+    index: usize,
+    block: DecodedBlock,
+    /// Where the thread is at its begin.
+    begin: Position,
 }
 
 impl<'l, 'f> LogReader<'l, 'f> {
@@ -80,7 +91,7 @@ impl<'l, 'f> LogReader<'l, 'f> {
         sink: &mut S,
     ) -> Result<(), FileError> {
         let (block, begin) = self.take(index, context)?;
-        self.follow((index, &block, begin), context, sink);
+        self.follow(index, &block, begin, context, sink);
         Ok(())
     }
 
@@ -90,17 +101,17 @@ impl<'l, 'f> LogReader<'l, 'f> {
         index: usize,
         context: &mut LogContext<'_, '_, L>,
     ) -> Result<(DecodedBlock, Position), FileError> {
-        if self.next.as_ref().is_none_or(|next| next.0 != index) {
+        if self.next.as_ref().is_none_or(|next| next.index != index) {
             self.next = None;
             if index > 0
                 && self.follows(index)
                 && let Ok(before) = DecodedBlock::read(&self.log.blocks[index - 1])
             {
-                self.follow((index - 1, &before, Position::default()), context, &mut Nowhere);
+                self.follow(index - 1, &before, Position::default(), context, &mut Nowhere);
             }
         }
         match self.next.take() {
-            Some((_, block, begin)) => Ok((block, begin)),
+            Some(next) => Ok((next.block, next.begin)),
             None => Ok((DecodedBlock::read(&self.log.blocks[index])?, Position::default())),
         }
     }
@@ -111,9 +122,12 @@ impl<'l, 'f> LogReader<'l, 'f> {
         this == before + 1
     }
 
+    /// Reports a block, in which the thread is at `begin` at first, and keeps the next one.
     fn follow<L: Labels, S: Sink>(
         &mut self,
-        (index, block, begin): (usize, &DecodedBlock, Position),
+        index: usize,
+        block: &DecodedBlock,
+        begin: Position,
         context: &mut LogContext<'_, '_, L>,
         sink: &mut S,
     ) {
@@ -124,14 +138,19 @@ impl<'l, 'f> LogReader<'l, 'f> {
         let mut decoder = Decoder::new(&self.log.table, begin, context, sink);
         decoder.begin(block.times.0);
         decoder.entries(&mut block.entries(following.as_ref().is_some_and(DecodedBlock::retracts)));
-        let end = decoder.end(following.as_ref().map(|block| start_of(&self.log.table, block)));
-        self.next = following.map(|block| (next, block, end));
+        let after = match &following {
+            Some(block) => AfterBlock::Continues { start: start_of(&self.log.table, block) },
+            None => AfterBlock::Ends,
+        };
+        let end = decoder.end(after);
+        self.next = following.map(|block| NextBlock { index: next, block, begin: end });
     }
 }
 
 /// Where a block begins, if its first entry says so.
 fn start_of(table: &Table, block: &DecodedBlock) -> Option<u64> {
-    match block.entries(false).next()? {
+    let retracts = false;
+    match block.entries(retracts).next()? {
         Entry::Exit(exit) | Entry::Retracted(exit) | Entry::Partial { exit, .. } => table.start(exit),
         Entry::Item(Item::Continue(pc)) => Some(pc),
         Entry::Item(_) => None,

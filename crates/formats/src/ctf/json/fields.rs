@@ -6,9 +6,12 @@ use hodo_model::event::{Base, Label, Meaning};
 use serde_json::Value;
 
 use super::node::{Node, Wrong};
-use crate::events::schema::{
-    Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real, Reference,
-    Role, Scope, Structure, VariableInteger,
+use crate::events::{
+    bits::{SIGNED, UNSIGNED},
+    schema::{
+        Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real,
+        Reference, Role, Scope, Structure, VariableInteger,
+    },
 };
 
 /// Limit on the number of classes created through aliases.
@@ -124,14 +127,16 @@ impl Aliases {
         let kind = node.required("type")?;
         Ok(match kind.string()? {
             "fixed-length-bit-array" | "fixed-length-unsigned-integer" => {
-                FieldClass::Integer(integer(node, false)?)
+                FieldClass::Integer(integer(node, UNSIGNED)?)
             }
-            "fixed-length-signed-integer" => FieldClass::Integer(integer(node, true)?),
+            "fixed-length-signed-integer" => FieldClass::Integer(integer(node, SIGNED)?),
             "fixed-length-bit-map" => FieldClass::Integer(bit_map(node)?),
-            "fixed-length-boolean" => FieldClass::Integer(Integer { boolean: true, ..integer(node, false)? }),
+            "fixed-length-boolean" => {
+                FieldClass::Integer(Integer { boolean: true, ..integer(node, UNSIGNED)? })
+            }
             "fixed-length-floating-point-number" => FieldClass::Real(real(node)?),
-            "variable-length-unsigned-integer" => FieldClass::VariableInteger(variable(node, false)?),
-            "variable-length-signed-integer" => FieldClass::VariableInteger(variable(node, true)?),
+            "variable-length-unsigned-integer" => FieldClass::VariableInteger(variable(node, UNSIGNED)?),
+            "variable-length-signed-integer" => FieldClass::VariableInteger(variable(node, SIGNED)?),
             "null-terminated-string" => FieldClass::String(encoding(node)?),
             "static-length-string" => FieldClass::Text(encoding(node)?, fixed(node)?),
             "dynamic-length-string" => FieldClass::Text(encoding(node)?, located(node)?),
@@ -303,7 +308,7 @@ fn integer(node: &Node<'_>, signed: bool) -> Result<Integer, Wrong> {
 /// Parses a bit map: an integer in hexadecimal, without the names of its flags.
 fn bit_map(node: &Node<'_>) -> Result<Integer, Wrong> {
     labels(node, "flags")?;
-    let mut integer = integer(node, false)?;
+    let mut integer = integer(node, UNSIGNED)?;
     integer.meaning.base = Base::Hexadecimal;
     Ok(integer)
 }

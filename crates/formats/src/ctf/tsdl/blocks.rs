@@ -71,7 +71,7 @@ impl<'t> Parser<'t> {
         match word {
             "typealias" => {
                 self.take()?;
-                let class = self.class(false)?;
+                let class = self.class()?;
                 self.expect(":=")?;
                 let mut name = self.word()?.to_owned();
                 while matches!(self.peek(), Kind::Word(_)) {
@@ -85,7 +85,7 @@ impl<'t> Parser<'t> {
             }
             "typedef" => {
                 self.take()?;
-                let class = self.class(true)?;
+                let class = self.class_before_declarator()?;
                 loop {
                     let name = self.word()?.to_owned();
                     let class = self.declarator(class.clone())?;
@@ -96,7 +96,7 @@ impl<'t> Parser<'t> {
                 }
             }
             "struct" | "variant" | "enum" if self.scopes.len() == 1 || self.stands_alone()? => {
-                self.class(false)?;
+                self.class()?;
                 return self.end_of_declaration().map(|()| true);
             }
             _ => return Ok(false),
@@ -148,7 +148,7 @@ impl<'t> Parser<'t> {
                 _ => self.path()?,
             };
             let entry = if self.take_if(":=")? {
-                Entry::Class(self.class(false)?)
+                Entry::Class(self.class()?)
             } else {
                 self.expect("=")?;
                 Entry::Value(self.value()?)

@@ -46,7 +46,10 @@ fn settle_stream(stream: &mut StreamClass, trace: &mut TraceClass) -> Result<(),
                 "events_discarded" => integer.roles.push(Role::DiscardedEvents),
                 "packet_seq_num" => integer.roles.push(Role::PacketSequenceNumber),
                 // This is the time of the packet's end and must not advance the clock at its beginning.
-                "timestamp_end" => clock.give(integer, true, Role::PacketEndTimestamp)?,
+                "timestamp_end" => {
+                    let is_called_so = true;
+                    clock.give(integer, is_called_so, Role::PacketEndTimestamp)?;
+                }
                 name => clock.give(integer, name == "timestamp_begin", Role::Timestamp)?,
             }
         }

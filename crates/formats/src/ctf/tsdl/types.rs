@@ -101,8 +101,19 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Parses a type. If a declarator follows, the last of several words is its name.
-    pub(super) fn class(&mut self, declarator: bool) -> Result<FieldClass, Error> {
+    /// Parses a type that no declarator follows.
+    pub(super) fn class(&mut self) -> Result<FieldClass, Error> {
+        let declarator = false;
+        self.class_and(declarator)
+    }
+
+    /// Parses a type that a declarator follows: the last of several words is its name.
+    pub(super) fn class_before_declarator(&mut self) -> Result<FieldClass, Error> {
+        let declarator = true;
+        self.class_and(declarator)
+    }
+
+    fn class_and(&mut self, declarator: bool) -> Result<FieldClass, Error> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(self.error_here(format!("types are nested more than {DEEPEST} deep")));
@@ -265,7 +276,7 @@ impl<'t> Parser<'t> {
     fn enumeration(&mut self) -> Result<Integer, Error> {
         self.take()?;
         let name = self.name()?;
-        let container = if self.take_if(":")? { Some(self.class(false)?) } else { None };
+        let container = if self.take_if(":")? { Some(self.class()?) } else { None };
         if *self.peek() != Kind::Sign("{") {
             let name = name.ok_or_else(|| self.error_here("`{` expected".to_owned()))?;
             let known = self.scopes.iter().rev().find_map(|names| names.enumerations.get(&name)).cloned();
@@ -412,7 +423,7 @@ impl<'t> Parser<'t> {
             if self.declaration()? {
                 continue;
             }
-            let class = self.class(true)?;
+            let class = self.class_before_declarator()?;
             self.declarators(class, &mut members)?;
         }
         self.scopes.pop();

@@ -89,10 +89,10 @@ struct Converter {
 
 impl Converter {
     fn stream(&mut self, stream: &mut StreamClass) -> Result<(), Unwritable> {
-        let of = |scope: &str| format!("{scope} of stream {}", stream.id);
-        self.root(stream.packet_context.as_mut(), &of("packet context"), Some("timestamp_begin"))?;
-        self.root(stream.event_header.as_mut(), &of("event header"), Some("timestamp"))?;
-        self.root(stream.common_context.as_mut(), &of("event context"), None)?;
+        let of_stream = |scope: &str| format!("{scope} of stream {}", stream.id);
+        self.root(stream.packet_context.as_mut(), &of_stream("packet context"), Some("timestamp_begin"))?;
+        self.root(stream.event_header.as_mut(), &of_stream("event header"), Some("timestamp"))?;
+        self.root(stream.common_context.as_mut(), &of_stream("event context"), None)?;
         for event in &mut stream.events {
             self.root(event.specific_context.as_mut(), &format!("context of event `{}`", event.name), None)?;
             self.root(event.payload.as_mut(), &format!("event `{}`", event.name), None)?;

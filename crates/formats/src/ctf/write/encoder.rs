@@ -4,12 +4,19 @@ use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 use super::bits::BitWriter;
 use crate::events::{
-    bits,
+    bits::{self, SIGNED, UNSIGNED},
     schema::{
         Array, ByteOrder, Choice, Encoding, FieldClass, Integer, Length, Member, Real, Role, Structure,
     },
     steps::within,
 };
+
+/// Whether text may be shorter than its field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Padding {
+    Allowed,
+    Refused,
+}
 
 /// Values of fields with roles. Other fields are encoded from the sink.
 #[derive(Clone, Copy, Debug, Default)]
@@ -233,10 +240,10 @@ impl<'t, 'e> Encoder<'t, 'e> {
         self.frames.push(Frame::Option(option.map(|option| &option.class)));
     }
 
-    fn bytes(&mut self, name: Name<'_>, length: &Length, bytes: &[u8], padded: bool) {
+    fn bytes(&mut self, name: Name<'_>, length: &Length, bytes: &[u8], allowed: Padding) {
         let count = self.count(length);
         match usize::try_from(count).ok().and_then(|count| count.checked_sub(bytes.len())) {
-            Some(padding) if padding == 0 || padded => {
+            Some(padding) if padding == 0 || allowed == Padding::Allowed => {
                 self.out.put_bytes(bytes);
                 // The padding is bounded: the source had the same length.
                 self.out.put_bytes(&vec![0; padding]);
@@ -248,11 +255,11 @@ impl<'t, 'e> Encoder<'t, 'e> {
 
 impl<'t> FieldSink for Encoder<'t, '_> {
     fn unsigned(&mut self, name: Name<'_>, value: u64, _: &Meaning) {
-        self.number(name, value, false);
+        self.number(name, value, UNSIGNED);
     }
 
     fn signed(&mut self, name: Name<'_>, value: i64, _: &Meaning) {
-        self.number(name, value as u64, true);
+        self.number(name, value as u64, SIGNED);
     }
 
     fn real(&mut self, name: Name<'_>, value: f64) {
@@ -264,7 +271,7 @@ impl<'t> FieldSink for Encoder<'t, '_> {
     }
 
     fn boolean(&mut self, name: Name<'_>, value: bool) {
-        self.number(name, u64::from(value), false);
+        self.number(name, u64::from(value), UNSIGNED);
     }
 
     fn text(&mut self, name: Name<'_>, text: &[u8]) {
@@ -275,7 +282,7 @@ impl<'t> FieldSink for Encoder<'t, '_> {
                 self.out.put_bytes(&bytes);
             }
             Some(FieldClass::Text(encoding, length)) => {
-                self.bytes(name, length, &encoded(text, *encoding), true)
+                self.bytes(name, length, &encoded(text, *encoding), Padding::Allowed)
             }
             _ => self.fail(name, UNEXPECTED),
         }
@@ -284,9 +291,9 @@ impl<'t> FieldSink for Encoder<'t, '_> {
 
     fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
         match self.value() {
-            Some(FieldClass::Blob(length, _)) => self.bytes(name, length, bytes, false),
+            Some(FieldClass::Blob(length, _)) => self.bytes(name, length, bytes, Padding::Refused),
             // CTF 1.8 has an array in place of a blob.
-            Some(FieldClass::Array(array)) => self.bytes(name, &array.length, bytes, false),
+            Some(FieldClass::Array(array)) => self.bytes(name, &array.length, bytes, Padding::Refused),
             _ => self.fail(name, UNEXPECTED),
         }
         self.role_members();

@@ -99,7 +99,9 @@ fn arrange_members(root: &mut Structure, slots: &mut Slot) {
                     _ if field.names.is_some() => FieldClass::String(Encoding::Utf8),
                     Kind::Text => FieldClass::String(Encoding::Utf8),
                     Kind::Bytes | Kind::Many => elements(&member.class)
-                        .map_or(FieldClass::String(Encoding::Utf8), |of| sequence_class(of, *slots)),
+                        .map_or(FieldClass::String(Encoding::Utf8), |element| {
+                            sequence_class(element, *slots)
+                        }),
                     Kind::Boolean => FieldClass::Integer(Integer {
                         boolean: true,
                         ..Integer::plain(field.meaning.clone())
@@ -112,7 +114,7 @@ fn arrange_members(root: &mut Structure, slots: &mut Slot) {
                 },
                 ForeignField::Located { .. } | ForeignField::Rest(_) | ForeignField::Counted(_) => {
                     elements(&member.class)
-                        .map_or(FieldClass::String(Encoding::Utf8), |of| sequence_class(of, *slots))
+                        .map_or(FieldClass::String(Encoding::Utf8), |element| sequence_class(element, *slots))
                 }
             },
             // A length must be unsigned.
@@ -154,11 +156,11 @@ fn elements(class: &FieldClass) -> Option<Elements> {
 }
 
 /// The length field of a member, with LTTng's name for it.
-fn length_of(of: &Member, slot: Slot) -> Option<Member> {
-    elements(&of.class)?;
+fn length_of(array: &Member, slot: Slot) -> Option<Member> {
+    elements(&array.class)?;
     let meaning = Meaning { size: LENGTH_BITS, ..Meaning::default() };
     let length = Integer { slot: Some(slot), ..Integer::plain(meaning) };
-    Some(member(&format!("_{}_length", of.name), FieldClass::Integer(length)))
+    Some(member(&format!("_{}_length", array.name), FieldClass::Integer(length)))
 }
 
 /// A class of as many elements as the integer in a slot.
@@ -267,13 +269,13 @@ impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
     /// Starts a field. Returns `None` if it is skipped; otherwise the encoder, and the elements if CTF has the length
     /// in a separate field.
     fn field(&mut self, name: Name<'_>) -> Option<(&mut Encoder<'t, 'e>, Option<Elements>)> {
-        let mut of = None;
+        let mut of_array = None;
         if self.depth == 0 {
             let member = self.reach(Some(name));
             self.is_left_out = member.is_some_and(|member| !(self.wants)(member));
-            of = member.and_then(|member| elements(&member.class));
+            of_array = member.and_then(|member| elements(&member.class));
         }
-        (!self.is_left_out).then_some((&mut self.encoder, of))
+        (!self.is_left_out).then_some((&mut self.encoder, of_array))
     }
 }
 
@@ -329,8 +331,8 @@ impl FieldSink for Arranged<'_, '_, '_> {
     }
 
     fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
-        if let Some((encoder, of)) = self.field(name) {
-            if of.is_some() {
+        if let Some((encoder, elements)) = self.field(name) {
+            if elements.is_some() {
                 write_length(encoder, name, bytes.len());
             }
             encoder.blob(name, bytes);

@@ -3,7 +3,7 @@
 use std::mem;
 
 use hodo_clock::Tsc;
-use hodo_code::{BlockId, BranchBatch, EdgeKind, Graph, Labels, NO_OUTCOMES, NativeExit, Rules};
+use hodo_code::{BlockId, BranchBatch, EdgeKind, Graph, Labels, NO_OUTCOMES, NativeExit, Rules, TAKEN};
 
 use super::{super::Sink, LONGEST_STRAIGHT, Walk};
 use crate::packet::Tnt;
@@ -147,7 +147,7 @@ impl Walk {
                 EdgeKind::Call | EdgeKind::PushOnly => {
                     straight += 1;
                     end = self.push_return(graph, id);
-                    compact.next(true).or_else(|| graph.follow(id, true, self.at).ok())
+                    compact.next(TAKEN).or_else(|| graph.follow(id, TAKEN, self.at).ok())
                 }
                 EdgeKind::Return if taken && !self.no_return_compression => {
                     let Some(back) = self.returns.pop() else { break };
@@ -263,7 +263,7 @@ impl Walk {
             let (instructions, transfer) = (u32::from(compact.instructions), compact.edge.transfer());
             match compact.edge {
                 EdgeKind::Free | EdgeKind::Call | EdgeKind::PushOnly => {
-                    let next = compact.next(true).or_else(|| graph.follow(id, true, self.at).ok())?;
+                    let next = compact.next(TAKEN).or_else(|| graph.follow(id, TAKEN, self.at).ok())?;
                     if compact.edge != EdgeKind::Free {
                         let end = self.push_return(graph, id);
                         self.pending.end(instructions, transfer, end);

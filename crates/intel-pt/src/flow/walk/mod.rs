@@ -5,7 +5,8 @@ mod function_runs;
 use std::mem;
 
 use hodo_code::{
-    Back, BlockId, BranchBatches, FunctionRuns, Graph, Labels, ReturnStack, Terminator, writes_cr3,
+    Back, BlockId, BranchBatches, FunctionRuns, Graph, Labels, NOT_TAKEN, ReturnStack, TAKEN, Terminator,
+    writes_cr3,
 };
 use iced_x86::{Instruction, Mnemonic};
 
@@ -163,11 +164,11 @@ impl Walk {
     #[inline]
     fn step<L: Labels>(&mut self, graph: &mut Graph<'_, L>, sink: &mut impl Sink, id: BlockId) -> bool {
         match graph.block(id).terminator {
-            Terminator::None => self.execute_block(graph, sink, id, false),
-            Terminator::Jump => self.execute_block(graph, sink, id, true),
+            Terminator::None => self.execute_block(graph, sink, id, NOT_TAKEN),
+            Terminator::Jump => self.execute_block(graph, sink, id, TAKEN),
             Terminator::Call => {
                 self.remember_call(graph, id);
-                self.execute_block(graph, sink, id, true);
+                self.execute_block(graph, sink, id, TAKEN);
             }
             _ => return false,
         }
@@ -196,7 +197,7 @@ impl Walk {
     /// Pushes the call at the end of a block. Returns the return address.
     #[inline]
     fn push_return<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) -> u64 {
-        let block = graph.follow(id, false, self.at).ok();
+        let block = graph.follow(id, NOT_TAKEN, self.at).ok();
         let address = graph.return_address(id);
         self.returns.push(Back { address, block }, graph.landing(block));
         address

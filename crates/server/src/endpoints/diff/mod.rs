@@ -15,11 +15,13 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
 ];
 
 fn functions(question: &Question<'_>) -> Result<Answer, Failure> {
-    of_both(question, false)
+    let wants_paths = false;
+    of_both(question, wants_paths)
 }
 
 fn paths(question: &Question<'_>) -> Result<Answer, Failure> {
-    of_both(question, true)
+    let wants_paths = true;
+    of_both(question, wants_paths)
 }
 
 /// Answers with one of the two tables, which are made at once.

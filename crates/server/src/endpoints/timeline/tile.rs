@@ -47,7 +47,7 @@ pub(crate) fn tile_with_detail(question: &Question<'_>) -> Result<(Answer, bool)
     Ok((Answer::table(&table, usize::MAX)?, is_coarse))
 }
 
-/// Returns the span of a tile.
+/// Returns the span of a tile, whose cells are `2^digits` nanoseconds wide.
 fn span(digits: u32, tile: u64) -> Result<Range<u64>, Failure> {
     let wrong = || Failure::Refused(format!("digits={digits}&tile={tile}: there is no such tile"));
     let width = 1u64.checked_shl(digits).and_then(|cell| cell.checked_mul(CELLS));

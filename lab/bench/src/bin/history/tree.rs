@@ -14,12 +14,13 @@ use crate::states::State;
 
 const NODE_BYTES: usize = 64 << 10;
 const CHILDREN: usize = 50;
-/// Begin, end, number of the parent, number of children, number of intervals.
+/// Begin, end, number of children, number of intervals.
 const HEAD_BYTES: usize = 32;
 /// Begin and number of a child.
 const CHILD_BYTES: usize = 16;
 /// Begin, end, lane and value.
 const INTERVAL_BYTES: usize = 24;
+/// The most intervals of a node that has children, and of a leaf.
 const CORE: usize = (NODE_BYTES - HEAD_BYTES - CHILDREN * CHILD_BYTES) / INTERVAL_BYTES;
 const LEAF: usize = (NODE_BYTES - HEAD_BYTES) / INTERVAL_BYTES;
 /// Number of levels of a new tree; leaves are on the lowest. A full root becomes the child of a new root.
@@ -32,6 +33,7 @@ pub(crate) type Interval = (u64, u64, u32, u32);
 struct Node {
     number: u64,
     begin: u64,
+    /// Begin and number of each.
     children: Vec<(u64, u64)>,
     intervals: Vec<Interval>,
 }

@@ -35,6 +35,15 @@ pub(crate) struct Recorded {
     pub(crate) clocks: Vec<RecordedClock>,
 }
 
+/// What is known of the default bound of wander.
+#[derive(Clone, Copy)]
+pub(crate) enum WanderBound {
+    /// It holds, as for the clocks that boards emulate.
+    Known,
+    /// It may not hold.
+    Assumed,
+}
+
 impl Recorded {
     /// Reads the folder of a board's recording.
     pub(crate) fn read(folder: &Path) -> Result<Recorded, Box<dyn Error>> {
@@ -51,7 +60,7 @@ impl Recorded {
         let mut wrong = None;
         each_range(&traces, &reading, events, |range, read| {
             match read {
-                Ok(events) => recorded.clocks[range.trace].events.extend(events),
+                Ok(events) => recorded.clocks[range.trace_index].events.extend(events),
                 Err(reason) => wrong = Some(reason),
             }
             wrong.is_none()
@@ -84,15 +93,17 @@ impl Recorded {
         Recorded { clocks }
     }
 
-    /// Returns the graph of clocks, and the messages between them. `known` says whether the default bound of wander is known
-    /// to hold for the clocks, as for those that boards emulate.
-    pub(crate) fn graph(&self, known: bool) -> Result<(ClockGraph, Vec<Pair>), Box<dyn Error>> {
+    /// Returns the graph of clocks, and the messages between them.
+    pub(crate) fn graph(&self, wander: WanderBound) -> Result<(ClockGraph, Vec<Pair>), Box<dyn Error>> {
         let mut graph = ClockGraph::new();
         let mut matcher = Matcher::new(self.clocks.iter().map(|clock| clock.events.len()).sum());
         let mut pairs = Vec::new();
         for RecordedClock { name, frequency, events } in &self.clocks {
             let clock = Clock::new(name.clone(), *frequency);
-            let clock = graph.add(if known { clock.with_known_wander() } else { clock });
+            let clock = graph.add(match wander {
+                WanderBound::Known => clock.with_known_wander(),
+                WanderBound::Assumed => clock,
+            });
             for event in events {
                 let Some((direction, number)) = event.message else { continue };
                 pairs.extend(matcher.push(number, MessageEnd { clock, ticks: event.ticks, direction }));

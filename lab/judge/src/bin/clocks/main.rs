@@ -28,7 +28,7 @@ use std::{
 use hodo_recorder::{BoardSettings, Engine, Protocol, Request};
 use hodo_sync::Method;
 
-use events::Recorded;
+use events::{Recorded, WanderBound};
 use verdict::{Row, Verdict};
 
 /// Default duration of a recording, in seconds.
@@ -151,7 +151,7 @@ fn boards(options: &Options) -> Result<Vec<String>, Box<dyn Error>> {
 /// Compares a recording whose slaves' clocks are slewed with the truth.
 fn slewed(recorded: &Recorded, ppm: u64) -> Result<Verdict, Box<dyn Error>> {
     let slewed = recorded.slewed(ppm);
-    let (graph, pairs) = slewed.graph(false)?;
+    let (graph, pairs) = slewed.graph(WanderBound::Assumed)?;
     Ok(Verdict::of(&slewed, &pairs, &graph.solve(Method::Bounded)))
 }
 
@@ -171,7 +171,7 @@ fn record(folder: &Path, protocol: Protocol, wander: u32, options: &Options) -> 
 }
 
 fn judge(recorded: &Recorded, protocol: &'static str, wander: u32) -> Result<Vec<Row>, Box<dyn Error>> {
-    let (graph, pairs) = recorded.graph(true)?;
+    let (graph, pairs) = recorded.graph(WanderBound::Known)?;
     let methods = [Method::Bounded, Method::Hull, Method::Regression];
     let rows = methods.map(|method| {
         let verdict = Verdict::of(recorded, &pairs, &graph.solve(method));
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn the_truth_lies_in_the_interval_of_each_event() {
         let recorded = fixture();
-        let (graph, pairs) = recorded.graph(true).unwrap();
+        let (graph, pairs) = recorded.graph(WanderBound::Known).unwrap();
         assert_eq!(pairs.len(), 600);
         assert!(recorded.round_trips(&pairs)[0] > 100);
         let verdict = Verdict::of(&recorded, &pairs, &graph.solve(Method::Bounded));
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_truth_that_is_elsewhere_is_noticed() {
         let mut recorded = fixture();
-        let (graph, pairs) = recorded.graph(true).unwrap();
+        let (graph, pairs) = recorded.graph(WanderBound::Known).unwrap();
         let events = recorded.clocks[1].events.iter_mut();
         events.for_each(|event| event.truth = event.truth.map(|truth| truth + 10_000));
         let verdict = Verdict::of(&recorded, &pairs, &graph.solve(Method::Bounded));

@@ -117,8 +117,10 @@ impl Row {
 
 /// Returns a sentence for each promise that the rows of one recording violate.
 pub(crate) fn broken(rows: &[Row]) -> Vec<String> {
-    let of = |method: Method| rows.iter().find(|row| row.method == method);
-    let Some(bounded) = of(Method::Bounded) else { return vec!["no row of the bounded method".to_owned()] };
+    let row_of = |method: Method| rows.iter().find(|row| row.method == method);
+    let Some(bounded) = row_of(Method::Bounded) else {
+        return vec!["no row of the bounded method".to_owned()];
+    };
     let (verdict, mut broken) = (&bounded.verdict, Vec::new());
     let error = percentile(&verdict.errors, 99).unwrap_or(u64::MAX);
     let half_width = percentile(&verdict.half_widths, 50).unwrap_or(u64::MAX);
@@ -136,7 +138,7 @@ pub(crate) fn broken(rows: &[Row]) -> Vec<String> {
         require(half_width <= wanted, format!("median half-width {half_width} ns, wanted {wanted} ns"));
     }
     if bounded.wander == 0 {
-        let hull = of(Method::Hull).and_then(|hull| percentile(&hull.verdict.errors, 99)).unwrap_or(0);
+        let hull = row_of(Method::Hull).and_then(|hull| percentile(&hull.verdict.errors, 99)).unwrap_or(0);
         // The resolution of the clock is one nanosecond.
         let most = (hull as f64 * WORSE_THAN_HULL) as u64 + 1;
         require(error <= most, format!("p99 error {error} ns, the hull's is {hull} ns"));

@@ -53,9 +53,9 @@ struct Shares {
 }
 
 impl Shares {
-    fn new(trials: &[&Trial], of: impl Fn(&Trial) -> Recovered) -> Shares {
+    fn new(trials: &[&Trial], recovered: impl Fn(&Trial) -> Recovered) -> Shares {
         let mut shares: Vec<f64> =
-            trials.iter().map(|trial| 100.0 * of(trial).right as f64 / trial.ran as f64).collect();
+            trials.iter().map(|trial| 100.0 * recovered(trial).right as f64 / trial.ran as f64).collect();
         shares.sort_by(f64::total_cmp);
         let middle = shares.len() / 2;
         let median =
@@ -63,7 +63,7 @@ impl Shares {
         Shares {
             median,
             mean: shares.iter().sum::<f64>() / shares.len() as f64,
-            wrong: trials.iter().map(|trial| of(trial).wrong).sum(),
+            wrong: trials.iter().map(|trial| recovered(trial).wrong).sum(),
         }
     }
 }

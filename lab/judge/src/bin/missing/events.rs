@@ -116,7 +116,8 @@ impl Rewriter<'_> {
             5 => self.beside(Packet::PtWrite { payload: ip, wide: true, ip: true }, ip),
             6 => {
                 self.put(Packet::Bbp { short_items: false, kind: 4 });
-                self.out.extend_from_slice(&Packet::Bip { id: 0, payload: ip }.encode_item(false));
+                let short_items = false;
+                self.out.extend_from_slice(&Packet::Bip { id: 0, payload: ip }.encode_item(short_items));
                 self.beside(Packet::Bep { ip: true }, ip);
             }
             _ => {
