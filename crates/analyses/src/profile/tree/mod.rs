@@ -3,6 +3,7 @@
 mod nodes;
 mod partial;
 mod paths;
+mod roles;
 mod rooted;
 mod whole;
 
@@ -103,6 +104,9 @@ impl Analysis for Profile {
     }
 
     fn finish(&self, threads: Vec<TreePartial>, of: &FinishContext<'_>) -> Table {
+        if self.report == ProfileReport::Tree && of.selection.view == "thread" {
+            return roles::roles(threads, of);
+        }
         let of_system_call =
             self.report == ProfileReport::Paths && matches!(of.selection.root, Some(Root::SystemCall(_)));
         let whole = MergedTree::new(threads.into_iter().map(TreePartial::close), of_system_call);
