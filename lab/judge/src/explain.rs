@@ -1,5 +1,5 @@
 //! `cargo judge explain`: programs with one planted trouble each are recorded here and now; `hodo explain` must name that
-//! trouble first, and say of programs without one that nothing stands out.
+//! trouble first, and say of programs without one only what is hot; of kernel events, that nothing stands out.
 //!
 //! ```text
 //! program ─┬─hodo record --engine emulate─► control flow ──┐
@@ -84,7 +84,45 @@ const CASES: &[Case] = &[
         Some("exceptions"),
         &["_Unwind_RaiseException"],
     ),
-    of_flow("nothing wrong", ("fib.c", &[]), &["24"], None, &[]),
+    of_flow(
+        "two kinds",
+        ("modes.c", &[]),
+        &["3000", "99"],
+        Some("heavy-tail"),
+        &["every 99th", "answer → rebuild"],
+    ),
+    of_flow("half are slow", ("modes.c", &[]), &["3000", "2"], Some("heavy-tail"), &["1,500 (every 2nd)"]),
+    of_flow(
+        "growth",
+        ("habits.c", THREADS),
+        &["grows"],
+        Some("growth"),
+        &["append costs more with each call"],
+    ),
+    of_flow(
+        "retries",
+        ("habits.c", THREADS),
+        &["retries"],
+        Some("heavy-tail"),
+        &["41 times instead of once"],
+    ),
+    of_flow("deep recursion", ("habits.c", THREADS), &["deep"], Some("heavy-tail"), &["quick_sort ×280"]),
+    of_flow("a rhythm", ("habits.c", THREADS), &["beats"], Some("rhythm"), &["every 100th"]),
+    of_flow(
+        "a hot function",
+        ("habits.c", THREADS),
+        &["even"],
+        Some("hot"),
+        &["step, called by main 3,000 times"],
+    ),
+    of_flow(
+        "different roles",
+        ("habits.c", THREADS),
+        &["roles"],
+        Some("hot"),
+        &["roles of their own: parser"],
+    ),
+    of_flow("nothing wrong", ("fib.c", &[]), &["24"], Some("hot"), &["of the run is in fib"]),
     of_kernel("lock held too long", Recorder::Kernel, &["lock"], Some("lock-wait"), &["holder"]),
     of_kernel("slow disk", Recorder::SlowDisk, &["disk"], Some("disk-wait"), &["pread64", "Device 7:"]),
     of_kernel("too many small reads", Recorder::Kernel, &["small-reads"], Some("small-io"), &["of 1 bytes"]),
