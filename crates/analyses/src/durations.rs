@@ -194,10 +194,20 @@ impl Durations {
         all.into_iter().map(split)
     }
 
-    /// Returns the durations above a limit, each to within 1/128, and the number of durations in its bucket.
-    pub(crate) fn above(&self, bound: u64) -> impl Iterator<Item = (u64, u64)> {
-        let length = |(bucket, count)| (middle(bucket).max(self.min).min(self.max), count);
-        self.buckets().map(length).filter(move |(length, _)| *length > bound)
+    /// Returns the duration of a rank from the longest on, to within 1/128.
+    pub(crate) fn longest(&self, rank: u64) -> Option<u64> {
+        let mut seen = 0;
+        let buckets: Vec<(u16, u64)> = self.buckets().collect();
+        let (bucket, _) = buckets.into_iter().rev().find(|(_, count)| {
+            seen += count;
+            seen >= rank
+        })?;
+        Some(middle(bucket).max(self.min).min(self.max))
+    }
+
+    /// Returns the durations in ascending order, each to within 1/128, with the number of durations in its bucket.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.buckets().map(|(bucket, count)| (middle(bucket).max(self.min).min(self.max), count))
     }
 
     /// The durations in bins from one power of two to the next, and one bin for 0: its lower bound, and its count.

@@ -248,7 +248,7 @@ impl Inputs for Opened {
     fn findings(&self, progress: Progress<'_>) -> Result<Option<Table>, Refused> {
         let total = explain::work(&self.input, &self.experiment).map_err(refused)?;
         let found = explain::find(&self.input, &self.experiment, &mut |done| progress(done, total));
-        Ok(found.map_err(refused)?.map(|found| table(&found.findings)))
+        Ok(found.map_err(refused)?.map(|found| table(&found)))
     }
 
     fn store(&self, progress: Progress<'_>) -> Result<Option<Store>, NoStore> {

@@ -7,6 +7,9 @@ use crate::Need;
 /// The name of tables that say why executions of functions were slow.
 pub const CAUSES: Need = ("causes", "");
 
+/// The name of tables of the patterns in executions of functions, which [`crate::patterns`] makes.
+pub const PATTERNS: Need = ("patterns", "");
+
 /// Tables of reports, as evidence for findings.
 #[derive(Debug)]
 pub struct Evidence<'a> {
@@ -52,6 +55,16 @@ impl<'a> Row<'a> {
     /// Returns the rows of a table.
     pub(crate) fn all(table: &'a Table) -> Vec<Row<'a>> {
         table.rows().into_iter().map(|cells| Row { table, cells }).collect()
+    }
+
+    /// Returns an integer of the table's summary; 0 if it is unknown.
+    pub(crate) fn figure(&self, name: &str) -> u64 {
+        figure(self.table, name)
+    }
+
+    /// Returns whether a value is known.
+    pub(crate) fn knows(&self, column: &str) -> bool {
+        !matches!(self.cell(column), None | Some(Value::Null))
     }
 
     fn cell(&self, column: &str) -> Option<&Value> {

@@ -3,17 +3,24 @@
 //! ```text
 //! reports named by RULES ──Experiment::run──► tables ──Evidence──► each Rule ──► Finding… ──by weight──► `hodo explain`
 //!                                               │                  ▲
-//!                                               └─► questions: why are these functions slow? ──► tables of causes
+//!                                               ├─► questions: why are these functions slow? ──► tables of causes
+//!                                               │   does their cost grow, are slow ones regular? ──► of patterns
+//!                                               └─► further: tables that few inputs need
 //! ```
 //!
-//! A rule never guesses: each number of a finding is in a table, and each finding states the threshold that it
-//! exceeded and the command that shows the table. A rule is one function in `rules/` and one line in [`RULES`].
+//! A rule never guesses: each number of a finding is in a table, and each finding states the command that shows the
+//! table. [`Rule::help`] states the thresholds, and [`why`] which of them kept a rule from a finding. A rule is one function in `rules/` and one line in [`RULES`].
 
 mod evidence;
 mod rules;
+mod series;
 mod text;
+mod why;
 
-pub use evidence::{CAUSES, Evidence, Row};
+pub use evidence::{CAUSES, Evidence, PATTERNS, Row};
+pub use series::{Execution, patterns};
+pub use text::{WIDTH, wrapped};
+pub use why::why;
 
 use hodo_model::{Column, Shape, Table, Unit};
 
@@ -37,6 +44,9 @@ pub struct Rule {
 pub const RULES: &[Rule] = &[
     rules::lost::RULE,
     rules::tails::RULE,
+    rules::growth::RULE,
+    rules::rhythm::RULE,
+    rules::first::RULE,
     rules::unequal::RULE,
     rules::contention::RULE,
     rules::migrations::RULE,
@@ -54,6 +64,7 @@ pub const RULES: &[Rule] = &[
     rules::interrupts::OFF,
     rules::exceptions::RULE,
     rules::recorder::RULE,
+    rules::hot::RULE,
 ];
 
 /// A finding: a fact that stands out.
@@ -77,16 +88,52 @@ pub fn needs() -> Vec<Need> {
     needs
 }
 
-/// Returns the functions whose slow executions are worth a comparison with typical ones, by name and module. Its tables
-/// of causes, with the function's name as `function` in their summary, are further evidence ([`CAUSES`]).
-pub fn questions(evidence: &Evidence<'_>) -> Vec<(String, String)> {
-    let names = |row: &Row<'_>| (row.text("function").to_owned(), row.text("module").to_owned());
-    rules::tails::heavy(evidence).iter().map(names).collect()
+/// A function whose executions are worth a closer look, at each of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The function's name.
+    pub function: String,
+    /// Its module.
+    pub module: String,
+    /// Whether slow executions shall be compared with typical ones. The table of causes, with the function's name as
+    /// `function` in its summary, is further evidence ([`CAUSES`]).
+    pub compares: bool,
 }
+
+/// Returns the functions whose executions are worth a closer look. Their [`patterns`] are further evidence ([`PATTERNS`]).
+pub fn questions(evidence: &Evidence<'_>) -> Vec<Question> {
+    let question = |row: &Row<'_>, compares| {
+        let [function, module] = ["function", "module"].map(|name| row.text(name).to_owned());
+        Question { function, module, compares }
+    };
+    let tails = rules::tails::heavy(evidence);
+    let mut questions: Vec<Question> = tails.iter().map(|one| question(&one.row, true)).collect();
+    let others =
+        [rules::growth::candidates(evidence), rules::rhythm::candidates(evidence)].into_iter().flatten();
+    for other in others.map(|row| question(&row, false)) {
+        let is_new = |known: &Question| (&known.function, &known.module) != (&other.function, &other.module);
+        if questions.iter().all(is_new) {
+            questions.push(other);
+        }
+    }
+    questions
+}
+
+/// Returns the reports that rules need beside [`needs`], because of what they found in these.
+pub fn further(evidence: &Evidence<'_>) -> Vec<Need> {
+    rules::unequal::further(evidence)
+}
+
+/// Rules whose findings are no reason for the run's cost, so that it is still said what is hot.
+const NO_REASONS: &[&str] = &[rules::lost::RULE.name, rules::first::RULE.name, rules::recorder::RULE.name];
 
 /// Returns the findings of all rules, worst first.
 pub fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let mut found: Vec<Finding> = RULES.iter().flat_map(|rule| (rule.find)(evidence)).collect();
+    let others = RULES.iter().filter(|rule| rule.name != rules::hot::RULE.name);
+    let mut found: Vec<Finding> = others.flat_map(|rule| (rule.find)(evidence)).collect();
+    if found.iter().all(|finding| NO_REASONS.contains(&finding.rule)) {
+        found.extend((rules::hot::RULE.find)(evidence));
+    }
     found.sort_by(|one, other| other.weight.total_cmp(&one.weight));
     found
 }

@@ -37,6 +37,117 @@ pub(crate) fn thread(row: &crate::Row<'_>) -> String {
     if name.is_empty() { format!("thread {tid}") } else { format!("{name} ({tid})") }
 }
 
+/// Widest name of a function in a sentence, in characters: those of C++ templates have hundreds.
+const NAME: usize = 60;
+
+/// Formats a function's name. A long one loses its template's arguments and parameters, `Map<…>::find(…)`, and is cut if
+/// it is still too long.
+pub(crate) fn name(function: &str) -> String {
+    let shorter = match function.chars().count() > NAME {
+        true => without_arguments(function),
+        false => function.to_owned(),
+    };
+    match shorter.char_indices().nth(NAME) {
+        Some((end, _)) => format!("{}…", &shorter[..end]),
+        None => shorter,
+    }
+}
+
+/// Replaces what stands in brackets by `…`.
+fn without_arguments(function: &str) -> String {
+    let (mut shorter, mut depth) = (String::new(), 0u32);
+    for letter in function.chars() {
+        match letter {
+            '<' | '(' if depth == 0 => {
+                shorter.push(letter);
+                shorter.push('…');
+                depth = 1;
+            }
+            '<' | '(' => depth += 1,
+            '>' | ')' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    shorter.push(letter);
+                }
+            }
+            _ if depth == 0 => shorter.push(letter),
+            _ => {}
+        }
+    }
+    shorter
+}
+
+/// Formats a call path, `serve → flush → copy`; of a long one the last two functions.
+pub(crate) fn path(path: &str) -> String {
+    let mut names: Vec<&str> = path.split(" → ").collect();
+    // The linker's stubs do nothing of their own.
+    if names.last().is_some_and(|last| !last.ends_with("@plt")) {
+        names.retain(|name| !name.ends_with("@plt"));
+    }
+    let is_long = names.len() > 3 || path.chars().count() > NAME;
+    let shown = match names[..] {
+        [.., above, last] if names.len() > 2 && is_long => {
+            match name(above).len() + name(last).len() > NAME {
+                true => vec!["…", last],
+                false => vec!["…", above, last],
+            }
+        }
+        _ => names,
+    };
+    // The depth of a recursion stays.
+    let cut = |shown: &str| match shown.rsplit_once(" ×") {
+        Some((function, depth)) => format!("{} ×{depth}", name(function)),
+        None => name(shown),
+    };
+    shown.into_iter().map(cut).collect::<Vec<_>>().join(" → ")
+}
+
+/// How often, in words: `once`, `41 times`.
+pub(crate) fn times(calls: u64) -> String {
+    match calls {
+        0 => "never".to_owned(),
+        1 => "once".to_owned(),
+        _ => format!("{} times", count(calls)),
+    }
+}
+
+/// Width of a finding's lines, in columns, without their indentation.
+pub const WIDTH: usize = 96;
+/// The most lines of a sentence that is made of parts: with its command, a finding takes four.
+const MOST_LINES: usize = 3;
+
+/// Appends those of several parts of a sentence that fit, at least the first: `head first; second.`
+pub(crate) fn fitted(head: &str, parts: &[String]) -> String {
+    let mut sentence = head.to_owned();
+    for (index, part) in parts.iter().enumerate() {
+        let longer = sentence.clone() + if index == 0 { " " } else { "; " } + part;
+        if index > 0 && wrapped(&format!("{longer}."), WIDTH).len() > MOST_LINES {
+            break;
+        }
+        sentence = longer;
+    }
+    if !parts.is_empty() {
+        sentence.push('.');
+    }
+    sentence
+}
+
+/// Breaks text into lines of at most `width` characters, between words and not before `%`.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    const NO_BREAK: &str = "\u{a0}%";
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.replace(" %", NO_BREAK).split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.iter().map(|line| line.replace(NO_BREAK, " %")).collect()
+}
+
 /// Returns the share of a part in a whole, at most 1; 0 if the whole is 0.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 / whole as f64).min(1.0) }
@@ -52,6 +163,15 @@ mod tests {
         assert_eq!(durations, ["0 ns", "999 ns", "1.00 µs", "12.3 µs", "1.23 ms", "34.1 s"]);
         assert_eq!([0.044, 0.44].map(percent), ["4.4 %", "44 %"]);
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 1, 41].map(times), ["never", "once", "41 times"]);
+        assert_eq!(path("a → b → c"), "a → b → c");
+        assert_eq!(path("a → b → c → d ×7 → e"), "… → d ×7 → e");
+        assert_eq!(path("a → b@plt → b"), "a → b");
+        let long = format!("std::Map<{}>::find(int, char*)", "a::B<c>".repeat(10));
+        assert_eq!(name(&long), "std::Map<…>::find(…)");
+        assert_eq!(name(&"x".repeat(61)), "x".repeat(60) + "…");
+        let parts = ["1 ran more".to_owned(), "y ".repeat(150)];
+        assert_eq!(fitted("It is slow.", &parts), "It is slow. 1 ran more.");
         assert_eq!([share(1, 0), share(1, 2), share(3, 2)], [0.0, 0.5, 1.0]);
     }
 }

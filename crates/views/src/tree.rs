@@ -56,6 +56,20 @@ pub(crate) fn depth_column(schema: &Schema) -> Option<usize> {
     column.filter(|_| schema.shape() == Shape::Tree)
 }
 
+/// The column with the depth of a function's recursion, which is shown behind its name.
+pub(crate) fn recursion_column(schema: &Schema) -> Option<usize> {
+    let column = schema.fields().iter().position(|field| field.name() == "recursion");
+    column.filter(|_| schema.shape() == Shape::Tree)
+}
+
+/// How often a function is on its own stack, behind its name: ` ×280`; empty if it is not recursive.
+pub(crate) fn times(recursion: &Cell<'_>) -> String {
+    match recursion {
+        Cell::Integer(depth @ 2..) => format!(" ×{depth}"),
+        _ => String::new(),
+    }
+}
+
 /// The guide of the last row on `path`, which starts at a root.
 fn guide(path: &[(u64, bool)]) -> String {
     const STEP: usize = 3;

@@ -10,7 +10,10 @@ use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Numbering, Place};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::IntervalEnd;
+use super::{
+    IntervalEnd,
+    outermost::{Outermost, OutermostSum},
+};
 use crate::{
     durations::{Durations, add_all, add_fields},
     mark::{Clocks, Mark, ReadingDelta, ReadingOf},
@@ -46,6 +49,12 @@ impl Which {
             Which::SystemCalls { functions, .. } => functions.binary_search(&function).is_ok(),
             Which::One(_) | Which::Each => false,
         }
+    }
+
+    /// Whether the outermost executions of each function are summed.
+    #[inline(always)]
+    fn is_each(&self) -> bool {
+        matches!(self, Which::Each)
     }
 
     fn is_of_system_calls(&self) -> bool {
@@ -85,6 +94,8 @@ enum FrameLogEntry {
     Forget(Mark),
     /// The newest interrupt below the known frames is one of the system calls to analyse.
     Name,
+    /// Executions above the oldest known frame, before another one replaced it.
+    Outermost(FxHashMap<FunctionId, OutermostSum>),
 }
 
 /// How execution arrived at a frame, and whether it came from untraced code.
@@ -127,12 +138,24 @@ pub struct ExecutionsPartial {
     interrupts: Vec<Interrupted>,
     /// Sums by function, if all functions are analysed.
     pub(super) sums: FxHashMap<FunctionId, ExecutionSum>,
+    /// The outermost executions, if all functions are analysed.
+    outermost: Outermost,
     /// Executions that wait for the next timestamp, if all functions are analysed.
     #[serde(skip)]
     waiting: Vec<CompletedExecution>,
     /// The items before these indices have their times, and their cycles.
     #[serde(skip)]
     reported: [usize; 2],
+}
+
+/// The executions of a whole thread.
+pub(super) struct ClosedExecutions {
+    /// Those of one function, in order of their ends.
+    pub(super) done: Vec<CompletedExecution>,
+    /// All executions by function.
+    pub(super) sums: FxHashMap<FunctionId, ExecutionSum>,
+    /// The outermost ones by function.
+    pub(super) outermost: FxHashMap<FunctionId, OutermostSum>,
 }
 
 /// Observes where frames begin and end.
@@ -147,6 +170,7 @@ struct Watcher<'p> {
     interrupts: &'p mut Vec<Interrupted>,
     items: &'p mut Vec<FrameLogEntry>,
     waiting: &'p mut Vec<CompletedExecution>,
+    outermost: &'p mut Outermost,
 }
 
 impl Watch<BegunExecution> for Watcher<'_> {
@@ -159,6 +183,9 @@ impl Watch<BegunExecution> for Watcher<'_> {
         _: ReturnAddress,
     ) -> BegunExecution {
         *self.level += u32::from(self.which.is(function));
+        if self.which.is_each() {
+            self.outermost.enter(function);
+        }
         if self.which.is_of_system_calls() {
             self.enter_kernel(function, entry);
         }
@@ -168,6 +195,7 @@ impl Watch<BegunExecution> for Watcher<'_> {
     #[inline(always)]
     fn leave(&mut self, frame: &StackFrame<BegunExecution>) {
         let is_root = frame.entry == FrameEntry::Root;
+        let is_outermost = self.which.is_each() && self.outermost.leave(frame.function);
         let (is_asked, begins) = match self.which {
             Which::One(function) => (*function == frame.function, !is_root),
             Which::Each => (true, !is_root),
@@ -189,7 +217,12 @@ impl Watch<BegunExecution> for Watcher<'_> {
         let done = CompletedExecution { begin, end, function, caller, level, ended };
         match self.which {
             Which::One(_) | Which::SystemCalls { .. } => self.items.push(FrameLogEntry::Done(done)),
-            Which::Each => self.waiting.push(done),
+            Which::Each => {
+                if is_outermost && ended.is_complete() {
+                    self.outermost.see(function, end.before.saturating_sub(begin.before));
+                }
+                self.waiting.push(done);
+            }
         }
     }
 
@@ -256,6 +289,7 @@ impl ExecutionsPartial {
             level: 0,
             interrupts: Vec::new(),
             sums: FxHashMap::default(),
+            outermost: Outermost::default(),
             waiting: Vec::new(),
             reported: [0; 2],
         }
@@ -277,6 +311,7 @@ impl ExecutionsPartial {
             && is_root.eq((0..self.stack.len()).map(|index| index == 0))
             && asked.count() == self.level as usize
             && self.interrupts.len() == interrupts
+            && (!which.is_each() || self.outermost.is_sound(self.stack.iter().map(|frame| frame.function)))
     }
 
     /// Folds the next event.
@@ -340,6 +375,7 @@ impl ExecutionsPartial {
     fn run(&mut self, which: &Which, edge: FlowEdge, at: &Arrival, mark: Mark) {
         let arrived = Arrived { edge, at: *at, entered: edge.enters() };
         if let Err(edge) = self.arrive(which, Below::Unknown, &arrived, mark) {
+            self.log_outermost();
             self.items.push(FrameLogEntry::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
         }
     }
@@ -351,10 +387,10 @@ impl ExecutionsPartial {
     #[inline(always)]
     fn arrive(&mut self, which: &Which, below: Below, arrived: &Arrived, mark: Mark) -> Result<(), FlowEdge> {
         let &Arrived { edge, at, entered } = arrived;
-        let ExecutionsPartial { stack, level, interrupts, items, waiting, .. } = self;
+        let ExecutionsPartial { stack, level, interrupts, items, waiting, outermost, .. } = self;
         let ended = how(edge, &at);
         let mut watcher =
-            Watcher { which, below, at: mark, ended, entered, level, interrupts, items, waiting };
+            Watcher { which, below, at: mark, ended, entered, level, interrupts, items, waiting, outermost };
         let known = match stack.is_empty() {
             true => Err(edge),
             false => arrive(stack, &mut watcher, below, edge, &ArrivedAt::of(&at)),
@@ -362,6 +398,9 @@ impl ExecutionsPartial {
         if known.is_err() {
             let is_known = below == Below::Nothing;
             *watcher.level += u32::from(which.is(at.function) && is_known);
+            if which.is_each() {
+                watcher.outermost.enter(at.function);
+            }
             if which.is_of_system_calls() {
                 let is_asked = which.implements(at.function) && is_known;
                 watcher.interrupts.push(Interrupted { is_asked, begins: edge.begins_interrupt() });
@@ -375,15 +414,27 @@ impl ExecutionsPartial {
     fn forget(&mut self, which: &Which, below: Below, at: Mark) {
         self.leave_all(which, below, at, IntervalEnd::Lost);
         if below == Below::Unknown {
+            self.log_outermost();
             self.items.push(FrameLogEntry::Forget(at));
         }
         self.edge = FlowEdge::Gap;
     }
 
     fn leave_all(&mut self, which: &Which, below: Below, at: Mark, ended: IntervalEnd) {
-        let ExecutionsPartial { stack, level, interrupts, items, waiting, .. } = self;
+        let ExecutionsPartial { stack, level, interrupts, items, waiting, outermost, .. } = self;
         let entered = false;
-        cut(stack, &mut Watcher { which, below, at, ended, entered, level, interrupts, items, waiting }, 0);
+        let mut watcher =
+            Watcher { which, below, at, ended, entered, level, interrupts, items, waiting, outermost };
+        cut(stack, &mut watcher, 0);
+    }
+
+    /// Logs the executions above a frame that is the oldest no longer: the frames below it decide whether they are
+    /// outermost.
+    fn log_outermost(&mut self) {
+        let sums = self.outermost.take();
+        if !sums.is_empty() {
+            self.items.push(FrameLogEntry::Outermost(sums));
+        }
     }
 
     /// Sets the values of all marks that wait for a clock reading.
@@ -396,7 +447,7 @@ impl ExecutionsPartial {
                     reading.stamp(&mut done.end);
                 }
                 FrameLogEntry::Arrive(_, mark) | FrameLogEntry::Forget(mark) => reading.stamp(mark),
-                FrameLogEntry::Name => {}
+                FrameLogEntry::Name | FrameLogEntry::Outermost(_) => {}
             }
         }
         *reported = self.items.len();
@@ -432,11 +483,11 @@ impl ExecutionsPartial {
     }
 
     /// Adds the next partial; `below` is what lies below this one's frames.
-    fn follow(&mut self, which: &Which, below: Below, later: ExecutionsPartial) {
+    fn follow(&mut self, which: &Which, below: Below, mut later: ExecutionsPartial) {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
         let behind = |mark: Mark| mark.after(instructions, segments);
         self.items.reserve(later.items.len());
-        for item in later.items {
+        for item in mem::take(&mut later.items) {
             match item {
                 FrameLogEntry::Done(done) => {
                     let (begin, end) = (behind(done.begin), behind(done.end));
@@ -448,16 +499,22 @@ impl ExecutionsPartial {
                     let edge = mem::replace(&mut self.edge, FlowEdge::Flow).then(edge);
                     let arrived = Arrived { edge, at, entered: entered || edge.enters() };
                     if let (Err(edge), Below::Unknown) = (self.arrive(which, below, &arrived, mark), below) {
+                        self.log_outermost();
                         self.items.push(FrameLogEntry::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
                     }
                 }
                 FrameLogEntry::Forget(mark) => self.forget(which, below, behind(mark)),
                 FrameLogEntry::Name => name(&mut self.interrupts, below, &mut self.items),
+                FrameLogEntry::Outermost(sums) => self.outermost.add(sums),
             }
         }
+        self.outermost.add(later.outermost.take());
         self.interrupts.extend(later.interrupts.into_iter().skip(1));
         for frame in later.stack.iter().skip(1) {
             let BegunExecution { begin, caller } = frame.note;
+            if which.is_each() {
+                self.outermost.enter(frame.function);
+            }
             self.stack.push(StackFrame { note: BegunExecution { begin: behind(begin), caller }, ..*frame });
         }
         self.level = self.level.saturating_add(later.level);
@@ -474,11 +531,8 @@ impl ExecutionsPartial {
         self
     }
 
-    /// Returns the executions of a whole thread in order of their ends, if one function is analysed, and the sums.
-    pub(super) fn close(
-        self,
-        which: &Which,
-    ) -> (Vec<CompletedExecution>, FxHashMap<FunctionId, ExecutionSum>) {
+    /// Returns the executions of a whole thread: of all functions as sums.
+    pub(super) fn close(self, which: &Which) -> ClosedExecutions {
         let mut whole = ExecutionsPartial::unknown();
         whole.follow(which, Below::Nothing, self);
         let end = whole.clocks.mark();
@@ -486,9 +540,12 @@ impl ExecutionsPartial {
         whole.sum_waiting();
         let done = whole.items.into_iter().filter_map(|item| match item {
             FrameLogEntry::Done(done) => Some(done),
-            FrameLogEntry::Arrive(..) | FrameLogEntry::Forget(_) | FrameLogEntry::Name => None,
+            FrameLogEntry::Arrive(..)
+            | FrameLogEntry::Forget(_)
+            | FrameLogEntry::Name
+            | FrameLogEntry::Outermost(_) => None,
         });
-        (done.collect(), whole.sums)
+        ClosedExecutions { done: done.collect(), sums: whole.sums, outermost: whole.outermost.take() }
     }
 }
 

@@ -12,11 +12,13 @@
 
 mod executions;
 mod functions;
+mod humps;
 mod kernel;
 mod library;
 mod marker;
 mod marks;
 mod matcher;
+mod outermost;
 mod periods;
 mod summary;
 mod tables;
@@ -42,6 +44,7 @@ use self::{
 
 use crate::mark::Mark;
 
+pub use humps::{Hump, Humps, humps};
 pub use library::{NamedPair, PairsError, shipped, user_pairs};
 pub use marker::{Named, may_be_written, nearest_of, parse};
 pub use matcher::is_like;
@@ -220,7 +223,7 @@ impl Analysis for Executions {
         let (mut found, mut names) = (FoundIntervals::default(), FxHashMap::default());
         for (index, thread) in threads.into_iter().enumerate() {
             found.instructions = found.instructions.saturating_add(thread.instructions());
-            let (done, _) = thread.close(&self.which);
+            let done = thread.close(&self.which).done;
             found.add(index, context, done.iter().map(|done| Interval::of(done, &mut names, context)));
         }
         found.subject = subject;

@@ -24,7 +24,7 @@ pub(super) struct FunctionCost {
 }
 
 /// The total cost of all threads.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Amounts {
     pub(super) cost: ProfileCost,
     pub(super) sums: ThreadTotals,

@@ -349,6 +349,9 @@ pub struct Explain {
     /// List the rules with their thresholds
     #[arg(long)]
     pub list: bool,
+    /// Show a rule, what it read of this input, and why it found something or nothing
+    #[arg(long, value_name = "RULE")]
+    pub why: Option<String>,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
@@ -362,7 +365,8 @@ Examples:
   hodo explain kernel-trace/               what threads waited for, and what interrupted them
   hodo explain hodo.data                   findings about the control flow of a program
   hodo explain --time 10%-20% trace.dat    findings in a part of the trace
-  hodo explain --list                      the rules";
+  hodo explain --list                      the rules
+  hodo explain --why heavy-tail hodo.data  why a rule found something in a recording, or nothing";
 
 /// The periods that `hodo report periods` measures.
 #[derive(Clone, Debug, Args)]

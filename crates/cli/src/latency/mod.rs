@@ -281,6 +281,7 @@ fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<
                 "depth": node.depth,
                 "function": node.function,
                 "module": node.module,
+                "recursion": node.recursion,
                 "calls": node.calls,
                 "instructions": node.instructions,
                 "self_instructions": node.self_instructions,

@@ -39,8 +39,12 @@ pub struct Difference {
     pub module: String,
     /// The kind of that function.
     pub kind: Kind,
+    /// The most calls of the function that were open at once in an execution; above 1 if it is recursive.
+    pub recursion: u64,
     /// Number of calls along the path in the typical execution.
     pub typical_calls: u64,
+    /// The most calls along the path in a slow execution.
+    pub slow_calls: u64,
     /// Number of instructions of the path in the typical execution, including callees.
     pub typical_instructions: u64,
     /// Number of executions that executed more than the typical one.
@@ -57,10 +61,12 @@ pub struct Difference {
     pub extra_self_waiting: Option<i64>,
 }
 
-/// Executions that are slow for the same reason: most of their extra instructions lie along the same call path.
+/// Executions that are slow for the same reason: nearly all of their extra instructions lie along the same call path, or
+/// this part of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// The functions of the path, from the slow function on. Each has more than half of its caller's extra instructions.
+    /// The functions of the path, from the slow function on. The last one has at least 90 % of the extra instructions; if
+    /// they divide among several callees, it is one of these.
     pub path: Vec<String>,
     /// Number of executions.
     pub executions: u64,
@@ -70,8 +76,53 @@ pub struct Cause {
     pub extra_there: (u64, u64),
     /// The same of that function, without callees.
     pub extra_self: (u64, u64),
-    /// Sum of their extra instructions.
+    /// Sum of their extra instructions; of a part of these, if they divide.
     pub total: u64,
+    /// The calls of each function of the path.
+    pub calls: Vec<Calls>,
+}
+
+/// The calls of a function on a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calls {
+    /// In the typical execution.
+    pub typical: u64,
+    /// The least and the most in a slow execution.
+    pub slow: (u64, u64),
+    /// The most that were open at once in a slow execution.
+    pub recursion: u64,
+}
+
+impl Cause {
+    /// Returns the path in words, with the depth of recursion: `sort_batch → quick_sort ×280 → split`.
+    pub fn words(&self) -> String {
+        let names = self.path.iter().zip(&self.calls).map(|(name, calls)| match calls.recursion {
+            0 | 1 => name.clone(),
+            depth => format!("{name} ×{depth}"),
+        });
+        names.collect::<Vec<_>>().join(" → ")
+    }
+
+    /// Adds executions that are slow for the same reason.
+    fn join(&mut self, other: &Cause) {
+        let join = |own: &mut (u64, u64), other: (u64, u64)| *own = (own.0.min(other.0), own.1.max(other.1));
+        self.executions += other.executions;
+        self.total = self.total.saturating_add(other.total);
+        join(&mut self.extra, other.extra);
+        join(&mut self.extra_there, other.extra_there);
+        join(&mut self.extra_self, other.extra_self);
+        for (own, other) in self.calls.iter_mut().zip(&other.calls) {
+            join(&mut own.slow, other.slow);
+            own.recursion = own.recursion.max(other.recursion);
+        }
+    }
+
+    /// Returns the first function of the path that ran several times as often as in the typical execution.
+    pub fn repeated(&self) -> Option<(&str, Calls)> {
+        let calls = self.path.iter().zip(&self.calls).skip(1);
+        let repeated = calls.filter(|(_, calls)| calls.slow.0 >= 2 * calls.typical.max(1));
+        repeated.map(|(name, calls)| (name.as_str(), *calls)).next()
+    }
 }
 
 /// The result of a comparison.
@@ -108,6 +159,7 @@ struct Path {
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     calls: u64,
+    recursion: u64,
     instructions: u64,
     own: u64,
     /// Nanoseconds without callees.
@@ -181,7 +233,9 @@ impl Compared {
             Column::name("function"),
             Column::name("module").secondary(),
             Column::name("kind"),
+            Column::integer("recursion", Unit::Count),
             Column::integer("typical_calls", Unit::Count),
+            Column::integer("slow_calls", Unit::Count),
             Column::integer("typical_instructions", Unit::Count),
             Column::integer("executions", Unit::Count),
             Column::integer("extra_min", Unit::Count),
@@ -200,7 +254,9 @@ impl Compared {
                 path.function.as_str().into(),
                 path.module.as_str().into(),
                 path.kind.name().into(),
+                path.recursion.into(),
                 path.typical_calls.into(),
+                path.slow_calls.into(),
                 path.typical_instructions.into(),
                 path.executions.into(),
                 path.extra.0.into(),
@@ -228,12 +284,22 @@ impl Compared {
             Column::integer("extra_self_max", Unit::Count).secondary(),
             Column::integer("extra_total", Unit::Count),
             Column::text("path"),
+            Column::name("repeated"),
+            Column::integer("typical_calls", Unit::Count),
+            Column::integer("calls_min", Unit::Count),
+            Column::integer("calls_max", Unit::Count),
         ];
         let row = |cause: &Cause| -> Vec<Value> {
             let ranges = [cause.extra, cause.extra_there, cause.extra_self];
             let mut row: Vec<Value> = vec![cause.executions.into()];
             row.extend(ranges.into_iter().flat_map(|(least, most)| [least.into(), most.into()]));
-            row.extend([cause.total.into(), cause.path.join(" → ").as_str().into()]);
+            row.extend([cause.total.into(), cause.words().as_str().into()]);
+            row.extend(match cause.repeated() {
+                Some((name, Calls { typical, slow: (least, most), .. })) => {
+                    [name.into(), typical.into(), least.into(), most.into()]
+                }
+                None => std::array::from_fn(|_| Value::Null),
+            });
             row
         };
         Table::new(
@@ -276,6 +342,7 @@ impl Path {
                 names.iter().fold(&mut *self, |path, name| path.children.entry(name.clone()).or_default());
             let figures = path.by_execution.entry(index).or_default();
             figures.calls += node.calls;
+            figures.recursion = figures.recursion.max(node.recursion);
             figures.instructions += node.instructions;
             figures.own += node.self_instructions;
             figures.time = sum(figures.time, time, u64::saturating_add);
@@ -323,39 +390,69 @@ impl Path {
         ran(index).saturating_sub(ran(0))
     }
 
-    /// Follows the extra instructions of an execution down to where no callee has more than half of them. Returns the
-    /// path, and the extra instructions at its begin, at its end, and at its end without callees.
-    fn cause(&self, index: usize) -> Option<(Vec<String>, [u64; 3])> {
-        let (mut path, mut names, mut extras) = (self, Vec::new(), Vec::new());
-        // Of equal ones the first by name.
-        while let Some(((function, _), child)) =
-            path.children.iter().rev().max_by_key(|(_, child)| child.extra_of(index))
+    /// Follows the extra instructions of an execution down to where no callee has 90 % of them all. If that is the slow
+    /// function itself, its callees with at least 10 % are causes of their own.
+    fn causes_of(&self, index: usize) -> Vec<Cause> {
+        let Some((name, root)) = self.costliest_child(index) else { return Vec::new() };
+        let all = root.extra_of(index);
+        if all == 0 {
+            return Vec::new();
+        }
+        let is_part = |extra: u64, percent: u128| u128::from(extra) * 100 >= u128::from(all) * percent;
+        let (mut path, mut names, mut calls) = (root, vec![name.to_owned()], vec![root.calls_of(index)]);
+        while let Some((name, child)) = path.costliest_child(index)
+            && is_part(child.extra_of(index), 90)
         {
-            let extra = child.extra_of(index);
-            if extra == 0 || extras.last().is_some_and(|&above: &u64| extra <= above / 2) {
-                break;
-            }
-            names.push(function.clone());
-            extras.push(extra);
+            names.push(name.to_owned());
+            calls.push(child.calls_of(index));
             path = child;
         }
-        let own = |index| path.by_execution.get(&index).map_or(0, |figures| figures.own);
-        let extras = [*extras.first()?, *extras.last()?, own(index).saturating_sub(own(0))];
-        Some((names, extras))
+        let cause = |names: Vec<String>, calls, end: &Path, total| {
+            let (there, own) = (end.extra_of(index), end.extra_self_of(index));
+            let [extra, extra_there, extra_self] = [all, there, own].map(|extra| (extra, extra));
+            Cause { path: names, executions: 1, extra, extra_there, extra_self, total, calls }
+        };
+        let own = path.extra_self_of(index);
+        if names.len() > 1 || is_part(own, 90) {
+            return vec![cause(names, calls, path, all)];
+        }
+        let parts = path.children.iter().filter(|(_, child)| is_part(child.extra_of(index), 10));
+        let parts = parts.map(|((name, _), child)| {
+            let names = names.iter().cloned().chain([name.clone()]).collect();
+            cause(names, vec![calls[0], child.calls_of(index)], child, child.extra_of(index))
+        });
+        let mut parts: Vec<Cause> = parts.collect();
+        if parts.is_empty() || is_part(own, 10) {
+            let total = if parts.is_empty() { all } else { own };
+            parts.push(cause(names, calls, path, total));
+        }
+        parts
+    }
+
+    /// Returns the callee with the most extra instructions in an execution; of equal ones the first by name.
+    fn costliest_child(&self, index: usize) -> Option<(&str, &Path)> {
+        let children = self.children.iter().rev().map(|((name, _), child)| (name.as_str(), child));
+        children.max_by_key(|(_, child)| child.extra_of(index))
+    }
+
+    /// Returns the extra instructions of an execution without callees.
+    fn extra_self_of(&self, index: usize) -> u64 {
+        let own = |index| self.by_execution.get(&index).map_or(0, |figures| figures.own);
+        own(index).saturating_sub(own(0))
+    }
+
+    fn calls_of(&self, index: usize) -> Calls {
+        let figures = |index| self.by_execution.get(&index).copied().unwrap_or_default();
+        let (typical, slow) = (figures(0), figures(index));
+        Calls { typical: typical.calls, slow: (slow.calls, slow.calls), recursion: slow.recursion }
     }
 
     fn causes(&self, slow: usize) -> Vec<Cause> {
         let mut causes: BTreeMap<Vec<String>, Cause> = BTreeMap::new();
-        for (path, extras) in (1..=slow).filter_map(|index| self.cause(index)) {
-            let empty = (u64::MAX, 0);
-            let (extra, extra_there, extra_self) = (empty, empty, empty);
-            let new = Cause { path: path.clone(), executions: 0, extra, extra_there, extra_self, total: 0 };
-            let cause = causes.entry(path).or_insert(new);
-            cause.executions += 1;
-            cause.total = cause.total.saturating_add(extras[0]);
-            let ranges = [&mut cause.extra, &mut cause.extra_there, &mut cause.extra_self];
-            for (range, extra) in ranges.into_iter().zip(extras) {
-                *range = (range.0.min(extra), range.1.max(extra));
+        for cause in (1..=slow).flat_map(|index| self.causes_of(index)) {
+            match causes.get_mut(&cause.path) {
+                Some(known) => known.join(&cause),
+                None => drop(causes.insert(cause.path.clone(), cause)),
             }
         }
         let mut causes: Vec<Cause> = causes.into_values().collect();
@@ -402,7 +499,9 @@ impl Path {
             function: function.to_owned(),
             module: module.to_owned(),
             kind,
+            recursion: self.by_execution.values().map(|figures| figures.recursion).max().unwrap_or(0),
             typical_calls: typical.calls,
+            slow_calls: each().map(|figures| figures.calls).max().unwrap_or(0),
             typical_instructions: typical.instructions,
             executions,
             extra: (least, most),
@@ -415,59 +514,4 @@ impl Path {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn node(parent: Option<usize>, depth: usize, function: &str, instructions: u64, own: u64) -> CallNode {
-        let (function, module) = (function.to_owned(), "program".to_owned());
-        CallNode {
-            parent,
-            depth,
-            function,
-            module,
-            calls: 1,
-            instructions,
-            self_instructions: own,
-            time: Some(instructions),
-            waiting: None,
-        }
-    }
-
-    #[test]
-    fn what_only_some_executions_do_is_reported_exactly() {
-        let typical =
-            CallTree { nodes: vec![node(None, 0, "serve", 100, 60), node(Some(0), 1, "hash", 40, 40)] };
-        let grows = CallTree {
-            nodes: vec![
-                node(None, 0, "serve", 605, 65),
-                node(Some(0), 1, "hash", 40, 40),
-                node(Some(0), 1, "grow", 500, 500),
-            ],
-        };
-        let hashes =
-            CallTree { nodes: vec![node(None, 0, "serve", 107, 60), node(Some(0), 1, "hash", 47, 47)] };
-        let compared = compare(&typical, &[grows.clone(), hashes, grows]);
-        let reported =
-            |path: &Difference| (path.function.clone(), path.executions, path.extra, path.extra_self);
-        let reported: Vec<_> = compared.paths.iter().map(reported).collect();
-        let expected = [
-            ("serve".to_owned(), 3, (7, 505), (5, 5)),
-            ("grow".to_owned(), 2, (500, 500), (500, 500)),
-            ("hash".to_owned(), 1, (7, 7), (7, 7)),
-        ];
-        assert_eq!(reported, expected);
-        let sums = |kind| compared.kinds[&kind];
-        assert_eq!(sums(Kind::Own), ExtraSums { instructions: 10, time: 10 });
-        assert_eq!(sums(Kind::Callee), ExtraSums { instructions: 1007, time: 1007 });
-        let cause = |path: &[&str], executions, extra, there, total| Cause {
-            path: path.iter().map(|&name| name.to_owned()).collect(),
-            executions,
-            extra: (extra, extra),
-            extra_there: (there, there),
-            extra_self: (there, there),
-            total,
-        };
-        let expected = [cause(&["serve", "grow"], 2, 505, 500, 1010), cause(&["serve", "hash"], 1, 7, 7, 7)];
-        assert_eq!(compared.causes, expected);
-    }
-}
+mod tests;

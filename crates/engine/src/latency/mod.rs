@@ -13,12 +13,12 @@ mod resolve;
 mod slowest;
 mod trees;
 
-pub use compare::{Cause, Compared, Difference, ExtraSums, Kind, aligned, compare};
+pub use compare::{Calls, Cause, Compared, Difference, ExtraSums, Kind, aligned, compare};
 pub use hodo_analyses::latency::{
     Grouping, HistogramBin, Interval, IntervalEnd, Measure, Named, NamedPair, PERCENTILES, PairsError, Scale,
-    bins, grouped, histogram, may_be_written, nearest_of, of_table, parse, percentile, shipped, summary,
-    user_pairs,
+    bins, grouped, histogram, humps, may_be_written, nearest_of, of_table, parse, percentile, shipped,
+    summary, user_pairs,
 };
 pub use resolve::{function, markers};
-pub use slowest::{ExecutionLocation, location, slowest, typical};
+pub use slowest::{ExecutionLocation, location, slow_from, slowest, typical};
 pub use trees::{CallNode, CallTree, trees};

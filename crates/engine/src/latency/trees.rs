@@ -24,8 +24,10 @@ pub struct CallNode {
     pub function: String,
     /// Name of its module.
     pub module: String,
-    /// Number of calls along this path.
+    /// Number of calls along this path. A call of a function that is on the path already belongs to its node there.
     pub calls: u64,
+    /// The most calls of the function that were open at once; above 1 if it is recursive.
+    pub recursion: u64,
     /// Number of instructions, including callees.
     pub instructions: u64,
     /// Number of instructions without callees.
@@ -50,15 +52,25 @@ struct OpenExecution {
     range: Range<u64>,
     /// Stack depth of its root.
     base: usize,
-    /// Node indices of its open calls, from the root.
-    path: Vec<usize>,
+    /// Its open calls, from the root.
+    path: Vec<OpenCall>,
 }
 
-/// A tree under construction, with an index of nodes by parent and function.
+/// A call that has begun and not ended.
+struct OpenCall {
+    function: FunctionId,
+    node: usize,
+    /// Instructions of the calls that it made.
+    below: u64,
+}
+
+/// A tree under construction. However deep the recursion, a path has each function once.
 #[derive(Default)]
 struct Tree {
     tree: CallTree,
     nodes: FxHashMap<(Option<usize>, FunctionId), usize>,
+    /// For each function on the current path its node, and the number of its open calls.
+    open: FxHashMap<FunctionId, (usize, u64)>,
 }
 
 struct Grower<'x, 'f> {
@@ -145,9 +157,10 @@ impl Grower<'_, '_> {
         for one in growing {
             // If the execution returns below its first frame, later calls become siblings of the earlier nodes.
             one.base = one.base.min(depth);
-            one.path.truncate(depth - one.base);
-            let node = self.trees[one.index].child(self.flow, one.path.last().copied(), function);
-            one.path.push(node);
+            let tree = &mut self.trees[one.index];
+            tree.close(&mut one.path, depth - one.base);
+            let node = tree.begin(self.flow, one.path.last().map(|caller| caller.node), function);
+            one.path.push(OpenCall { function, node, below: 0 });
         }
     }
 
@@ -159,17 +172,22 @@ impl Grower<'_, '_> {
         let waiting = waiting.map(|((off_cpu, &thread), (begin, end))| off_cpu.within(thread, begin, end));
         for one in growing.iter_mut().filter(|one| one.range.contains(&call.before)) {
             let Some(level) = call.depth.checked_sub(one.base) else { continue };
-            if let Some(&node) = one.path.get(level) {
-                self.trees[one.index].tree.nodes[node].add(call, waiting);
-                one.path.truncate(level);
+            if level < one.path.len() {
+                let tree = &mut self.trees[one.index];
+                tree.close(&mut one.path, level + 1);
+                tree.end(&one.path[level], call, waiting);
+                tree.close(&mut one.path, level);
+                if let Some(caller) = one.path.last_mut() {
+                    caller.below = caller.below.saturating_add(call.instructions);
+                }
             }
         }
     }
 }
 
 impl CallNode {
+    /// Adds a call that no other call of the function contains.
     fn add(&mut self, call: &Call, waiting: Option<u64>) {
-        self.calls += 1;
         self.instructions += call.instructions;
         let add = |sum: &mut Option<u64>, more: Option<u64>| {
             *sum = more.map(|more| sum.unwrap_or(0).saturating_add(more)).or(*sum);
@@ -180,9 +198,41 @@ impl CallNode {
 }
 
 impl Tree {
+    /// Begins a call; returns its node.
+    fn begin(&mut self, flow: &Trace<'_>, parent: Option<usize>, function: FunctionId) -> usize {
+        let (node, count) = match self.open.get(&function) {
+            Some(&(node, count)) => (node, count + 1),
+            None => (self.child(flow, parent, function), 1),
+        };
+        self.open.insert(function, (node, count));
+        let deepest = &mut self.tree.nodes[node].recursion;
+        *deepest = (*deepest).max(count);
+        node
+    }
+
+    /// Ends the last call of the path.
+    fn end(&mut self, ended: &OpenCall, call: &Call, waiting: Option<u64>) {
+        let node = &mut self.tree.nodes[ended.node];
+        node.calls += 1;
+        node.self_instructions += call.instructions.saturating_sub(ended.below);
+        if self.open.get(&ended.function).is_some_and(|&(_, count)| count == 1) {
+            node.add(call, waiting);
+        }
+    }
+
+    /// Removes calls from a path, up to its first `length`.
+    fn close(&mut self, path: &mut Vec<OpenCall>, length: usize) {
+        for call in path.drain(length.min(path.len())..) {
+            match self.open.get_mut(&call.function) {
+                Some((_, count)) if *count > 1 => *count -= 1,
+                _ => drop(self.open.remove(&call.function)),
+            }
+        }
+    }
+
     /// Returns the node of a function called by `parent`; creates it if it is new.
     fn child(&mut self, flow: &Trace<'_>, parent: Option<usize>, function: FunctionId) -> usize {
-        let Tree { tree: CallTree { nodes }, nodes: known } = self;
+        let Tree { tree: CallTree { nodes }, nodes: known, .. } = self;
         *known.entry((parent, function)).or_insert_with(|| {
             let (name, module) = flow.modules.names(function);
             let depth = parent.map_or(0, |parent| nodes[parent].depth + 1);
@@ -192,6 +242,7 @@ impl Tree {
                 function: name,
                 module,
                 calls: 0,
+                recursion: 0,
                 instructions: 0,
                 self_instructions: 0,
                 time: None,
@@ -201,9 +252,9 @@ impl Tree {
         })
     }
 
-    /// Returns the tree in depth-first order, with the instructions without callees.
+    /// Returns the tree in depth-first order.
     fn finish(self) -> CallTree {
-        let mut nodes = self.tree.nodes;
+        let nodes = self.tree.nodes;
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
         let mut order: Vec<usize> = Vec::new();
         for (index, node) in nodes.iter().enumerate() {
@@ -211,10 +262,6 @@ impl Tree {
                 Some(parent) => children[parent].push(index),
                 None => order.push(index),
             }
-        }
-        for (index, of_node) in children.iter().enumerate() {
-            let below: u64 = of_node.iter().map(|&child| nodes[child].instructions).sum();
-            nodes[index].self_instructions = nodes[index].instructions.saturating_sub(below);
         }
         let (mut sorted, mut places) = (Vec::new(), vec![0; nodes.len()]);
         order.reverse();

@@ -3,11 +3,15 @@
 pub(crate) mod calls;
 pub(crate) mod contention;
 pub(crate) mod exceptions;
+pub(crate) mod first;
+pub(crate) mod growth;
+pub(crate) mod hot;
 pub(crate) mod interrupts;
 pub(crate) mod lost;
 pub(crate) mod migrations;
 pub(crate) mod path;
 pub(crate) mod recorder;
+pub(crate) mod rhythm;
 pub(crate) mod small;
 pub(crate) mod tails;
 pub(crate) mod unequal;

@@ -1,25 +1,36 @@
-//! Functions with heavy tails: few executions take much longer than a typical one.
+//! Functions with heavy tails: few executions take much longer than a typical one. Where there are two kinds of
+//! executions with a gap between them, both are counted, however many are slow.
 //!
 //! The executions of a recursive function contain one another, so that their lengths differ by design. Such functions are
 //! left out: all of their executions together have more instructions than the function and what it calls.
 
 use hodo_model::{Table, Value};
 
+use super::rhythm;
 use crate::{
     Evidence, Finding, Need, Row, Rule,
-    text::{count, percent, share},
+    text::{self, count, fitted, percent, share, times},
 };
 
-/// Largest acceptable share of the run's instructions that the slowest 1 % of executions cost beyond the median.
-const THRESHOLD: f64 = 0.01;
-/// Largest acceptable ratio of the longest execution to the median.
+/// Largest acceptable share of the run's instructions that a slow kind of executions, at most 1 % of them, costs beyond
+/// the median.
+const RARE_KIND: f64 = 0.01;
+/// The same of the slowest 1 % of executions, if no gap separates them from the others.
+const NO_KIND: f64 = 0.05;
+/// The same of a slow kind that is up to 10 % of the executions.
+const KIND: f64 = 0.1;
+/// The same of a slow kind that is more than that: most functions with so many slow executions have them by design.
+const FREQUENT_KIND: f64 = 0.25;
+/// Largest acceptable ratio of the longest execution to the median; of the medians of the two kinds.
 const TIMES: u64 = 8;
 /// Least number of executions for a finding.
-const FEWEST: u64 = 100;
+const FEWEST: u64 = 20;
+/// Fewer executions than this must cost more.
+const MANY: u64 = 100;
+/// Largest acceptable share of the run that the tail of few executions costs.
+const FEW_THRESHOLD: f64 = 0.1;
 /// The most functions that are reported.
 const MOST: usize = 3;
-/// The most causes that a finding names.
-const MOST_CAUSES: usize = 3;
 /// The least share of all extra instructions with which a cause is named.
 const LEAST_SHARE: f64 = 0.1;
 
@@ -28,27 +39,101 @@ const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
     name: "heavy-tail",
-    help: "functions executed at least 100 times whose slowest 1 % costs more than 1 % of the run, the longest over 8 medians",
+    help: "functions whose slow executions run over 8 times as much as the median, and cost together, beyond the median, more of the run than: 1 % for a slow kind of executions (a gap of at least 4 times separates it from the others) with at most 1 % of them, 10 % up to 10 % of them, 25 % above; 5 % for the slowest 1 % by rank without a gap; 10 % with fewer than 100 executions; at least 20",
     needs: &[EXECUTIONS, FUNCTIONS],
     find,
 };
 
-/// Returns the rows of functions with heavy tails, the heaviest first.
-pub(crate) fn heavy<'a>(evidence: &Evidence<'a>) -> Vec<Row<'a>> {
-    let mut heavy: Vec<Row<'a>> = evidence.rows(EXECUTIONS);
-    heavy.retain(|row| {
-        let (typical, longest) = (row.integer("instructions_p50"), row.integer("instructions_max"));
-        let is_long = typical > 0 && longest / TIMES > typical;
-        row.integer("count") >= FEWEST && is_long && row.real("tail_share") > THRESHOLD
-    });
+/// The executions of a function, as two kinds if there is a gap between them.
+pub(crate) struct Executions<'a> {
+    pub(crate) row: Row<'a>,
+    /// The median; of two kinds, that of the fast one.
+    typical: u64,
+    /// Whether the slow kind is more than 1 %, so that the median says nothing.
+    is_large: bool,
+}
+
+impl<'a> Executions<'a> {
+    pub(crate) fn of(row: Row<'a>) -> Executions<'a> {
+        let (fast, slow) = (row.integer("fast_count"), row.integer("slow_count"));
+        let is_large = slow.saturating_mul(100) > fast.saturating_add(slow);
+        let one = Executions { typical: row.integer("instructions_p50"), is_large, row };
+        match one.is_kind() {
+            true => Executions { typical: one.row.integer("fast_p50"), ..one },
+            false => Executions { is_large: false, ..one },
+        }
+    }
+
+    /// Returns the share of the run that slow executions cost.
+    pub(crate) fn weight(&self) -> f64 {
+        self.row.real(if self.is_kind() { "slow_share" } else { "tail_share" })
+    }
+
+    /// Returns whether there is a slow kind of executions.
+    fn is_kind(&self) -> bool {
+        let [fast, slow] = ["fast_p50", "slow_p50"].map(|name| self.row.integer(name));
+        fast > 0 && slow / TIMES > fast
+    }
+
+    /// Returns the instructions of the longest, or the median of a large slow kind.
+    fn long(&self) -> u64 {
+        self.row.integer(if self.is_large { "slow_p50" } else { "instructions_max" })
+    }
+
+    /// Returns whether only the first execution, of each thread at most, is slow.
+    pub(crate) fn only_first(&self) -> bool {
+        let slow = self.row.integer("slow_count");
+        let first = self.row.integer("instructions_first");
+        let is_first = first > 0 && first == self.row.integer("instructions_max");
+        is_first && (1..=self.row.figure("threads").max(1)).contains(&slow)
+    }
+
+    /// Returns the number of executions that no other of the function contains.
+    pub(crate) fn count(&self) -> u64 {
+        match self.row.integer("fast_count") {
+            0 => self.row.integer("count"),
+            fast => fast.saturating_add(self.row.integer("slow_count")),
+        }
+    }
+
+    pub(crate) fn is_long(&self) -> bool {
+        self.typical > 0 && self.long() / TIMES > self.typical
+    }
+
+    fn threshold(&self) -> f64 {
+        let slow = self.row.integer("slow_count");
+        match self.is_kind() {
+            _ if self.count() < MANY => FEW_THRESHOLD,
+            false => NO_KIND,
+            true if slow.saturating_mul(10) > self.count() => FREQUENT_KIND,
+            true if self.is_large => KIND,
+            true => RARE_KIND,
+        }
+    }
+
+    fn is_heavy(&self) -> bool {
+        self.count() >= FEWEST && self.is_long() && self.weight() > self.threshold()
+    }
+}
+
+/// Returns whether the executions of a function contain one another.
+pub(crate) fn is_recursive(row: &Row<'_>, functions: &[Row<'_>]) -> bool {
+    let names = |row: &Row<'_>| (row.text("function").to_owned(), row.text("module").to_owned());
+    let own = functions.iter().find(|function| names(function) == names(row));
+    own.is_some_and(|own| row.integer("instructions_total") > own.integer("total_instructions"))
+}
+
+/// Returns the functions with heavy tails, the heaviest first.
+pub(crate) fn heavy<'a>(evidence: &Evidence<'a>) -> Vec<Executions<'a>> {
+    let mut heavy: Vec<Executions<'a>> = evidence.rows(EXECUTIONS).into_iter().map(Executions::of).collect();
+    heavy.retain(|one| one.is_heavy() && !one.only_first());
     let functions = evidence.rows(FUNCTIONS);
-    let is_recursive = |row: &Row<'_>| {
-        let names = |row: &Row<'_>| (row.text("function").to_owned(), row.text("module").to_owned());
-        let own = functions.iter().find(|function| names(function) == names(row));
-        own.is_some_and(|own| row.integer("instructions_total") > own.integer("total_instructions"))
-    };
-    heavy.retain(|row| !is_recursive(row));
-    heavy.sort_by(|one, other| other.real("tail_share").total_cmp(&one.real("tail_share")));
+    heavy.retain(|one| !is_recursive(&one.row, &functions));
+    // A slow kind says more than lengths of all sizes. Of nearly equal ones callers come first: they contain the others.
+    let steps = |one: &Executions<'_>| (one.weight() * 20.0).round() as u64;
+    heavy.sort_by_key(|one| {
+        std::cmp::Reverse((one.is_kind(), steps(one), one.row.integer("instructions_total")))
+    });
     heavy.truncate(MOST);
     heavy
 }
@@ -56,8 +141,8 @@ pub(crate) fn heavy<'a>(evidence: &Evidence<'a>) -> Vec<Row<'a>> {
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut known: Vec<Vec<String>> = Vec::new();
     let mut findings = Vec::new();
-    for row in heavy(evidence) {
-        let name = row.text("function");
+    for one in heavy(evidence) {
+        let name = one.row.text("function");
         let causes = evidence.causes().find(|table| table.figure("function") == Some(&Value::from(name)));
         // A slow callee makes its callers slow too.
         let path = causes.and_then(main_path).unwrap_or_default();
@@ -68,74 +153,132 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         if !path.is_empty() {
             known.push(path);
         }
-        findings.push(finding(&row, causes));
+        let rhythm = rhythm::words(evidence, name).map_or_else(String::new, |words| format!(" ({words})"));
+        findings.push(finding(&one, &rhythm, &causes.map(sentences).unwrap_or_default()));
     }
     findings
 }
 
-fn finding(row: &Row<'_>, causes: Option<&Table>) -> Finding {
-    let (typical, longest) = (row.integer("instructions_p50"), row.integer("instructions_max"));
+fn finding(one: &Executions<'_>, rhythm: &str, parts: &[String]) -> Finding {
+    let row = &one.row;
+    let number = |column: &str| count(row.integer(column));
+    let (name, weight) = (text::name(row.text("function")), one.weight());
+    let typical = one.typical;
+    let long = if one.is_kind() { row.integer("slow_p50") } else { one.long() };
+    let times = count(long / typical.max(1));
+    let costs = percent(weight);
+    let (fast, slow) = (number("fast_count"), number("slow_count"));
+    let kinds = format!(
+        "{fast} executions run {} instructions (median), {slow}{rhythm} run {}, {times} times as many, {costs} of the run",
+        count(typical),
+        number("slow_p50"),
+    );
+    let head = match (one.is_large, one.is_kind()) {
+        (true, true) => format!("{name} has two kinds of executions: {kinds}."),
+        (false, true) => format!("{name} has a heavy tail: {kinds}."),
+        (_, false) => format!(
+            "{name} has a heavy tail: the longest of {} executions ran {} instructions, {times} times the median of {}; the \
+             slowest 1 % cost {costs} of the run.",
+            count(one.count()),
+            number("instructions_max"),
+            count(typical),
+        ),
+    };
+    let qualified = qualified(row.text("function"), row.text("module"));
     Finding {
         rule: RULE.name,
-        weight: row.real("tail_share"),
-        sentence: format!(
-            "{} has a heavy tail: the longest of {} executions ran {} instructions, {} times the median of {} (threshold \
-             {TIMES}); the slowest 1 % costs {} of the run (threshold {}).{}",
-            row.text("function"),
-            count(row.integer("count")),
-            count(longest),
-            count(longest / typical.max(1)),
-            count(typical),
-            percent(row.real("tail_share")),
-            percent(THRESHOLD),
-            causes.map(sentence).unwrap_or_default(),
-        ),
-        command: format!(
-            "latency --compare --function {}",
-            quoted(&qualified(row.text("function"), row.text("module")))
-        ),
+        weight,
+        sentence: fitted(&head, parts),
+        command: format!("latency --compare --function {}", quoted(&qualified)),
     }
 }
 
-/// Returns the functions of the most costly cause's path.
+/// Returns the functions of the most costly cause's path, without the depths of recursions.
 fn main_path(causes: &Table) -> Option<Vec<String>> {
     let rows = Row::all(causes);
     let path = rows.first()?.text("path");
-    Some(path.split(" → ").map(str::to_owned).collect())
+    let name = |shown: &str| shown.rsplit_once(" ×").map_or(shown, |(name, _)| name).to_owned();
+    Some(path.split(" → ").map(name).collect())
 }
 
 /// Says what the slow executions did that a typical one did not.
-fn sentence(causes: &Table) -> String {
+fn sentences(causes: &Table) -> Vec<String> {
     let rows = Row::all(causes);
     let all = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.integer("extra_total")));
-    let is_large = |row: &&Row<'_>| share(row.integer("extra_total"), all) >= LEAST_SHARE;
-    let named = rows.iter().filter(is_large).take(MOST_CAUSES);
-    let cause = |row: &Row<'_>| {
-        let range = |prefix: &str| {
-            let [least, most] = ["min", "max"].map(|end| row.integer(&format!("{prefix}{end}")));
-            if least == most { count(least) } else { format!("{} to {}", count(least), count(most)) }
-        };
-        let path = row.text("path");
-        let (own, place) =
-            if path.contains(" → ") { ("extra_there_", path) } else { ("extra_self_", "its own code") };
-        format!(
-            "{} ran {} more instructions than the median, {} of them in {place}",
-            count(row.integer("executions")),
-            range("extra_"),
-            range(own),
-        )
+    let named = rows.iter().filter(|row| share(row.integer("extra_total"), all) >= LEAST_SHARE);
+    named.map(cause).collect()
+}
+
+fn cause(row: &Row<'_>) -> String {
+    let range = |least: &str, most: &str| {
+        let [least, most] = [least, most].map(|end| row.integer(end));
+        if least == most { count(least) } else { format!("{} to {}", count(least), count(most)) }
     };
-    let named: Vec<String> = named.map(cause).collect();
-    if named.is_empty() { String::new() } else { format!(" Of the slowest 1 %, {}.", named.join("; ")) }
+    let ran = format!("{} ran {} more", count(row.integer("executions")), range("extra_min", "extra_max"));
+    let path = row.text("path");
+    if !path.contains(" → ") {
+        return match row.integer("extra_self_max").saturating_mul(2) > row.integer("extra_max") {
+            true => format!("{ran} in its own code"),
+            false => ran,
+        };
+    }
+    let there = range("extra_there_min", "extra_there_max");
+    let often = match row.text("repeated") {
+        "" => String::new(),
+        repeated => {
+            let (typical, most) = (row.integer("typical_calls"), row.integer("calls_max"));
+            let calls = match row.integer("calls_min") {
+                least if least == most => times(most),
+                least => format!("{} to {} times", count(least), count(most)),
+            };
+            let instead =
+                if typical == 0 { String::new() } else { format!(" instead of {}", times(typical)) };
+            match path.ends_with(repeated) {
+                true => format!(", which ran {calls}{instead}"),
+                false => format!(": {} ran {calls}{instead}", text::name(repeated)),
+            }
+        }
+    };
+    format!("{ran}, {there} in {}{often}", text::path(path))
 }
 
 /// Returns a function's name for the command line: several files may have one of that name.
-fn qualified(function: &str, module: &str) -> String {
+pub(crate) fn qualified(function: &str, module: &str) -> String {
     if module.is_empty() { function.to_owned() } else { format!("{function}@{module}") }
 }
 
 /// Quotes a name for a shell, if needed.
-fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_.:@".contains(letter);
     if name.chars().all(is_plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) }
+}
+
+/// Says of the function that comes nearest to a finding what it lacks.
+pub(crate) fn why(evidence: &Evidence<'_>) -> String {
+    let all = evidence.rows(EXECUTIONS).into_iter().map(Executions::of);
+    let Some(one) = all.max_by(|one, other| one.weight().total_cmp(&other.weight())) else {
+        return "no function has complete executions".to_owned();
+    };
+    let mut lacks = Vec::new();
+    let executions = one.count();
+    if executions < FEWEST {
+        lacks.push(format!("it has {} executions, fewer than {FEWEST}", count(executions)));
+    }
+    if !one.is_long() {
+        let (long, typical) = (count(one.long()), count(one.typical));
+        lacks.push(format!(
+            "its slow executions run {long} instructions, at most {TIMES} times the median of {typical}"
+        ));
+    }
+    if one.weight() <= one.threshold() {
+        lacks.push(format!("that is at most {}", percent(one.threshold())));
+    }
+    if one.only_first() {
+        lacks.push("only its first execution is slow".to_owned());
+    }
+    if is_recursive(&one.row, &evidence.rows(FUNCTIONS)) {
+        lacks.push("it is recursive, so that its executions contain one another".to_owned());
+    }
+    let name = text::name(one.row.text("function"));
+    format!("the tail of {name} costs most, {} of the run; {}", percent(one.weight()), lacks.join("; "))
 }

@@ -9,7 +9,7 @@ use crate::{
     cell::{figure_name, is_text, show, show_figure, thousands, words},
     loss,
     rows::{Rows, keep},
-    tree::{Guides, depth_column},
+    tree::{Guides, depth_column, recursion_column, times},
 };
 
 pub(crate) const VIEW: View = View {
@@ -43,8 +43,10 @@ fn draw(rows: &Rows, end: &End<'_>, _: &Options, out: Output<'_>) -> io::Result<
 }
 
 fn table(rows: &Rows) -> String {
-    let depth = depth_column(&rows.schema);
-    let fields = rows.schema.fields().iter().enumerate().filter(|(index, _)| Some(*index) != depth);
+    let (depth, recursion) = (depth_column(&rows.schema), recursion_column(&rows.schema));
+    let hidden = [depth, recursion];
+    let fields = rows.schema.fields().iter().enumerate();
+    let fields = fields.filter(|(index, _)| !hidden.contains(&Some(*index)));
     let columns: Vec<_> = fields.collect();
     // Tree guides precede the names.
     let guided = columns.iter().find(|(_, field)| is_text(field)).map(|(index, _)| *index);
@@ -59,9 +61,13 @@ fn table(rows: &Rows) -> String {
     let mut guides = guides.draw();
     rows.each(|row| {
         let guide = guides.next().unwrap_or_default();
+        let times = recursion.map_or_else(String::new, |column| times(&row.cell(column)));
         for (index, field) in &columns {
             let mut content = String::new();
             show(field.name(), field.unit(), row.cell(*index), &mut content);
+            if guided == Some(*index) {
+                content += &times;
+            }
             let guide = if guided == Some(*index) { guide.as_str() } else { "" };
             let content = if is_text(field) { code(guide, &content) } else { content };
             text += "| ";

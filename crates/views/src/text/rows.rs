@@ -12,7 +12,7 @@ use hodo_model::{Unit, table::metadata::ColumnMetadata};
 use crate::{
     cell::{cut, is_text, show, words},
     rows::Rows,
-    tree::{Guides, depth_column},
+    tree::{Guides, depth_column, recursion_column, times},
 };
 
 /// Characters between two columns.
@@ -144,8 +144,10 @@ impl Cells {
 
 /// All columns, as wide as their widest cell, and the cells.
 fn drawn(rows: &Rows) -> (Vec<Drawn<'_>>, Cells) {
-    let depth = depth_column(&rows.schema);
-    let fields = rows.schema.fields().iter().enumerate().filter(|(index, _)| Some(*index) != depth);
+    let (depth, recursion) = (depth_column(&rows.schema), recursion_column(&rows.schema));
+    let hidden = [depth, recursion];
+    let fields = rows.schema.fields().iter().enumerate();
+    let fields = fields.filter(|(index, _)| !hidden.contains(&Some(*index)));
     let columns =
         fields.enumerate().map(|(drawn_index, (index, field))| Drawn::new(index, drawn_index, field));
     let mut columns: Vec<Drawn<'_>> = columns.collect();
@@ -156,12 +158,16 @@ fn drawn(rows: &Rows) -> (Vec<Drawn<'_>>, Cells) {
     let mut guides = guides.draw();
     rows.each(|row| {
         let guide = guides.next().unwrap_or_default();
+        let times = recursion.map_or_else(String::new, |column| times(&row.cell(column)));
         for column in &mut columns {
             let begin = cells.text.len();
             if guided == Some(column.drawn_index) {
                 cells.text += &guide;
             }
             show(column.name, column.unit, row.cell(column.index), &mut cells.text);
+            if guided == Some(column.drawn_index) {
+                cells.text += &times;
+            }
             column.width = column.width.max(cells.end(begin));
         }
     });

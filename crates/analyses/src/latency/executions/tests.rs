@@ -15,7 +15,7 @@ fn executions(seen: &[FlowEvent<'_>]) -> Vec<(u64, IntervalEnd)> {
     let which = &Which::One(FunctionId { module: 1, index: 2 });
     let mut partial = ExecutionsPartial::unknown();
     seen.iter().for_each(|seen| partial.fold(which, seen));
-    let (done, _) = partial.close(which);
+    let done = partial.close(which).done;
     done.iter().map(|done| (done.end.before - done.begin.before, done.ended)).collect()
 }
 
@@ -51,7 +51,7 @@ fn a_system_call_lasts_until_the_kernel_returns() {
         };
         let whole = part(&seen[..cut]).merge(which, part(&seen[cut..]));
         assert!(whole.is_sound(which));
-        let (done, _) = whole.close(which);
+        let done = whole.close(which).done;
         let calls = done.iter().map(|done| (done.end.before - done.begin.before, done.ended));
         calls.collect::<Vec<_>>()
     };
@@ -128,7 +128,7 @@ fn a_prevented_return_out_of_an_interrupt_is_the_same_where_the_trace_is_cut() {
         run(1, Place::Middle, 1),
     ];
     let counts = |partial: ExecutionsPartial| {
-        let (_, sums) = partial.close(which);
+        let sums = partial.close(which).sums;
         [1, 2].map(|index| {
             let sum = &sums[&FunctionId { module: 1, index }];
             (sum.instructions.count, sum.incomplete)

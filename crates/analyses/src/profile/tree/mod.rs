@@ -3,6 +3,7 @@
 mod nodes;
 mod partial;
 mod paths;
+mod roles;
 mod rooted;
 mod whole;
 
@@ -103,8 +104,11 @@ impl Analysis for Profile {
     }
 
     fn finish(&self, threads: Vec<TreePartial>, context: &FinishContext<'_>) -> Table {
-        let of_system_call = self.report == ProfileReport::Paths
-            && matches!(context.selection.root, Some(Root::SystemCall(_)));
+        if self.report == ProfileReport::Tree && context.selection.view == "thread" {
+            return roles::roles(threads, context);
+        }
+        let of_system_call =
+            self.report == ProfileReport::Paths && matches!(context.selection.root, Some(Root::SystemCall(_)));
         let whole = MergedTree::new(threads.into_iter().map(TreePartial::close), of_system_call);
         match self.report {
             ProfileReport::Functions => whole.functions(context.functions(), self.every),

@@ -117,13 +117,50 @@ impl MergedTree {
         }
     }
 
+    /// Folds functions that call themselves directly: the frames of a chain are one node. Returns the tree, and by node
+    /// the length of its longest chain.
+    fn folded(&self) -> (MergedTree, Vec<u64>) {
+        let mut tree = Forest::default();
+        // By node of the unfolded tree, its folded node and its place in the chain.
+        let mut places: Vec<(NodeId, u64)> = Vec::with_capacity(self.tree.len());
+        let mut longest: Vec<u64> = Vec::new();
+        for (id, node) in self.tree.iter() {
+            let caller = places.get(node.parent as usize).copied();
+            let place = match caller {
+                None => (tree.root(node.function, node.entry), 1),
+                Some((caller, length))
+                    if node.entry == FrameEntry::Call && tree.node(caller).function == node.function =>
+                {
+                    (caller, length + 1)
+                }
+                Some((caller, _)) => (tree.child(caller, node.function, node.entry), 1),
+            };
+            longest.resize(tree.len(), 0);
+            let length = &mut longest[place.0 as usize];
+            *length = (*length).max(place.1);
+            let cost = self.tree.cost(id);
+            tree.change(place.0, |cost_there| cost_there.add(&cost));
+            places.push(place);
+        }
+        (MergedTree { totals: totals(&tree), tree, all: self.all.clone() }, longest)
+    }
+
     pub(super) fn tree(&self, names: &dyn Names, every: Option<Every>) -> Table {
+        let (folded, longest) = self.folded();
+        folded.folded_tree(&longest, names, every)
+    }
+
+    fn folded_tree(&self, longest: &[u64], names: &dyn Names, every: Option<Every>) -> Table {
         let sampled = every.is_some();
         let weight = |cost: &ProfileCost| if sampled { cost.rare.samples } else { cost.ran.instructions };
         let all = weight(&self.all.cost);
         let mut rows = Vec::with_capacity(self.tree.len());
         let shown = |total: &ProfileCost| !sampled || total.rare.samples > 0;
-        self.walk(weight, shown, |id, depth| rows.push(self.tree_row(id, depth, all, names, sampled)));
+        self.walk(weight, shown, |id, depth| {
+            let mut row = self.tree_row(id, depth, all, names, sampled);
+            row.push(longest[id as usize].into());
+            rows.push(row);
+        });
         let samples =
             [Column::integer("total_samples", Unit::Count), Column::integer("self_samples", Unit::Count)];
         let columns = [Column::real("share", Unit::Share)].into_iter();
@@ -137,6 +174,7 @@ impl MergedTree {
             Column::name("function"),
             Column::name("entered_by"),
             Column::name("module").secondary(),
+            Column::integer("recursion", Unit::Count),
         ]);
         Table::new("tree", Shape::Tree, self.all.summary(every), columns.collect(), rows)
     }

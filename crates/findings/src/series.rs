@@ -1,0 +1,334 @@
+//! Patterns in the sequence of a function's executions: growth, and a rhythm of slow ones.
+//!
+//! ```text
+//! costs in order ──every pair──► is the later one larger? (Mann–Kendall)
+//!              └──bins of equal counts──► medians ──every pair──► median of all slopes (Theil–Sen), strength (Kendall's tau)
+//! numbers and begins of slow executions ──distances──► the most frequent one ──► how many keep to it?
+//! ```
+//!
+//! Both are robust: a few extreme executions change no median and no most frequent distance. Neither finds anything in
+//! shuffled executions.
+
+use hodo_model::{Column, Shape, Table, Unit, Value};
+
+/// An execution of a function. Executions come in order of their begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Execution {
+    /// Begin in nanoseconds, if known.
+    pub begin: Option<u64>,
+    /// Number of instructions executed in it.
+    pub instructions: u64,
+}
+
+/// Fewer executions have no pattern.
+pub(crate) const FEWEST: usize = 100;
+/// Bins of executions, at most; more cost time and find little more.
+const BINS: usize = 128;
+/// The least number of executions in a bin.
+const SMALLEST_BIN: usize = 6;
+/// How many standard deviations of chance the order of the costs must exceed.
+const GROWTH_SIGNIFICANCE: f64 = 5.0;
+/// The same of slow executions that keep to a rhythm.
+const RHYTHM_SIGNIFICANCE: f64 = 6.0;
+/// The least number of slow executions with a rhythm.
+const FEWEST_SLOW: usize = 5;
+/// The least share of slow executions that keep to a rhythm, and of its beats that have one.
+const KEEPS: f64 = 0.8;
+/// How far distances in time may differ from their median.
+const TOLERANCE: f64 = 0.05;
+
+/// The cost of executions grows with their number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Growth {
+    /// Instructions by which an execution is costlier than the one before.
+    pub(crate) slope: f64,
+    /// From 0, no order, to 1: each bin is costlier than all before (Kendall's tau).
+    pub(crate) strength: f64,
+    /// The medians of the first and of the last bin.
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    /// What all executions together ran beyond the first ones.
+    pub(crate) extra: u64,
+}
+
+/// Returns the growth of costs with their number, if they grow.
+pub(crate) fn growth(costs: &[u64]) -> Option<Growth> {
+    if costs.len() < FEWEST {
+        return None;
+    }
+    let bins = (costs.len() / SMALLEST_BIN).min(BINS);
+    let bound = |bin: usize| bin * costs.len() / bins;
+    let medians: Vec<u64> = (0..bins).map(|bin| median(costs[bound(bin)..bound(bin + 1)].to_vec())).collect();
+    let (mut order, mut slopes) = (0i64, Vec::with_capacity(bins * (bins - 1) / 2));
+    let width = costs.len() as f64 / bins as f64;
+    for (index, early) in medians.iter().enumerate() {
+        for (distance, late) in (1..).zip(&medians[index + 1..]) {
+            order += i64::from(late > early) - i64::from(late < early);
+            slopes.push((*late as f64 - *early as f64) / (f64::from(distance) * width));
+        }
+    }
+    let middle = slopes.len() / 2;
+    let slope = *slopes.select_nth_unstable_by(middle, f64::total_cmp).1;
+    let count = costs.len() as f64;
+    let deviation = (count * (count - 1.0) * (2.0 * count + 5.0) / 18.0).sqrt();
+    if ascending_pairs(costs) < GROWTH_SIGNIFICANCE * deviation || slope <= 0.0 {
+        return None;
+    }
+    let count = bins as f64;
+    let first = medians[0];
+    let extra = medians.iter().map(|median| median.saturating_sub(first) as f64 * width).sum::<f64>();
+    Some(Growth {
+        slope,
+        strength: order as f64 / (count * (count - 1.0) / 2.0),
+        first,
+        last: medians[bins - 1],
+        extra: extra as u64,
+    })
+}
+
+/// Returns the number of pairs of which the later one is larger, less those of which it is smaller.
+fn ascending_pairs(costs: &[u64]) -> f64 {
+    let mut sorted = costs.to_vec();
+    let descending = sort(&mut sorted, &mut Vec::with_capacity(costs.len())) as f64;
+    let pairs = |count: usize| count as f64 * (count as f64 - 1.0) / 2.0;
+    let equal: f64 = sorted.chunk_by(|one, other| one == other).map(|same| pairs(same.len())).sum();
+    pairs(costs.len()) - equal - 2.0 * descending
+}
+
+/// Sorts by merging, and returns the number of pairs of which the later one was smaller. `merged` is scratch.
+fn sort(values: &mut [u64], merged: &mut Vec<u64>) -> u64 {
+    if values.len() < 2 {
+        return 0;
+    }
+    let middle = values.len() / 2;
+    let (left, right) = values.split_at_mut(middle);
+    let mut descending = sort(left, merged) + sort(right, merged);
+    merged.clear();
+    let mut from_left = 0;
+    for later in right.iter() {
+        while from_left < left.len() && left[from_left] <= *later {
+            merged.push(left[from_left]);
+            from_left += 1;
+        }
+        descending += (left.len() - from_left) as u64;
+        merged.push(*later);
+    }
+    merged.extend_from_slice(&left[from_left..]);
+    values.copy_from_slice(merged);
+    descending
+}
+
+fn median(mut values: Vec<u64>) -> u64 {
+    let middle = values.len() / 2;
+    *values.select_nth_unstable(middle).1
+}
+
+/// A distance at which slow executions come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Distance {
+    /// In executions.
+    Executions(u64),
+    /// In nanoseconds.
+    Time(u64),
+}
+
+/// Slow executions at equal distances.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rhythm {
+    pub(crate) distance: Distance,
+    /// The share of slow executions that keep to it.
+    pub(crate) strength: f64,
+}
+
+/// Returns the rhythm of the executions with at least `from` instructions, if they have one.
+pub(crate) fn rhythm(executions: &[Execution], from: u64) -> Option<Rhythm> {
+    let slow: Vec<usize> =
+        (0..executions.len()).filter(|&index| executions[index].instructions >= from).collect();
+    if slow.len() < FEWEST_SLOW || slow.len() * 4 > executions.len() * 3 {
+        return None;
+    }
+    by_number(&slow, executions.len()).or_else(|| by_time(&slow, executions))
+}
+
+fn by_number(slow: &[usize], count: usize) -> Option<Rhythm> {
+    let mut distances: Vec<usize> = slow.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    distances.sort_unstable();
+    // Of equally frequent distances the shortest.
+    let most = distances.chunk_by(|one, other| one == other).rev().max_by_key(|same| same.len())?;
+    let every = most[0];
+    if every < 2 {
+        return None;
+    }
+    let mut phases: Vec<usize> = slow.iter().map(|index| index % every).collect();
+    phases.sort_unstable();
+    let in_phase = phases.chunk_by(|one, other| one == other).map(<[usize]>::len).max()?;
+    let (all, chance) = (slow.len() as f64, 1.0 / every as f64);
+    let strength = in_phase as f64 / all;
+    let deviations = (strength - chance) * (all / (chance * (1.0 - chance))).sqrt();
+    let beats = in_phase as f64 / (count as f64 / every as f64);
+    let keeps = strength >= KEEPS && beats >= KEEPS && deviations >= RHYTHM_SIGNIFICANCE;
+    keeps.then_some(Rhythm { distance: Distance::Executions(every as u64), strength })
+}
+
+fn by_time(slow: &[usize], executions: &[Execution]) -> Option<Rhythm> {
+    let begins: Option<Vec<u64>> = slow.iter().map(|&index| executions[index].begin).collect();
+    let begins = begins?;
+    let distances: Vec<u64> = begins.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    let middle = median(distances.clone());
+    let near =
+        distances.iter().filter(|&&own| own.abs_diff(middle) as f64 <= middle as f64 * TOLERANCE).count();
+    let strength = near as f64 / distances.len() as f64;
+    // Two distances that agree by chance are no rhythm.
+    let is_enough = distances.len() >= 2 * FEWEST_SLOW && middle > 0;
+    (is_enough && strength >= KEEPS).then_some(Rhythm { distance: Distance::Time(middle), strength })
+}
+
+/// Returns the patterns in the executions of a function as a table with one row, further evidence for
+/// [`findings`](crate::findings). `slow_from` is the least number of instructions of the slow ones.
+pub fn patterns(function: &str, module: &str, executions: &[Execution], slow_from: Option<u64>) -> Table {
+    let costs: Vec<u64> = executions.iter().map(|execution| execution.instructions).collect();
+    let growth = growth(&costs);
+    let rhythm = slow_from.and_then(|from| rhythm(executions, from));
+    let [calls, time] = match rhythm.map(|rhythm| rhythm.distance) {
+        Some(Distance::Executions(calls)) => [Some(calls), None],
+        Some(Distance::Time(time)) => [None, Some(time)],
+        None => [None, None],
+    };
+    let slow = slow_from.map_or(0, |from| costs.iter().filter(|cost| **cost >= from).count() as u64);
+    let columns = vec![
+        Column::name("function"),
+        Column::name("module"),
+        Column::integer("executions", Unit::Count),
+        Column::real("growth", Unit::None),
+        Column::real("growth_strength", Unit::Share),
+        Column::integer("growth_first", Unit::Count),
+        Column::integer("growth_last", Unit::Count),
+        Column::integer("growth_extra", Unit::Count),
+        Column::integer("slow", Unit::Count),
+        Column::integer("slow_every", Unit::Count),
+        Column::integer("slow_every_ns", Unit::Nanoseconds),
+        Column::real("slow_strength", Unit::Share),
+    ];
+    let real = |value: Option<f64>| value.map_or(Value::Null, Value::from);
+    let row = vec![
+        function.into(),
+        module.into(),
+        (executions.len() as u64).into(),
+        real(growth.map(|growth| growth.slope)),
+        real(growth.map(|growth| growth.strength)),
+        growth.map(|growth| growth.first).into(),
+        growth.map(|growth| growth.last).into(),
+        growth.map(|growth| growth.extra).into(),
+        slow.into(),
+        calls.into(),
+        time.into(),
+        real(rhythm.map(|rhythm| rhythm.strength)),
+    ];
+    Table::new("patterns", Shape::Counters, Vec::new(), columns, [row])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const COUNT: usize = 10_000;
+
+    /// A reproducible sequence of numbers below `bound`.
+    fn noise(seed: u64, bound: u64) -> impl FnMut() -> u64 {
+        let mut state = seed | 1;
+        move || {
+            // xorshift64*
+            state ^= state >> 12;
+            state ^= state << 25;
+            state ^= state >> 27;
+            (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
+        }
+    }
+
+    fn shuffled<T>(mut items: Vec<T>, seed: u64) -> Vec<T> {
+        let mut next = noise(seed, u64::from(u32::MAX >> 1));
+        for last in (1..items.len()).rev() {
+            items.swap(last, next() as usize % (last + 1));
+        }
+        items
+    }
+
+    /// Costs that vary by chance; the number of an execution explains 1 % of their variance.
+    fn growing(seed: u64) -> Vec<u64> {
+        // The sum of 12 even numbers below 1000 has a standard deviation of 1000.
+        let mut next = noise(seed, 1000);
+        let range = 1000.0 * (12.0f64 * 0.01).sqrt();
+        let cost = |number: usize| {
+            100_000 + (0..12).map(|_| next()).sum::<u64>() + (range * number as f64 / COUNT as f64) as u64
+        };
+        (0..COUNT).map(cost).collect()
+    }
+
+    /// Of all executions 1 % are slow: every hundredth, or one each 10 ms.
+    fn beating(seed: u64, by_time: bool) -> Vec<Execution> {
+        let mut next = noise(seed, 40_000);
+        let mut begin = 0;
+        let execution = |number: usize| {
+            let before: u64 = begin;
+            begin += 80_000 + next();
+            let is_slow =
+                if by_time { before / 10_000_000 != begin / 10_000_000 } else { number % 100 == 42 };
+            Execution {
+                begin: Some(begin),
+                instructions: 1000 + next() / 400 + if is_slow { 500 } else { 0 },
+            }
+        };
+        (0..COUNT).map(execution).collect()
+    }
+
+    #[test]
+    fn pairs_are_counted_by_order() {
+        assert_eq!(ascending_pairs(&[1, 2, 3, 4]), 6.0);
+        assert_eq!(ascending_pairs(&[4, 3, 2, 1]), -6.0);
+        assert_eq!(ascending_pairs(&[2, 1, 1, 3, 2]), 2.0);
+    }
+
+    #[test]
+    fn a_scan_from_the_start_grows() {
+        let costs: Vec<u64> = (0..6000).map(|number| 40 + 14 * number).collect();
+        let found = growth(&costs).expect("growth");
+        assert!((found.slope - 14.0).abs() < 1e-9 && found.strength == 1.0, "{found:?}");
+        assert!(found.first < 1000 && found.last > 83_000, "{found:?}");
+        assert_eq!(growth(&costs[..99]), None, "too few");
+        let falling: Vec<u64> = costs.into_iter().rev().collect();
+        assert_eq!(growth(&falling), None);
+        assert_eq!(growth(&[7; 1000]), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+        #[test]
+        fn weak_growth_is_found_unless_it_is_shuffled(seed in 1u64.., shuffle in 1u64..) {
+            let costs = growing(seed);
+            prop_assert!(growth(&costs).is_some());
+            prop_assert_eq!(growth(&shuffled(costs, shuffle)), None);
+        }
+
+        #[test]
+        fn a_rhythm_is_found_unless_it_is_shuffled(seed in 1u64.., shuffle in 1u64.., by_time: bool) {
+            let executions = beating(seed, by_time);
+            let found = rhythm(&executions, 1400).map(|rhythm| rhythm.distance);
+            match found {
+                Some(Distance::Executions(100)) => prop_assert!(!by_time),
+                Some(Distance::Time(time)) => prop_assert!(by_time && time.abs_diff(10_000_000) < 200_000, "{}", time),
+                other => prop_assert!(false, "{:?}", other),
+            }
+            let costs = shuffled(executions.iter().map(|execution| execution.instructions).collect(), shuffle);
+            let shuffled: Vec<Execution> = executions.iter().zip(costs).map(|(execution, instructions)| Execution { instructions, ..*execution }).collect();
+            prop_assert_eq!(rhythm(&shuffled, 1400), None);
+        }
+
+        #[test]
+        fn any_executions_have_a_row(executions in prop::collection::vec((any::<Option<u64>>(), any::<u64>()), 0..300), from: u64) {
+            let executions: Vec<Execution> = executions.into_iter().map(|(begin, instructions)| Execution { begin, instructions }).collect();
+            prop_assert_eq!(patterns("f", "m", &executions, Some(from)).row_count(), 1);
+        }
+    }
+}
