@@ -1,5 +1,6 @@
 // The board: tools, overview, axis, pinned rows, rows, details. Pictures are drawn on canvases, once for each frame.
 
+import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { answers } from "../../shared/answers";
@@ -7,16 +8,18 @@ import { json } from "../../shared/api";
 import { useKeys } from "../../shared/keys";
 import { selection } from "../../shared/selection";
 import { dark } from "../../shared/theme";
+import { ChosenSpan, lead } from "./chosen";
 import { Colours } from "./colours";
 import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
 import { GroupHeading, RowLabel, SummaryLabel } from "./labels";
+import { type Hover, Hint, sliceUnder } from "./hover";
 import { useCriticalPath, useLinks } from "./links";
 import { Places } from "./overlays";
 import { pointer } from "./pointer";
-import { type Row, idOf, keyCell, layout } from "./rows";
+import { type Layout, type Row, idOf, keyCell, layout, titleOf } from "./rows";
 import { type Search, useSearch } from "./search";
-import { limited, moved, read, whole, write, zoomed } from "./state";
+import { limited, moved, ordered, read, whole, write, zoomed } from "./state";
 import { type Slice, type Store, Tiles } from "./store";
 import { groupsOf, useSummaries } from "./summary";
 import { Tools } from "./tools";
@@ -30,7 +33,9 @@ const BEYOND = 200;
 /** What moves faster than the address follows. */
 interface Live {
   span: Span;
+  /** A span that is being chosen, and its rows. */
   chosen: [number, number] | undefined;
+  area: [string, string] | undefined;
   frame: number;
 }
 
@@ -51,7 +56,8 @@ export function Board({ store }: Properties) {
     scroller: useRef<HTMLDivElement>(null),
     board: useRef<HTMLDivElement>(null),
   };
-  const live = useRef<Live>({ span: state.span, chosen: undefined, frame: 0 });
+  const hover = useSignal<Hover | undefined>(undefined);
+  const live = useRef<Live>({ span: state.span, chosen: undefined, area: undefined, frame: 0 });
   const tiles = useMemo(() => new Tiles(store, () => later.current()), [store]);
   useEffect(() => () => tiles.close(), [tiles]);
   const colours = useMemo(
@@ -83,6 +89,7 @@ export function Board({ store }: Properties) {
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const go = (span: Span) => {
     live.current.span = span;
+    hover.value = undefined;
     clearTimeout(timer.current);
     timer.current = setTimeout(() => {
       write(store, { span: live.current.span });
@@ -99,7 +106,8 @@ export function Board({ store }: Properties) {
     live.current.frame = 0;
     const scene: Scene = {
       ...state,
-      ...{ span: live.current.span, chosen: live.current.chosen, tiles, colours, theme: theme() },
+      ...{ span: live.current.span, chosen: live.current.chosen ?? state.chosen },
+      ...{ area: live.current.chosen ? live.current.area : state.area, tiles, colours, theme: theme() },
       ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [], summaries: rows.summaries },
     };
     const { overview, axis, pinned, picture, scroller } = refs;
@@ -133,12 +141,32 @@ export function Board({ store }: Properties) {
 
   const all = [...rows.pinned, ...rows.rows];
   const selected = all.find((row) => row.id === state.row);
-  const actions = actionsOf({ store, tree, state, all, selected, live, go, rows: rows.rows, search, tiles, later, refs });
+  const covered = between(all, state.area);
+  const actions = actionsOf({ store, tree, state, all, selected, covered, live, go, rows: rows.rows, search, tiles, later, hover, refs });
+  const choose = useRef<(list: "rows" | "pinned", chosen: [number, number] | undefined, y: [number, number], done: boolean) => void>(() => {});
+  choose.current = (list, chosen, [y, otherY], done) => {
+    const above = list === "rows" ? (refs.scroller.current?.scrollTop ?? 0) : 0;
+    const [from, until] = [Math.min(y, otherY) + above, Math.max(y, otherY) + above];
+    const covered = rows[list].filter((row) => row.top <= until && row.top + row.height > from);
+    const [first, last] = [covered[0], covered.at(-1)];
+    const area: [string, string] | undefined = first && last && [first.id, last.id];
+    Object.assign(live.current, done ? { chosen: undefined, area: undefined } : { chosen, area });
+    if (done) write(store, { chosen: chosen && ordered(chosen), area, at: undefined });
+    later.current();
+  };
   const pick = useRef<(list: "rows" | "pinned", x: number, y: number, twice: boolean) => void>(() => {});
   pick.current = (list, x, y, twice) => {
     const above = list === "rows" ? (refs.scroller.current?.scrollTop ?? 0) : 0;
     const width = refs.axis.current?.clientWidth ?? 1;
     actions.pick(rows[list], x, y + above, width, twice);
+  };
+  const rest = useRef<(list: "rows" | "pinned", place: PointerEvent | undefined) => void>(() => {});
+  rest.current = (list, place) => {
+    const above = list === "rows" ? (refs.scroller.current?.scrollTop ?? 0) : 0;
+    const width = refs.axis.current?.clientWidth ?? 1;
+    const { span } = live.current;
+    const at = place && { x: place.clientX, y: place.clientY, time: span.begin + (place.offsetX / width) * span.length };
+    hover.value = at && hoverAt({ rows: rows[list], summaries: list === "rows" ? rows.summaries : [] }, place.offsetY + above, at, { span, tiles, width });
   };
   // A drag outlives drawings, so listeners stay.
   const hasPinned = rows.pinned.length > 0;
@@ -150,10 +178,8 @@ export function Board({ store }: Properties) {
         go: (span) => latestGo.current(span),
         store,
         pick: (x, y, twice) => pick.current(list, x, y, twice),
-        choose: (chosen) => {
-          live.current.chosen = chosen;
-          later.current();
-        },
+        hover: (place) => rest.current(list, place),
+        choose: (chosen, y, done) => choose.current(list, chosen, y, done),
       });
     const ends = [listen(refs.picture.current, "rows"), listen(refs.pinned.current, "pinned")];
     return () => ends.forEach((end) => end?.());
@@ -187,6 +213,7 @@ export function Board({ store }: Properties) {
         tabIndex={-1}
         onScroll={(event) => {
           setScroll(event.currentTarget.scrollTop);
+          hover.value = undefined;
           later.current();
         }}
       >
@@ -209,7 +236,16 @@ export function Board({ store }: Properties) {
           ))}
         </div>
       </div>
-      {selected && state.at !== undefined && (
+      <Hint hover={hover} generation={store.generation} colours={colours} />
+      {state.chosen && (
+        <ChosenSpan
+          {...{ store, span: state.chosen, rows: covered, all, colours }}
+          widen={() => write(store, { area: undefined })}
+          zoom={actions.zoom}
+          close={actions.unchoose}
+        />
+      )}
+      {selected && state.at !== undefined && !state.chosen && (
         <Details
           {...{ store, row: selected, at: state.at, slice, arrows }}
           follow={threadOf(selected, store) === undefined ? undefined : actions.follow}
@@ -239,6 +275,32 @@ function sliceAt(row: Row, at: number, tiles: Tiles, span: Span): Slice | undefi
   return seen.find(({ begin, end }) => begin <= at && at < Math.max(end, begin + 1))?.slice;
 }
 
+/** The rows from one to another; all of them if these are not here. */
+function between(rows: Row[], area: [string, string] | undefined): Row[] {
+  const [first, last] = (area ?? []).map((id) => rows.findIndex((row) => row.id === id));
+  if (first === undefined || last === undefined || first < 0 || last < 0) return rows;
+  return rows.slice(Math.min(first, last), Math.max(first, last) + 1);
+}
+
+/** What is at a place of a list of rows, `y` pixels from its top. */
+function hoverAt(
+  { rows, summaries }: Pick<Layout, "rows" | "summaries">,
+  y: number,
+  { x, y: windowY, time }: { x: number; y: number; time: number },
+  { span, tiles, width }: { span: Span; tiles: Tiles; width: number },
+): Hover | undefined {
+  const isIn = ({ top, height }: { top: number; height: number }) => y >= top && y < top + height;
+  const row = rows.find(isIn);
+  const pixel = span.length / width;
+  if (row) {
+    const slice = row.table.shape === "links" ? undefined : sliceUnder(slicesOf(row, { span, tiles }, width), time, pixel);
+    return slice && { x, y: windowY, title: titleOf(row), table: row.table, lane: row.lane, slice };
+  }
+  const of = summaries.find(isIn);
+  const slice = of?.summary && sliceUnder(of.summary.slices.map((slice) => ({ ...slice, slice })), time, pixel);
+  return of && slice && { x, y: windowY, title: `${of.group.table.title} · ${of.group.path}`, table: of.group.table, lane: undefined, slice };
+}
+
 interface Parts {
   store: Store;
   tree: Node[];
@@ -246,17 +308,20 @@ interface Parts {
   all: Row[];
   rows: Row[];
   selected: Row | undefined;
+  /** The rows of the chosen span. */
+  covered: Row[];
   live: { current: Live };
   go: (span: Span) => void;
   search: Search;
   tiles: Tiles;
   later: { current: () => void };
+  hover: Signal<Hover | undefined>;
   refs: { scroller: { current: HTMLDivElement | null } };
 }
 
 /** What the user can do. */
 function actionsOf(parts: Parts) {
-  const { store, tree, state, all, selected, live, go, search, later, refs } = parts;
+  const { store, tree, state, all, selected, live, go, search, refs } = parts;
   const { choice } = state;
   const reveal = (row: Row) => {
     const scroller = refs.scroller.current;
@@ -281,9 +346,7 @@ function actionsOf(parts: Parts) {
     return (await json<{ records: StoreRecord[] }>("timeline/at", asked)).records[0];
   };
   const zoom = async () => {
-    const { chosen } = live.current;
-    live.current.chosen = undefined;
-    if (chosen) go(limited({ begin: Math.min(...chosen), length: Math.abs(chosen[1] - chosen[0]) }, store));
+    if (state.chosen) go(limited({ begin: state.chosen[0], length: state.chosen[1] - state.chosen[0] }, store));
     else if (selected && state.at !== undefined) {
       const found = await record(selected, state.at);
       if (found) go(around(found, store));
@@ -296,6 +359,7 @@ function actionsOf(parts: Parts) {
     const found = await json<{ time: number | null }>("timeline/change", asked);
     if (found.time !== null) place(selected, found.time);
   };
+  const unchoose = () => write(store, { chosen: undefined, area: undefined });
   const longest = async () => {
     const table = selected?.table ?? store.tables.find((table) => table.shape === "intervals");
     if (!table) return;
@@ -371,6 +435,8 @@ function actionsOf(parts: Parts) {
     ArrowDown: () => beside(1),
     "0": () => go(whole(store)),
     f: () => quietly(zoom()),
+    g: () => state.chosen && lead("g", store, state.chosen, parts.covered),
+    e: () => state.chosen && lead("e", store, state.chosen, parts.covered),
     ".": () => quietly(change(true)),
     ",": () => quietly(change(false)),
     l: () => quietly(longest()),
@@ -382,15 +448,17 @@ function actionsOf(parts: Parts) {
     p: () => selected && pin(selected.id),
     c: () => selected && fold(selected.folds),
     Escape: () => {
-      live.current.chosen = undefined;
-      write(store, { at: undefined });
-      later.current();
+      parts.hover.value = undefined;
+      if (state.chosen) unchoose();
+      else write(store, { at: undefined });
     },
   };
   const inside = (at: number) => at >= live.current.span.begin && at <= live.current.span.begin + live.current.span.length;
   return {
     step,
     follow,
+    unchoose,
+    zoom: () => quietly(zoom()),
     /** Selects an instant of the row of a path, if that is here. */
     place: (path: string, at: number) => {
       const row = all.find((row) => row.path === path);
@@ -411,7 +479,7 @@ function actionsOf(parts: Parts) {
       if (!row) return;
       const { begin, length } = live.current.span;
       const at = begin + (x / width) * length;
-      write(store, { row: row.id, at });
+      write(store, { row: row.id, at, chosen: undefined, area: undefined });
       if (twice) quietly(record(row, at).then((found) => found && go(around(found, store))));
     },
     overview: (event: PointerEvent, canvas: HTMLCanvasElement) => {

@@ -27,6 +27,11 @@ const QUIET: Record<string, [light: string, dark: string]> = {
   stopped: ["#8d96a0", "#5d6874"],
 };
 
+/** Whether nothing happens while a row has this value. */
+export function quiet(value: string | null): boolean {
+  return value !== null && Object.hasOwn(QUIET, value);
+}
+
 /** States of threads have the same colours in every trace: green runs, orange waits for a CPU, red waits for a device. */
 const STATES: Record<string, string> = {
   running: "#009e73",

@@ -13,6 +13,13 @@ import type { Slice, Store } from "./store";
 /** Links of a record that are listed. */
 const MOST_LINKS = 6;
 
+/** A further cell of a record. */
+export interface Cell {
+  name: string;
+  unit: string;
+  value: string | null;
+}
+
 /** A record with its cells. */
 export interface StoreRecord {
   lane: number;
@@ -21,7 +28,7 @@ export interface StoreRecord {
   /** Its begin in nanoseconds of the timeline, exactly. */
   absolute: string;
   value: string | null;
-  cells: { name: string; unit: string; value: string | null }[];
+  cells: Cell[];
 }
 
 interface Properties {

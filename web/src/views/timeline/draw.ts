@@ -35,6 +35,8 @@ export interface Scene {
   marks: number[];
   /** A span that is being chosen. */
   chosen: [number, number] | undefined;
+  /** Its first row and its last; without these, all rows. */
+  area: [string, string] | undefined;
   notes: { time: number; text: string }[];
   /** Links between rows. */
   arrows: Arrow[];
@@ -192,7 +194,15 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", pla
   const sheet: Sheet = { context, x, scroll, width, height, theme: scene.theme };
   if (scene.path.length > 0) drawPath(sheet, places, scene.path);
   if (scene.arrows.length > 0) drawArrows(sheet, places, scene.arrows, rows.find((row) => row.id === scene.row));
-  lines(context, scene, x, height);
+  const area = scene.area?.map((id) => rows.find((row) => row.id === id));
+  const band = area && area[0] && area[1] && bandOf(area[0], area[1], scroll);
+  lines(context, scene, x, height, band);
+}
+
+/** The place of rows on a canvas, from one to another. */
+function bandOf(one: Row, other: Row, scroll: number): [top: number, bottom: number] {
+  const bottom = Math.max(one.top + one.height, other.top + other.height);
+  return [Math.min(one.top, other.top) - scroll, bottom - scroll];
 }
 
 /** Losses that have a place in time, which lie across the rows that they concern. */
@@ -350,11 +360,14 @@ function grid(context: CanvasRenderingContext2D, { span, theme }: Scene, width: 
   context.globalAlpha = 1;
 }
 
-function lines(context: CanvasRenderingContext2D, scene: Scene, x: (at: number) => number, height: number): void {
+function lines(context: CanvasRenderingContext2D, scene: Scene, x: (at: number) => number, height: number, band?: [number, number]): void {
   if (scene.chosen) {
     const [from, to] = scene.chosen.map(x) as [number, number];
     context.fillStyle = scene.theme.selected;
-    context.fillRect(Math.min(from, to), 0, Math.abs(to - from), height);
+    const [top, bottom] = band ?? [0, height];
+    context.fillRect(Math.min(from, to), top, Math.abs(to - from), bottom - top);
+    context.fillStyle = scene.theme.accent;
+    for (const at of [from, to]) context.fillRect(at - 0.5, top, 1, bottom - top);
   }
   for (const at of [...scene.marks, ...(scene.at === undefined ? [] : [scene.at])]) softEdges(context, scene, x, at, height);
   if (scene.at !== undefined) {

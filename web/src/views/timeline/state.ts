@@ -19,6 +19,9 @@ export interface State {
   span: Span;
   at: number | undefined;
   row: string | undefined;
+  /** A span that was chosen, and the first and the last of its rows; without these, all rows. */
+  chosen: [begin: number, end: number] | undefined;
+  area: [first: string, last: string] | undefined;
   marks: number[];
   notes: Note[];
   find: string;
@@ -48,6 +51,8 @@ export function read(store: Store): State {
   const [begin, end] = [relative(known.t0), relative(known.t1)];
   const span =
     begin !== undefined && end !== undefined && end > begin ? { begin, length: end - begin } : whole(store);
+  const [from, until] = [relative(known.c0), relative(known.c1)];
+  const [first, last] = list(known.area);
   const times = (text: string | undefined) => list(text).flatMap((one) => relative(one) ?? []);
   const notes = list(known.notes).flatMap((one) => {
     const at = one.indexOf(" ");
@@ -58,6 +63,8 @@ export function read(store: Store): State {
     span: limited(span, store),
     at: relative(known.at),
     row: known.row,
+    chosen: from !== undefined && until !== undefined && until > from ? [Math.max(0, from), until] : undefined,
+    area: first !== undefined && last !== undefined ? [first, last] : undefined,
     marks: times(known.marks).slice(0, 2),
     notes,
     find: known.find ?? "",
@@ -88,6 +95,12 @@ export function write(store: Store, changes: Partial<Omit<State, "choice">> & Pa
   }
   if ("at" in changes) next.at = changes.at === undefined ? undefined : absolute(Math.max(0, changes.at));
   if ("row" in changes) next.row = changes.row;
+  if ("chosen" in changes) {
+    const [from, until] = changes.chosen ? ordered(changes.chosen) : [];
+    next.c0 = from === undefined ? undefined : absolute(from);
+    next.c1 = until === undefined ? undefined : absolute(until);
+  }
+  if ("area" in changes) next.area = changes.area && items(changes.area);
   if (changes.marks) next.marks = items(changes.marks.map(absolute));
   if (changes.notes) next.notes = items(changes.notes.map((note) => `${absolute(note.time)} ${note.text}`));
   if (changes.find !== undefined) next.find = changes.find || undefined;
@@ -99,6 +112,12 @@ export function write(store: Store, changes: Partial<Omit<State, "choice">> & Pa
   if (changes.order) next.order = items(changes.order);
   if (changes.worst) next.worst = items(changes.worst);
   select(next, silently);
+}
+
+/** Two instants as a span of whole nanoseconds, at least one, the earlier first. */
+export function ordered([one, other]: [number, number]): [number, number] {
+  const begin = Math.max(0, Math.round(Math.min(one, other)));
+  return [begin, Math.max(begin + 1, Math.round(Math.max(one, other)))];
 }
 
 /** The whole time, with a margin. */

@@ -26,8 +26,14 @@ export interface StoreTable {
   /** The place of each lane in the tree of all lanes, from the root. */
   paths: string[][];
   lanes_left_out: number;
+  /** The names of a record's further cells. */
+  columns: string[];
   /** The heaviest values, with their weights. */
   values: [string | null, number][];
+  /** For each lane: places in `values`, with the weights in that lane. */
+  weights: [number, number][][];
+  /** For each lane: the instructions of calls at the bottom of stacks; empty without any. */
+  instructions: number[];
 }
 
 /** What the store has. */
