@@ -312,7 +312,8 @@ fn sums_are_of_exactly_the_chosen_span() {
                 .filter_map(|value| value[1].as_u64())
                 .collect();
             let mut expected = by_value.to_vec();
-            (found.sort_unstable(), expected.sort_unstable());
+            found.sort_unstable();
+            expected.sort_unstable();
             found.retain(|weight| *weight > 0);
             expected.retain(|weight| *weight > 0);
             assert_eq!(found, expected, "{begin} to {end}");

@@ -16,8 +16,8 @@ export interface State {
   comm: string;
 }
 
-export function states(): State[] {
-  const { columns, rows } = printed("report", "states", "--by", "interval", KERNEL);
+export function states(input = KERNEL): State[] {
+  const { columns, rows } = printed("report", "states", "--by", "interval", input);
   const place = (name: string) => columns.findIndex((column) => column.name === name);
   return rows.map((row) => ({
     begin: BigInt(String(row[place("begin_ns")])),

@@ -187,3 +187,43 @@ test("a chosen span leads to its flame graph and its latency", async () => {
     await own.stop();
   }
 });
+
+test("CPUs come first, then threads by their time on a CPU, and idle ones are below one row that opens", async () => {
+  const input = fixture("perf/sched-waking.data");
+  const own = await start([input]);
+  try {
+    const opened = await open(`${own.address}#view=timeline`);
+    const { page } = opened;
+    await settled(page);
+    const cpus = await page.locator('[data-row-id^="cpu:"]').count();
+    expect(cpus).toBeGreaterThan(0);
+    const tops = async (selector: string) => page.locator(selector).evaluateAll((all) => all.map((one) => one.getBoundingClientRect().top));
+    const [threads] = await tops('[data-group="Threads"]');
+    for (const top of await tops('[data-row-id^="cpu:"]')) expect(top).toBeLessThan(threads ?? 0);
+    // The threads that are seen on the first screen, within each process in order of their time on a CPU.
+    const running: Record<string, number> = {};
+    for (const { tid, state, duration } of states(input)) running[tid] = (running[tid] ?? 0) + (state === "running" ? Number(duration) : 0);
+    const seen = await page.locator('[data-row-id^="states:"]').evaluateAll((all) =>
+      all
+        .map((one) => [one.getBoundingClientRect().top, (one.getAttribute("data-row-id") ?? "").split(":")[1]?.split(",") ?? []] as const)
+        .sort(([one], [other]) => one - other)
+        .map(([, [pid = "", tid = ""]]) => ({ pid, tid })),
+    );
+    expect(seen.length).toBeGreaterThan(4);
+    for (const [place, { pid, tid }] of seen.entries()) {
+      const next = seen[place + 1];
+      if (next?.pid === pid) expect(running[next.tid]).toBeLessThanOrEqual(running[tid] ?? 0);
+    }
+    const group = page.locator('[data-group$="idle threads"] .fold').first();
+    await page.evaluate(() => document.querySelector(".scroller")?.scrollTo(0, 1e6));
+    await group.waitFor();
+    expect(await group.getAttribute("aria-expanded")).toBe("false");
+    const before = await box(page, ".space");
+    await group.click();
+    await page.waitForFunction(() => location.hash.includes("opened="));
+    expect((await box(page, ".space")).height).toBeGreaterThan(before.height);
+    await close(opened);
+  } finally {
+    await own.stop();
+  }
+});

@@ -9,21 +9,21 @@ import { useKeys } from "../../shared/keys";
 import { selection } from "../../shared/selection";
 import { dark } from "../../shared/theme";
 import { ChosenSpan, lead } from "./chosen";
-import { Colours } from "./colours";
 import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
+import { useAnchor, useGrowing, useShift } from "./growth";
 import { GroupHeading, RowLabel, SummaryLabel } from "./labels";
 import { type Hover, Hint, sliceUnder } from "./hover";
 import { useCriticalPath, useLinks } from "./links";
 import { Places } from "./overlays";
 import { pointer } from "./pointer";
-import { type Layout, type Row, idOf, keyCell, layout, titleOf } from "./rows";
+import { type Layout, type Row, keyCell, layout, titleOf } from "./rows";
 import { type Search, useSearch } from "./search";
 import { limited, moved, ordered, read, whole, write, zoomed } from "./state";
-import { type Slice, type Store, Tiles } from "./store";
+import type { Slice, Store, Tiles } from "./store";
 import { groupsOf, useSummaries } from "./summary";
 import { Tools } from "./tools";
-import { type Node, treeOf } from "./tree";
+import { type Node, nodeOf } from "./tree";
 
 /** Time after which a moved span is written to the address, in ms. */
 const SETTLED = 150;
@@ -58,46 +58,44 @@ export function Board({ store }: Properties) {
   };
   const hover = useSignal<Hover | undefined>(undefined);
   const live = useRef<Live>({ span: state.span, chosen: undefined, area: undefined, frame: 0 });
-  const tiles = useMemo(() => new Tiles(store, () => later.current()), [store]);
-  useEffect(() => () => tiles.close(), [tiles]);
-  const colours = useMemo(
-    () =>
-      new Map(
-        store.tables.map((table) => [table.name, new Colours(table.values.map(([value]) => value), dark.value)]),
-      ),
-    [store, dark.value],
-  );
+  const { tiles, colours, tree } = useGrowing(store, dark.value, () => later.current());
   const search = useSearch(store, state.find);
-  const tree = useMemo(() => treeOf(store), [store]);
   const groups = useMemo(() => groupsOf(tree), [tree]);
   const summaries = useSummaries(store, tiles, groups, state.span);
   const { choice } = state;
-  const chosen = JSON.stringify([choice, [...choice.collapsed], [...choice.worst]]);
+  const chosen = JSON.stringify([choice, [...choice.collapsed], [...choice.opened], [...choice.worst]]);
   const rows = useMemo(() => layout(tree, choice, groups, summaries), [tree, chosen, groups, summaries]);
   const places = useMemo(() => ({ rows: new Places(rows.rows), pinned: new Places(rows.pinned) }), [rows]);
   const links = useLinks(store, state.span, state.arrows);
   const arrows = links.flatMap((one) => one.arrows);
   const path = useCriticalPath(store, state.path);
 
-  // The address was changed by a link or by Back: its span counts.
-  const written = useRef("");
-  const inAddress = `${selection.value.t0} ${selection.value.t1}`;
-  if (written.current !== inAddress) {
-    written.current = inAddress;
-    live.current.span = state.span;
-  }
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const isMoving = useRef(false);
+  // The address was changed by a link or by Back: its span counts. A store that has grown has other times of the same instants.
+  const written = useRef("");
+  const shift = useShift(store);
+  const inAddress = `${selection.value.t0} ${selection.value.t1}`;
+  if (written.current !== inAddress || !isMoving.current) {
+    if (written.current !== inAddress) clearTimeout(timer.current);
+    [written.current, isMoving.current] = [inAddress, false];
+    live.current.span = state.span;
+  } else live.current.span.begin += shift;
   const go = (span: Span) => {
     live.current.span = span;
     hover.value = undefined;
+    isMoving.current = true;
     clearTimeout(timer.current);
     timer.current = setTimeout(() => {
-      write(store, { span: live.current.span });
+      isMoving.current = false;
+      write(latestStore.current, { span: live.current.span });
       written.current = `${selection.value.t0} ${selection.value.t1}`;
     }, SETTLED);
     tiles.forget();
     later.current();
   };
+  const latestStore = useRef(store);
+  latestStore.current = store;
   const latestGo = useRef(go);
   latestGo.current = go;
   useEffect(() => () => clearTimeout(timer.current), []);
@@ -116,6 +114,7 @@ export function Board({ store }: Properties) {
     if (axis.current) drawAxis(axis.current, scene);
     if (overview.current) drawOverview(overview.current, whole(store).length, scene);
     refs.board.current?.setAttribute("data-settled", String(!tiles.waiting));
+    tiles.settle();
   };
   const later = useRef(() => {});
   const latest = useRef(draw);
@@ -139,6 +138,7 @@ export function Board({ store }: Properties) {
     };
   }, []);
 
+  const keepAnchor = useAnchor(store, rows, state.row, refs.scroller);
   const all = [...rows.pinned, ...rows.rows];
   const selected = all.find((row) => row.id === state.row);
   const covered = between(all, state.area);
@@ -176,7 +176,7 @@ export function Board({ store }: Properties) {
       pointer(canvas, {
         span: () => live.current.span,
         go: (span) => latestGo.current(span),
-        store,
+        store: () => latestStore.current,
         pick: (x, y, twice) => pick.current(list, x, y, twice),
         hover: (place) => rest.current(list, place),
         choose: (chosen, y, done) => choose.current(list, chosen, y, done),
@@ -213,6 +213,7 @@ export function Board({ store }: Properties) {
         tabIndex={-1}
         onScroll={(event) => {
           setScroll(event.currentTarget.scrollTop);
+          keepAnchor();
           hover.value = undefined;
           later.current();
         }}
@@ -369,10 +370,11 @@ function actionsOf(parts: Parts) {
     const row = all.find((row) => row.table === table && row.lane === found?.lane);
     if (found && row) place(row, Math.max(found.begin, begin));
   };
-  const fold = (name: string) => {
-    const next = new Set(choice.collapsed);
-    if (!next.delete(name)) next.add(name);
-    write(store, { collapsed: next });
+  const fold = (path: string) => {
+    const isOther = nodeOf(tree, path)?.isFolded;
+    const next = new Set(isOther ? choice.opened : choice.collapsed);
+    if (!next.delete(path)) next.add(path);
+    write(store, isOther ? { opened: next } : { collapsed: next });
   };
   const turn = (path: string) => {
     const next = new Set(choice.worst);
@@ -413,11 +415,9 @@ function actionsOf(parts: Parts) {
   };
   const step = (by: number) => {
     const match: Match | undefined = search.step(by, state.at ?? live.current.span.begin);
-    const table = match && store.tables[match.table];
-    if (!match || !table) return;
-    const id = idOf(table, match.lane);
-    const row = all.find((row) => row.id === id);
-    write(store, { at: match.begin, row: id });
+    if (!match) return;
+    const row = all.find((row) => row.id === match.row);
+    write(store, { at: match.begin, row: match.row });
     if (row) reveal(row);
     show(match.begin);
   };

@@ -15,8 +15,8 @@ export interface Span {
 
 /** A record that a search found. */
 export interface Match {
-  table: number;
-  lane: number;
+  /** The id of its row. */
+  row: string;
   begin: number;
   end: number;
   value: string;
@@ -106,9 +106,15 @@ export function slicesOf(row: Pick<Row, "table" | "lane">, { span, tiles }: Pick
   const digits = tiles.digits((2 * span.length) / width);
   const first = row.lane - (row.lane % LANES);
   const seen: Seen[] = [];
-  for (const place of tiles.places(row.table.name, first, digits, span.begin, span.begin + span.length)) {
+  const places = tiles.places(row.table.name, first, digits, span.begin, span.begin + span.length).map((place) => ({ place, best: tiles.best(place) }));
+  if (places.some(({ best }) => !best)) {
+    // Of a store that has grown, what it had before stays until newer tiles are here.
+    const before = tiles.before(row.table, row.lane);
+    const old = before && slicesOf(before, { tiles: before.tiles, span: { ...span, begin: span.begin - before.later } }, width);
+    if (before && old && old.length > 0) return old.map((one) => laterBy(one, before.later));
+  }
+  for (const { place, best } of places) {
     const [from, to] = tiles.span(place);
-    const best = tiles.best(place);
     for (const slice of best?.tile.get(row.lane) ?? []) {
       const [begin, end] = [Math.max(slice.begin, from), Math.min(slice.end, to)];
       if (end < from || begin > to || (begin === to && slice.begin !== from)) continue;
@@ -120,6 +126,11 @@ export function slicesOf(row: Pick<Row, "table" | "lane">, { span, tiles }: Pick
     }
   }
   return seen;
+}
+
+function laterBy({ slice, begin, end }: Seen, later: number): Seen {
+  if (later === 0) return { slice, begin, end };
+  return { slice: { ...slice, begin: slice.begin + later, end: slice.end + later }, begin: begin + later, end: end + later };
 }
 
 function hatched(context: CanvasRenderingContext2D, colour: string): CanvasPattern | string {
@@ -174,7 +185,7 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", pla
     }
     context.globalAlpha = 1;
     context.fillStyle = scene.theme.bad;
-    for (const match of scene.matches.get(`${row.number} ${row.lane}`) ?? []) {
+    for (const match of scene.matches.get(row.id) ?? []) {
       const left = x(match.begin);
       const right = x(match.end);
       if (right < 0 || left > width) continue;

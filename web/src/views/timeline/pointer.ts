@@ -8,7 +8,7 @@ import type { Store } from "./store";
 export interface Hands {
   span: () => Span;
   go: (span: Span) => void;
-  store: Store;
+  store: () => Store;
   /** A click at a place in CSS pixels. */
   pick: (x: number, y: number, twice: boolean) => void;
   /** The pointer rests on a place, in CSS pixels of the canvas; undefined if it drags or is elsewhere. */
@@ -43,7 +43,7 @@ export function pointer(canvas: HTMLCanvasElement, hands: Hands): () => void {
     if (from.choosing) choose(event, false);
     else {
       const begin = from.span.begin - (by / canvas.clientWidth) * from.span.length;
-      hands.go(limited({ begin, length: from.span.length }, hands.store));
+      hands.go(limited({ begin, length: from.span.length }, hands.store()));
     }
   };
   const up = (event: PointerEvent) => {
@@ -55,10 +55,10 @@ export function pointer(canvas: HTMLCanvasElement, hands: Hands): () => void {
   const wheel = (event: WheelEvent) => {
     if (event.ctrlKey || event.metaKey) {
       event.preventDefault();
-      hands.go(zoomed(hands.span(), Math.exp(event.deltaY / 300), timeOf(event.offsetX), hands.store));
+      hands.go(zoomed(hands.span(), Math.exp(event.deltaY / 300), timeOf(event.offsetX), hands.store()));
     } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       event.preventDefault();
-      hands.go(moved(hands.span(), (event.deltaX || event.deltaY) / canvas.clientWidth, hands.store));
+      hands.go(moved(hands.span(), (event.deltaX || event.deltaY) / canvas.clientWidth, hands.store()));
     }
   };
   const cancel = () => {

@@ -74,6 +74,8 @@ export interface Choice {
   filter: string;
   /** Paths of nodes. */
   collapsed: ReadonlySet<string>;
+  /** Paths of nodes that were opened, of those that are folded otherwise. */
+  opened: ReadonlySet<string>;
   pins: readonly string[];
   /** Roots in an order of the user; others follow in the store's. */
   order: readonly string[];
@@ -109,6 +111,11 @@ interface Place {
 /** Puts rows below each other. */
 export function layout(roots: Node[], choice: Choice, groups: Group[], summaries: ReadonlyMap<string, Summary>): Layout {
   return new Placing(choice, new Map(groups.map((group) => [group.path, group])), summaries).all(roots);
+}
+
+/** Whether what is below a node is folded. A filter looks into what was not folded by the user. */
+export function isFolded({ path, isFolded }: Node, { collapsed, opened, filter }: Choice): boolean {
+  return isFolded ? !filter && !opened.has(path) : collapsed.has(path);
 }
 
 class Placing {
@@ -162,7 +169,7 @@ class Placing {
     const isRoot = place.depth === 0;
     const group = this.groups.get(node.path);
     const below = this.inOrder(node, group).filter((one) => this.counts.get(one) || this.hasPins(one));
-    const collapsed = this.choice.collapsed.has(node.path);
+    const collapsed = isFolded(node, this.choice);
     const rows = node.lanes.map((lane) => this.row(node, lane, place, collapsed, below.length > 0));
     result.pinned.push(...rows.filter((row) => row.pinned).map((row) => ({ ...row, depth: 0, under: "" })));
     const own = rows.filter((row, number) => !row.pinned && this.passes(node.lanes[number] as Lane));

@@ -50,7 +50,7 @@ export function read(store: Store): State {
     text && /^\d{1,20}$/.test(text) ? Number(BigInt(text) - origin) : undefined;
   const [begin, end] = [relative(known.t0), relative(known.t1)];
   const span =
-    begin !== undefined && end !== undefined && end > begin ? { begin, length: end - begin } : whole(store);
+    begin !== undefined && end !== undefined && end > begin ? { begin, length: end - begin } : (store.active ?? whole(store));
   const [from, until] = [relative(known.c0), relative(known.c1)];
   const [first, last] = list(known.area);
   const times = (text: string | undefined) => list(text).flatMap((one) => relative(one) ?? []);
@@ -73,6 +73,7 @@ export function read(store: Store): State {
     choice: {
       filter: known.rows ?? "",
       collapsed: new Set(list(known.folded)),
+      opened: new Set(list(known.opened)),
       pins: list(known.pins),
       order: list(known.order),
       worst: new Set(list(known.worst)),
@@ -108,6 +109,7 @@ export function write(store: Store, changes: Partial<Omit<State, "choice">> & Pa
   if ("path" in changes) next.path = changes.path;
   if (changes.filter !== undefined) next.rows = changes.filter || undefined;
   if (changes.collapsed) next.folded = items(changes.collapsed);
+  if (changes.opened) next.opened = items(changes.opened);
   if (changes.pins) next.pins = items(changes.pins);
   if (changes.order) next.order = items(changes.order);
   if (changes.worst) next.worst = items(changes.worst);

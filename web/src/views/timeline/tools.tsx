@@ -1,5 +1,7 @@
 // The tools above the timeline: the span, search, filter, what marks measure, notes.
 
+import { useEffect, useState } from "preact/hooks";
+
 import { answers } from "../../shared/answers";
 import { duration, grouped, time } from "../../shared/format";
 import { shown } from "../../shared/text";
@@ -139,6 +141,9 @@ function PathTools({ store, path }: Pick<Properties, "store" | "path">) {
 
 /** The field of the search, and what was found. A page that is a file has none. */
 function Find({ store, state, search, step }: Pick<Properties, "store" | "state" | "search" | "step">) {
+  // What is typed is not yet in the address, and stays when the page is drawn again.
+  const [typed, setTyped] = useState(state.find);
+  useEffect(() => setTyped(state.find), [state.find]);
   return (
     <>
       <input
@@ -146,7 +151,8 @@ function Find({ store, state, search, step }: Pick<Properties, "store" | "state"
         name="find"
         placeholder="Search values (/)"
         aria-label="Search values"
-        value={state.find}
+        value={typed}
+        onInput={(event) => setTyped(event.currentTarget.value)}
         onChange={(event) => write(store, { find: event.currentTarget.value })}
         onKeyDown={(event) => {
           if (event.key !== "Enter") return;
