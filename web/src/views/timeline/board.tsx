@@ -17,13 +17,14 @@ import { type Hover, Hint, sliceUnder } from "./hover";
 import { useCriticalPath, useLinks } from "./links";
 import { Places } from "./overlays";
 import { pointer } from "./pointer";
-import { type Layout, type Row, keyCell, layout, titleOf } from "./rows";
+import { uncovered, useReveal } from "./reveal";
+import { type Layout, type Row, idOf, keyCell, layout, titleOf } from "./rows";
 import { type Search, useSearch } from "./search";
 import { limited, moved, ordered, read, whole, write, zoomed } from "./state";
 import type { Slice, Store, Tiles } from "./store";
 import { groupsOf, useSummaries } from "./summary";
 import { Tools } from "./tools";
-import { type Node, nodeOf } from "./tree";
+import { type Node, nodeOf, pathText } from "./tree";
 
 /** Time after which a moved span is written to the address, in ms. */
 const SETTLED = 150;
@@ -141,8 +142,9 @@ export function Board({ store }: Properties) {
   const keepAnchor = useAnchor(store, rows, state.row, refs.scroller);
   const all = [...rows.pinned, ...rows.rows];
   const selected = all.find((row) => row.id === state.row);
+  const wanted = useReveal(rows.rows, refs.scroller);
   const covered = between(all, state.area);
-  const actions = actionsOf({ store, tree, state, all, selected, covered, live, go, rows: rows.rows, search, tiles, later, hover, refs });
+  const actions = actionsOf({ store, tree, state, all, selected, covered, wanted, live, go, rows: rows.rows, search, tiles, later, hover });
   const choose = useRef<(list: "rows" | "pinned", chosen: [number, number] | undefined, y: [number, number], done: boolean) => void>(() => {});
   choose.current = (list, chosen, [y, otherY], done) => {
     const above = list === "rows" ? (refs.scroller.current?.scrollTop ?? 0) : 0;
@@ -190,7 +192,7 @@ export function Board({ store }: Properties) {
   const slice = selected && state.at !== undefined ? sliceAt(selected, state.at, tiles, live.current.span) : undefined;
   return (
     <div class="timeline" ref={refs.board}>
-      <Tools {...{ store, state, search, go, links, path, span: live.current.span }} step={actions.step} />
+      <Tools {...{ store, state, search, go, links, path, span: live.current.span }} step={actions.step} first={actions.first} />
       <canvas
         ref={refs.overview}
         class="overview"
@@ -311,33 +313,27 @@ interface Parts {
   selected: Row | undefined;
   /** The rows of the chosen span. */
   covered: Row[];
+  /** The row that is scrolled into sight. */
+  wanted: { current: string | undefined };
   live: { current: Live };
   go: (span: Span) => void;
   search: Search;
   tiles: Tiles;
   later: { current: () => void };
   hover: Signal<Hover | undefined>;
-  refs: { scroller: { current: HTMLDivElement | null } };
 }
 
 /** What the user can do. */
 function actionsOf(parts: Parts) {
-  const { store, tree, state, all, selected, live, go, search, refs } = parts;
+  const { store, tree, state, all, selected, live, go, search } = parts;
   const { choice } = state;
-  const reveal = (row: Row) => {
-    const scroller = refs.scroller.current;
-    if (!scroller || row.pinned) return;
-    if (row.top < scroller.scrollTop) scroller.scrollTop = row.top;
-    const below = row.top + row.height - scroller.clientHeight;
-    if (below > scroller.scrollTop) scroller.scrollTop = below;
-  };
   const show = (at: number) => {
     const { begin, length } = live.current.span;
     if (at < begin || at > begin + length) go(limited({ begin: at - length / 2, length }, store));
   };
-  const place = (row: Row, at: number) => {
-    write(store, { row: row.id, at });
-    reveal(row);
+  const place = (id: string, at: number) => {
+    parts.wanted.current = id;
+    write(store, { row: id, at, chosen: undefined, area: undefined, ...uncovered(tree, id, choice) }, "merged");
     show(at);
   };
   const record = async (row: Row, at: number): Promise<{ begin: number; end: number } | undefined> => {
@@ -358,7 +354,7 @@ function actionsOf(parts: Parts) {
     const time = Math.max(0, Math.floor(state.at ?? live.current.span.begin));
     const asked = { generation: store.generation, table: selected.table.name, lane: selected.lane, time, next: String(next) };
     const found = await json<{ time: number | null }>("timeline/change", asked);
-    if (found.time !== null) place(selected, found.time);
+    if (found.time !== null) place(selected.id, found.time);
   };
   const unchoose = () => write(store, { chosen: undefined, area: undefined });
   const longest = async () => {
@@ -367,8 +363,7 @@ function actionsOf(parts: Parts) {
     const { begin, length } = live.current.span;
     const asked = { generation: store.generation, table: table.name, begin: Math.floor(begin), end: Math.ceil(begin + length) };
     const found = (await json<{ records: StoreRecord[] }>("timeline/longest", asked)).records[0];
-    const row = all.find((row) => row.table === table && row.lane === found?.lane);
-    if (found && row) place(row, Math.max(found.begin, begin));
+    if (found) place(idOf(table, found.lane), Math.max(found.begin, begin));
   };
   const fold = (path: string) => {
     const isOther = nodeOf(tree, path)?.isFolded;
@@ -395,8 +390,16 @@ function actionsOf(parts: Parts) {
   const beside = (by: number) => {
     const next = all[Math.min(Math.max((selected ? all.indexOf(selected) : -1) + by, 0), all.length - 1)];
     if (!next) return;
-    write(store, { row: next.id });
-    reveal(next);
+    parts.wanted.current = next.id;
+    write(store, { row: next.id }, "merged");
+  };
+  const hide = (path: string) => {
+    // The next row that stays is selected, so that several can be hidden one after the other.
+    const isBelow = (row: Row) => row.path === path || row.path.startsWith(pathText([path, ""]));
+    const from = all.findIndex(isBelow);
+    const next = all.slice(from).find((row) => !isBelow(row)) ?? all.slice(0, from).at(-1);
+    write(store, { hidden: [...choice.hidden, path] });
+    if (selected && isBelow(selected)) write(store, { row: next?.id, at: undefined }, "silent");
   };
   const follow = () => {
     const tid = selected && threadOf(selected, store);
@@ -415,11 +418,7 @@ function actionsOf(parts: Parts) {
   };
   const step = (by: number) => {
     const match: Match | undefined = search.step(by, state.at ?? live.current.span.begin);
-    if (!match) return;
-    const row = all.find((row) => row.id === match.row);
-    write(store, { at: match.begin, row: match.row });
-    if (row) reveal(row);
-    show(match.begin);
+    if (match) place(match.row, match.begin);
   };
   // Without an answer, such as in a page that is a file, nothing moves.
   const quietly = (work: Promise<void>) => void work.catch(() => {});
@@ -446,11 +445,13 @@ function actionsOf(parts: Parts) {
     n: note,
     "/": () => document.querySelector<HTMLInputElement>(".timeline input[name=find]")?.focus(),
     p: () => selected && pin(selected.id),
+    h: () => selected && hide(selected.path),
     c: () => selected && fold(selected.folds),
     Escape: () => {
       parts.hover.value = undefined;
       if (state.chosen) unchoose();
-      else write(store, { at: undefined });
+      else if (state.at !== undefined) write(store, { at: undefined });
+      else if (state.path) write(store, { path: undefined });
     },
   };
   const inside = (at: number) => at >= live.current.span.begin && at <= live.current.span.begin + live.current.span.length;
@@ -458,11 +459,18 @@ function actionsOf(parts: Parts) {
     step,
     follow,
     unchoose,
+    /** Selects the first row that is here. */
+    first: () => {
+      const [first] = parts.rows;
+      if (!first) return;
+      parts.wanted.current = first.id;
+      write(store, { row: first.id });
+    },
     zoom: () => quietly(zoom()),
     /** Selects an instant of the row of a path, if that is here. */
     place: (path: string, at: number) => {
-      const row = all.find((row) => row.path === path);
-      if (row) place(row, at);
+      const [lane] = nodeOf(tree, path)?.lanes ?? [];
+      if (lane) place(idOf(lane.table, lane.lane), at);
     },
     fold,
     move,
@@ -472,6 +480,7 @@ function actionsOf(parts: Parts) {
       selected: row.id === state.row,
       choose: () => write(store, { row: row.id }),
       pin: () => pin(row.id),
+      hide: () => hide(row.path),
       fold: () => fold(row.path),
     }),
     pick: (list: Row[], x: number, y: number, width: number, twice: boolean) => {

@@ -1,6 +1,6 @@
 // The timeline's state in the address. Times there are absolute, so that other views can name them.
 
-import { select, selection } from "../../shared/selection";
+import { type How, select, selection } from "../../shared/selection";
 import type { Span } from "./draw";
 import type { Choice } from "./rows";
 import type { Store } from "./store";
@@ -76,13 +76,14 @@ export function read(store: Store): State {
       opened: new Set(list(known.opened)),
       pins: list(known.pins),
       order: list(known.order),
+      hidden: list(known.hidden),
       worst: new Set(list(known.worst)),
     },
   };
 }
 
-/** Writes a part of the state. */
-export function write(store: Store, changes: Partial<Omit<State, "choice">> & Partial<Choice>, silently = true): void {
+/** Writes a part of the state. Back returns from another span, another selection and another search; rows, marks and notes stay. */
+export function write(store: Store, changes: Partial<Omit<State, "choice">> & Partial<Choice>, how: How = howOf(changes)): void {
   const origin = BigInt(store.origin);
   const absolute = (time: number) => String(origin + BigInt(Math.round(time)));
   const items = (values: Iterable<string>) => {
@@ -110,10 +111,16 @@ export function write(store: Store, changes: Partial<Omit<State, "choice">> & Pa
   if (changes.filter !== undefined) next.rows = changes.filter || undefined;
   if (changes.collapsed) next.folded = items(changes.collapsed);
   if (changes.opened) next.opened = items(changes.opened);
+  if (changes.hidden) next.hidden = items(changes.hidden);
   if (changes.pins) next.pins = items(changes.pins);
   if (changes.order) next.order = items(changes.order);
   if (changes.worst) next.worst = items(changes.worst);
-  select(next, silently);
+  select(next, how);
+}
+
+function howOf(changes: object): How {
+  if ("span" in changes) return "merged";
+  return ["at", "row", "chosen", "path", "find"].some((name) => name in changes) ? "step" : "silent";
 }
 
 /** Two instants as a span of whole nanoseconds, at least one, the earlier first. */

@@ -70,17 +70,17 @@ export function treeOf(store: Store, earlier: Earlier = new Map()): Node[] {
   return inOrder(roots, earlier);
 }
 
-/** The node of a path; its ancestors are on the way to it. */
-export function nodeOf(roots: Node[], path: string): Node | undefined {
-  return wayTo(roots, path).at(-1);
-}
-
-/** The nodes from a root to the one of a path; none if it is not there. */
-export function wayTo(roots: Node[], path: string): Node[] {
+/** The nodes from a root to the first one that is wanted; none if there is none. */
+export function wayTo(roots: Node[], isWanted: (node: Node) => boolean): Node[] {
   for (const node of roots) {
-    if (node.path === path) return [node];
-    const below = wayTo(node.below, path);
+    if (isWanted(node)) return [node];
+    const below = wayTo(node.below, isWanted);
     if (below.length > 0) return [node, ...below];
   }
   return [];
+}
+
+/** The node of a path. */
+export function nodeOf(roots: Node[], path: string): Node | undefined {
+  return wayTo(roots, (node) => node.path === path).at(-1);
 }
