@@ -21,11 +21,12 @@ afterAll(async () => {
   await viewer.stop();
 });
 
-/** A table with the lanes of some threads left out. They are the last ones, so that other lanes keep their numbers. */
+/** A table with the lanes of some threads left out, and with other times of threads on a CPU, so that these are in another order.
+ * The lanes are the last ones, so that others keep their numbers. */
 function cut(table: StoreTable): StoreTable {
   const most = table.name === "states" ? table.lanes.length - 4 : table.lanes.length;
   const first = <T>(all: T[]) => all.slice(0, most);
-  return { ...table, lanes: first(table.lanes), paths: first(table.paths), weights: first(table.weights) };
+  return { ...table, lanes: first(table.lanes), paths: first(table.paths), weights: first(table.weights).reverse() };
 }
 
 /** Makes a page see a part of the store, until the returned function lets it see all; tiles of that wait for `ready`. */
@@ -104,5 +105,28 @@ test.each([false, true])("what grows changes nothing under the reader's hand (da
   expect(await page.inputValue('input[name="find"]')).toBe("half a search");
   expect(await page.evaluate(() => document.activeElement?.getAttribute("name"))).toBe("find");
   expect(await page.locator(".legend i").evaluateAll((all) => all.map((one) => getComputedStyle(one).backgroundColor).slice(0, 5))).toEqual(colours);
+  await close(opened);
+});
+
+test("before a reader has begun, rows come in the order of the newest store", async () => {
+  const opened = await open(`${viewer.address}#view=about`, { height: 1800 });
+  const { page } = opened;
+  const { grow, ready } = await growing(page);
+  await page.goto(`${viewer.address}#view=timeline`);
+  await page.reload();
+  await settled(page);
+  const order = async () => {
+    const rows = await page.locator('[data-row-id^="states:"]').evaluateAll((all) => all.map((one) => [one.getBoundingClientRect().top, one.getAttribute("data-row-id")] as const));
+    return rows.sort(([one], [other]) => one - other).map(([, id]) => id);
+  };
+  const before = await order();
+  grow();
+  ready();
+  await expect.poll(async () => (await order()).length).toBeGreaterThan(before.length);
+  const after = await order();
+  expect(after.filter((id) => before.includes(id))).not.toEqual(before);
+  await page.reload();
+  await settled(page);
+  expect(await order()).toEqual(after);
   await close(opened);
 });

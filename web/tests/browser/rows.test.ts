@@ -51,6 +51,10 @@ test("a regular expression filters rows, and a wrong one is taken as text", asyn
   expect(await filtered("cat (336)")).toBe(paths.filter((path) => path.includes("cat (336)")).length);
   expect(await filtered("cat (33")).toBe(paths.filter((path) => path.includes("cat (33")).length);
   expect(await page.getAttribute('input[name="rows"]', "aria-invalid")).toBe("true");
+  await page.waitForSelector('.problem:has-text("taken as text")');
+  expect(await filtered("none has this")).toBe(0);
+  await page.waitForSelector('.none:has-text("No row passes")');
+  await filtered("cat (33");
   // Enter selects the first row.
   await page.press('input[name="rows"]', "Enter");
   await page.waitForSelector(`${rowOf("336")}.selected`);

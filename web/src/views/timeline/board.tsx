@@ -11,7 +11,7 @@ import { dark } from "../../shared/theme";
 import { ChosenSpan, lead } from "./chosen";
 import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
-import { useAnchor, useGrowing, useShift } from "./growth";
+import { hasBegun, useAnchor, useGrowing, useShift } from "./growth";
 import { GroupHeading, RowLabel, SummaryLabel } from "./labels";
 import { type Hover, Hint, sliceUnder } from "./hover";
 import { useCriticalPath, useLinks } from "./links";
@@ -59,7 +59,7 @@ export function Board({ store }: Properties) {
   };
   const hover = useSignal<Hover | undefined>(undefined);
   const live = useRef<Live>({ span: state.span, chosen: undefined, area: undefined, frame: 0 });
-  const { tiles, colours, tree } = useGrowing(store, dark.value, () => later.current());
+  const { tiles, colours, tree } = useGrowing(store, dark.value, () => later.current(), () => hasBegun(refs.scroller.current, hover.peek() !== undefined));
   const search = useSearch(store, state.find);
   const groups = useMemo(() => groupsOf(tree), [tree]);
   const summaries = useSummaries(store, tiles, groups, state.span);
@@ -222,6 +222,7 @@ export function Board({ store }: Properties) {
       >
         <div class="space" style={{ height: `${rows.height}px` }}>
           <canvas ref={refs.picture} class="picture" style={{ height: `${seenHeight}px` }} aria-label="Rows over time" />
+          {rows.height === 0 && <p class="none waiting">No row passes the filter{choice.hidden.length > 0 && ", or those that do are hidden"}.</p>}
           {rows.headings.filter(visible).map((heading) => (
             <GroupHeading
               key={heading.path}

@@ -2,21 +2,27 @@
 
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 
+import { selection } from "../../shared/selection";
 import { Colours } from "./colours";
 import { type Earlier, orderOf } from "./order";
 import type { Layout, Row } from "./rows";
 import { type Store, Tiles } from "./store";
 import { type Node, treeOf } from "./tree";
 
-/** What is drawn of a store, where what was drawn of it before stays. */
-export function useGrowing(store: Store, dark: boolean, changed: () => void): { tiles: Tiles; colours: Map<string, Colours>; tree: Node[] } {
+/** Whether a reader has begun: who has not sees a store as if it was opened now. */
+export function hasBegun(scroller: HTMLElement | null, isPointing: boolean): boolean {
+  return isPointing || (scroller?.scrollTop ?? 0) > 0 || Object.keys(selection.peek()).some((name) => name !== "view");
+}
+
+/** What is drawn of a store, where what was drawn of it before stays; also the order of rows if `keepsOrder`. */
+export function useGrowing(store: Store, dark: boolean, changed: () => void, keepsOrder: () => boolean): { tiles: Tiles; colours: Map<string, Colours>; tree: Node[] } {
   const last = useRef<{ tiles?: Tiles; colours: Map<string, Colours>; order: Earlier }>({ colours: new Map(), order: new Map() });
   const tiles = useMemo(() => new Tiles(store, changed, last.current.tiles), [store]);
   const colours = useMemo(
     () => new Map(store.tables.map(({ name, values }) => [name, new Colours(values.map(([value]) => value), dark, last.current.colours.get(name))])),
     [store, dark],
   );
-  const tree = useMemo(() => treeOf(store, last.current.order), [store]);
+  const tree = useMemo(() => treeOf(store, keepsOrder() ? last.current.order : undefined), [store]);
   useEffect(() => {
     last.current = { tiles, colours, order: orderOf(tree) };
   }, [tiles, colours, tree]);
@@ -41,7 +47,9 @@ export function useAnchor(store: Store, rows: Layout, selected: string | undefin
     if (!element) return;
     const { scrollTop, clientHeight } = element;
     const isSeen = ({ top, height }: Row) => top + height > scrollTop && top < scrollTop + clientHeight;
-    const row = rows.rows.find((row) => row.id === selected && isSeen(row)) ?? rows.rows.find(isSeen);
+    // At the top, nothing is above the first row that could come in.
+    const first = scrollTop > 0 ? rows.rows.find(isSeen) : undefined;
+    const row = rows.rows.find((row) => row.id === selected && isSeen(row)) ?? first;
     anchor.current = row && { id: row.id, from: row.top - scrollTop };
   };
   useLayoutEffect(() => {

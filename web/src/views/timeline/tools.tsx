@@ -103,6 +103,7 @@ function RowFilter({ store, state, first }: Pick<Properties, "store" | "state" |
           first();
         }}
       />
+      {wrong && <span class="problem">no regular expression: taken as text</span>}
       {hidden.length > 0 && (
         <button type="button" data-hidden={hidden.length} onClick={() => write(store, { hidden: [] })} title={hidden.map((path) => shown(path, 80)).slice(0, 20).join("\n")}>
           {hidden.length} hidden: show
