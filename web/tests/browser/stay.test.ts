@@ -7,7 +7,7 @@ import type { Session } from "../../src/shared/session";
 import type { StoreRecord } from "../../src/views/timeline/details";
 import type { Store } from "../../src/views/timeline/store";
 import { KERNEL, type State, box, rowOf, settled, states } from "./kernel";
-import { type Viewer, close, closeBrowser, fixture, open, start } from "./viewer";
+import { type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
 
 let viewer: Viewer;
 let store: Store;
@@ -162,6 +162,10 @@ test("a chosen span leads to its flame graph and its latency", async () => {
     const opened = await open(`${own.address}#view=timeline`);
     const { page } = opened;
     await settled(page);
+    // What orders threads of control flow is their number of instructions.
+    const { tables } = (await (await fetch(`${own.address}api/timeline`)).json()) as Store;
+    const counted = tables.flatMap(({ instructions }) => instructions).reduce((sum, one) => sum + one, 0);
+    expect(counted).toBe(printed("report", "threads", "--symfs", fixture("perf/symfs"), fixture("perf/tiny.data")).summary.instructions);
     const picture = await box(page, ".picture");
     const choose = () => chooseSpan(page, [picture.x + 0.2 * picture.width, picture.y + 30], [picture.x + 0.6 * picture.width, picture.y + 200]);
     await choose();
