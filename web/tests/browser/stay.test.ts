@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Session } from "../../src/shared/session";
 import type { StoreRecord } from "../../src/views/timeline/details";
 import type { Store } from "../../src/views/timeline/store";
-import { KERNEL, type State, box, rowOf, settled, states } from "./kernel";
+import { KERNEL, type State, box, rowOf, settled, spanAfter, states } from "./kernel";
 import { type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
 
 let viewer: Viewer;
@@ -190,6 +190,23 @@ test("a chosen span leads to its flame graph and its latency", async () => {
   } finally {
     await own.stop();
   }
+});
+
+test("if CPUs did nearly all of their work in a part of the time, that part is seen first", async () => {
+  const opened = await open(`${viewer.address}#view=about`);
+  const { page } = opened;
+  // As if nothing had happened for nine times as long afterwards.
+  await page.route(/\/api\/timeline$/, (route) => route.fulfill({ json: { ...store, length: 10 * store.length } }));
+  await page.goto(`${viewer.address}#view=timeline`);
+  await page.reload();
+  await settled(page);
+  const seen = async (act: () => Promise<void>) => spanAfter(page, act);
+  const part = await seen(() => page.keyboard.press("w"));
+  expect(Number(part[1] - part[0]) / store.length).toBeLessThan(0.7 * 1.1);
+  expect(Number(part[1] - part[0]) / store.length).toBeGreaterThan(0.7 * 0.9);
+  const whole = await seen(() => page.keyboard.press("0"));
+  expect(Number(whole[1] - whole[0]) / store.length).toBeCloseTo(10, 2);
+  await close(opened);
 });
 
 test("CPUs come first, then threads by their time on a CPU, and idle ones are below one row that opens", async () => {
