@@ -238,6 +238,9 @@ fn wrong_questions_are_refused_with_a_reason() {
         "timeline/tile?generation=1&table=states&first=0&digits=62&tile=18446744073709551615",
         "timeline/tile?generation=1&table=states&first=9&digits=10&tile=0",
         "timeline/search?generation=1&text=",
+        "timeline/sums?generation=1&table=states&lanes=&begin=0&end=9",
+        "timeline/sums?generation=1&table=states&lanes=0-99999&begin=0&end=9",
+        "timeline/sums?generation=1&table=states&lanes=0&begin=9&end=9",
     ] {
         wait_for_store(port, &token);
         let (status, answer) = ask(port, &format!("GET /{token}/api/{question}"), &local);
@@ -270,6 +273,51 @@ fn a_name_of_a_megabyte_is_cut_in_pictures() {
         let (status, answer) = ask(port, &format!("GET /{token}/api/{question}"), &local);
         assert_eq!(status, 200, "{question}: {}", String::from_utf8_lossy(&answer));
         assert!(answer.len() < 200_000, "{question}: {} bytes", answer.len());
+    }
+}
+
+#[test]
+fn sums_are_of_exactly_the_chosen_span() {
+    let rows = 8000;
+    let (port, token) = served(&Arc::new(Made::new(rows)));
+    wait_for_store(port, &token);
+    for (begin, end) in [(0, 8_000_000), (1, 2), (999, 1001), (1_234_567, 7_654_321), (5000, 5999)] {
+        let question = format!("timeline/sums?generation=1&table=states&lanes=0-1&begin={begin}&end={end}");
+        let (status, answer) =
+            ask(port, &format!("GET /{token}/api/{question}"), &format!("127.0.0.1:{port}"));
+        let text = String::from_utf8_lossy(&answer);
+        assert_eq!(status, 200, "{text}");
+        let json = text.split_once("\r\n\r\n").expect("a body").1;
+        let json: serde_json::Value =
+            serde_json::from_str(&json[json.find('{').expect("JSON")..=json.rfind('}').expect("JSON")])
+                .expect("JSON");
+        // As `Made` writes them: row n begins at 1000 n and lasts 1 + n % 999, with one of two values in turn.
+        let inside = |row: &u64| {
+            let (from, until) = (1000 * row, 1000 * row + 1 + row % 999);
+            until.min(end).saturating_sub(from.max(begin))
+        };
+        let begins = (0..rows).filter(|row| (begin..end).contains(&(1000 * row))).count() as u64;
+        let by_value =
+            [0, 1].map(|value| (0..rows).filter(|row| row % 2 == value).map(|row| inside(&row)).sum::<u64>());
+        let lanes = json["lanes"].as_array().expect("lanes");
+        assert_eq!(lanes.len(), if begins + by_value[0] + by_value[1] > 0 { 2 } else { 0 });
+        for lane in lanes {
+            assert_eq!(lane["records"], begins, "{begin} to {end}");
+            assert_eq!(lane["weight"], by_value[0] + by_value[1], "{begin} to {end}");
+            assert_eq!(lane["missing"], 0);
+            let mut found: Vec<u64> = lane["values"]
+                .as_array()
+                .expect("values")
+                .iter()
+                .filter_map(|value| value[1].as_u64())
+                .collect();
+            let mut expected = by_value.to_vec();
+            found.sort_unstable();
+            expected.sort_unstable();
+            found.retain(|weight| *weight > 0);
+            expected.retain(|weight| *weight > 0);
+            assert_eq!(found, expected, "{begin} to {end}");
+        }
     }
 }
 

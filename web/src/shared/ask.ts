@@ -1,6 +1,6 @@
 // An answer as state of a component: asked for when its question changes, and given up when the component goes.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Refusal } from "./api";
 
@@ -39,4 +39,12 @@ export function useAnswer<T>(key: string | undefined, ask: (signal: AbortSignal)
     };
   }, [key]);
   return state.key === key ? state : { waiting: true };
+}
+
+/** An answer that stays until a newer one to the same question is here, such as of a store that has grown; `of` names the question. */
+export function useLast<T>(asked: Asked<T>, of: string): Asked<T> {
+  const last = useRef<{ of: string; value: T }>(undefined);
+  if (asked.value !== undefined) last.current = { of, value: asked.value };
+  const stays = asked.waiting && asked.value === undefined && last.current?.of === of;
+  return stays && last.current ? { value: last.current.value, waiting: true } : asked;
 }

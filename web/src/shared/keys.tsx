@@ -21,6 +21,8 @@ export function useKeys(act: (event: KeyboardEvent) => boolean): void {
     const listen = (event: KeyboardEvent) => {
       // Alt belongs to the browser, except with arrows up and down.
       const alt = event.altKey && !["ArrowUp", "ArrowDown"].includes(event.key);
+      // Esc closes one thing: a dialog closes itself.
+      if (document.querySelector("dialog[open]")) return;
       if (typing(event) || event.ctrlKey || event.metaKey || alt || event.defaultPrevented) return;
       if (latest.current(event)) event.preventDefault();
     };

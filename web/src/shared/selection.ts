@@ -16,8 +16,15 @@ addEventListener("hashchange", () => {
   selection.value = read();
 });
 
-/** Changes parameters of the address; undefined removes one. With `silently`, Back does not come here. */
-export function select(changes: Record<string, string | undefined>, silently = false): void {
+/** How the address changes: as a step of its own for Back, as a part of the last step, or as a part of it if that was just now. */
+export type How = "step" | "silent" | "merged";
+
+/** Time within which changes are one step, such as those of a wheel, in ms. */
+const TOGETHER = 1000;
+let changedAt = Number.NEGATIVE_INFINITY;
+
+/** Changes parameters of the address; undefined removes one. */
+export function select(changes: Record<string, string | undefined>, how: How = "step"): void {
   const next: Record<string, string> = { ...selection.value };
   for (const [name, value] of Object.entries(changes)) {
     if (value === undefined) delete next[name];
@@ -25,12 +32,16 @@ export function select(changes: Record<string, string | undefined>, silently = f
   }
   const address = `#${new URLSearchParams(next)}`;
   if (address === location.hash) return;
-  if (silently) history.replaceState(null, "", address);
+  const isPart = how === "silent" || (how === "merged" && performance.now() - changedAt < TOGETHER);
+  if (how !== "silent") changedAt = performance.now();
+  if (isPart) history.replaceState(null, "", address);
   else history.pushState(null, "", address);
   selection.value = next;
 }
 
 addEventListener("popstate", () => {
+  // What comes after Back is a step of its own.
+  changedAt = Number.NEGATIVE_INFINITY;
   selection.value = read();
 });
 

@@ -7,9 +7,9 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
 import type { Store } from "../../src/views/timeline/store";
+import { KERNEL, box, rowOf, settled, spanAfter, states } from "./kernel";
 import { HODO, type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
 
-const KERNEL = fixture("ctf/lttng2.13-kernel");
 let viewer: Viewer;
 
 beforeAll(async () => {
@@ -21,61 +21,10 @@ afterAll(async () => {
   await viewer.stop();
 });
 
-/** A row of `hodo report states --by interval`. */
-interface State {
-  begin: bigint;
-  duration: bigint;
-  tid: string;
-  state: string;
-  comm: string;
-}
-
-function states(): State[] {
-  const { columns, rows } = printed("report", "states", "--by", "interval", KERNEL);
-  const place = (name: string) => columns.findIndex((column) => column.name === name);
-  return rows.map((row) => ({
-    begin: BigInt(String(row[place("begin_ns")])),
-    duration: BigInt(String(row[place("duration_ns")])),
-    tid: String(row[place("tid")]),
-    state: String(row[place("state")]),
-    comm: String(row[place("comm")]),
-  }));
-}
-
 async function openTimeline(parameters = "", size = {}) {
   const opened = await open(`${viewer.address}#view=timeline${parameters}`, size);
   await settled(opened.page);
   return opened;
-}
-
-async function settled(page: Page): Promise<void> {
-  await page.waitForSelector('.timeline[data-settled="true"]');
-  await page.waitForTimeout(250);
-  await page.waitForSelector('.timeline[data-settled="true"]');
-}
-
-function span(page: Page): [bigint, bigint] {
-  const known = new URLSearchParams(new URL(page.url()).hash.slice(1));
-  return [BigInt(known.get("t0") ?? 0), BigInt(known.get("t1") ?? 0)];
-}
-
-/** The span in the address after `act` changed it: once it stays the same for a quarter of a second. */
-async function spanAfter(page: Page, act: () => Promise<void>): Promise<[bigint, bigint]> {
-  const before = String(span(page));
-  let last = before;
-  await act();
-  const isSettled = () => {
-    const [now, previous] = [String(span(page)), last];
-    last = now;
-    return now !== before && now === previous;
-  };
-  await expect.poll(isSettled, { interval: 250, timeout: 10_000 }).toBe(true);
-  return span(page);
-}
-
-/** The row of a thread's states: its key is process, thread, name. */
-function rowOf(tid: string): string {
-  return `[data-row-id^="states:"][data-row-id*=",${tid},"]`;
 }
 
 /** The paths of the rows of threads, by what the server says of its tables. */
@@ -83,12 +32,6 @@ async function threadRows(): Promise<string[]> {
   const { tables } = (await (await fetch(`${viewer.address}api/timeline`)).json()) as Store;
   const paths = tables.filter(({ shape }) => shape !== "links").flatMap((table) => table.paths);
   return paths.filter(([root]) => root === "Threads").map((path) => path.join(" "));
-}
-
-async function box(page: Page, selector: string) {
-  const found = await page.locator(selector).boundingBox();
-  if (!found) throw new Error(`${selector} is not drawn`);
-  return found;
 }
 
 test("there is a row for each thread, with its name", async () => {
@@ -393,7 +336,9 @@ test("the uncertainty of synchronised clocks lies around a selected instant", as
   expect(widest).toBeGreaterThan(0);
   // The timeline of a board has no rows yet; a kernel's has.
   const own = await start([experiment, KERNEL]);
-  const opened = await open(`${own.address}#view=timeline`, { height: 1800 });
+  // Beside a board that began decades before it, what ran first seems to have run for all of that time, and others are idle.
+  const idle = encodeURIComponent(JSON.stringify(["Threads › idle threads"]));
+  const opened = await open(`${own.address}#view=timeline&opened=${idle}`, { height: 1800 });
   const { page } = opened;
   await settled(page);
   await page.click(`${rowOf("336")} .name`);

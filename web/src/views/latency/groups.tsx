@@ -78,7 +78,7 @@ export function Groups({ what, measure, bins, borders, text }: Properties) {
         onInput={(event) => {
           const chosen = Number(event.currentTarget.value);
           const other = name === "fast" ? { slow: String(edge(Math.max(chosen, borders.slow))) } : { fast: String(edge(Math.min(chosen, borders.typical))) };
-          select({ ...other, [name]: String(edge(chosen)) }, true);
+          select({ ...other, [name]: String(edge(chosen)) }, "silent");
         }}
       />
     </label>

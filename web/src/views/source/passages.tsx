@@ -16,7 +16,7 @@ const AROUND = 200;
 /** Chooses the execution so many further; the list limits it when it is drawn. */
 export function step(by: number): void {
   const { place, pass } = selection.value;
-  if (place) select({ pass: String(Math.max(0, (pass === undefined ? -1 : Number(pass)) + by)) }, true);
+  if (place) select({ pass: String(Math.max(0, (pass === undefined ? -1 : Number(pass)) + by)) }, "silent");
 }
 
 /** The list. */
@@ -31,7 +31,7 @@ export function Passages({ place }: { place: string }) {
   const chosen = pass === undefined ? undefined : Math.min(Number(pass) || 0, executions.length - 1);
   useEffect(() => {
     marked.current?.scrollIntoView({ block: "nearest" });
-    if (chosen !== undefined && executions.length > 0 && String(chosen) !== pass) select({ pass: String(chosen) }, true);
+    if (chosen !== undefined && executions.length > 0 && String(chosen) !== pass) select({ pass: String(chosen) }, "silent");
   }, [chosen, executions.length]);
   if (!asked.value) return <Waiting asked={asked} />;
   const { count } = asked.value;

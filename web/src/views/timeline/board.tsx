@@ -1,5 +1,6 @@
 // The board: tools, overview, axis, pinned rows, rows, details. Pictures are drawn on canvases, once for each frame.
 
+import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { answers } from "../../shared/answers";
@@ -7,20 +8,23 @@ import { json } from "../../shared/api";
 import { useKeys } from "../../shared/keys";
 import { selection } from "../../shared/selection";
 import { dark } from "../../shared/theme";
-import { Colours } from "./colours";
+import { ChosenSpan, lead } from "./chosen";
 import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
+import { hasBegun, useAnchor, useGrowing, useShift } from "./growth";
 import { GroupHeading, RowLabel, SummaryLabel } from "./labels";
+import { type Hover, Hint, sliceUnder } from "./hover";
 import { useCriticalPath, useLinks } from "./links";
 import { Places } from "./overlays";
 import { pointer } from "./pointer";
-import { type Row, idOf, keyCell, layout } from "./rows";
+import { uncovered, useReveal } from "./reveal";
+import { type Layout, type Row, idOf, keyCell, layout, titleOf } from "./rows";
 import { type Search, useSearch } from "./search";
-import { limited, moved, read, whole, write, zoomed } from "./state";
-import { type Slice, type Store, Tiles } from "./store";
+import { limited, moved, ordered, read, whole, write, zoomed } from "./state";
+import type { Slice, Store, Tiles } from "./store";
 import { groupsOf, useSummaries } from "./summary";
 import { Tools } from "./tools";
-import { type Node, treeOf } from "./tree";
+import { type Node, nodeOf, pathText } from "./tree";
 
 /** Time after which a moved span is written to the address, in ms. */
 const SETTLED = 150;
@@ -30,7 +34,9 @@ const BEYOND = 200;
 /** What moves faster than the address follows. */
 interface Live {
   span: Span;
+  /** A span that is being chosen, and its rows. */
   chosen: [number, number] | undefined;
+  area: [string, string] | undefined;
   frame: number;
 }
 
@@ -51,46 +57,46 @@ export function Board({ store }: Properties) {
     scroller: useRef<HTMLDivElement>(null),
     board: useRef<HTMLDivElement>(null),
   };
-  const live = useRef<Live>({ span: state.span, chosen: undefined, frame: 0 });
-  const tiles = useMemo(() => new Tiles(store, () => later.current()), [store]);
-  useEffect(() => () => tiles.close(), [tiles]);
-  const colours = useMemo(
-    () =>
-      new Map(
-        store.tables.map((table) => [table.name, new Colours(table.values.map(([value]) => value), dark.value)]),
-      ),
-    [store, dark.value],
-  );
+  const hover = useSignal<Hover | undefined>(undefined);
+  const live = useRef<Live>({ span: state.span, chosen: undefined, area: undefined, frame: 0 });
+  const { tiles, colours, tree } = useGrowing(store, dark.value, () => later.current(), () => hasBegun(refs.scroller.current, hover.peek() !== undefined));
   const search = useSearch(store, state.find);
-  const tree = useMemo(() => treeOf(store), [store]);
   const groups = useMemo(() => groupsOf(tree), [tree]);
   const summaries = useSummaries(store, tiles, groups, state.span);
   const { choice } = state;
-  const chosen = JSON.stringify([choice, [...choice.collapsed], [...choice.worst]]);
+  const chosen = JSON.stringify([choice, [...choice.collapsed], [...choice.opened], [...choice.worst]]);
   const rows = useMemo(() => layout(tree, choice, groups, summaries), [tree, chosen, groups, summaries]);
   const places = useMemo(() => ({ rows: new Places(rows.rows), pinned: new Places(rows.pinned) }), [rows]);
   const links = useLinks(store, state.span, state.arrows);
   const arrows = links.flatMap((one) => one.arrows);
   const path = useCriticalPath(store, state.path);
 
-  // The address was changed by a link or by Back: its span counts.
-  const written = useRef("");
-  const inAddress = `${selection.value.t0} ${selection.value.t1}`;
-  if (written.current !== inAddress) {
-    written.current = inAddress;
-    live.current.span = state.span;
-  }
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const isMoving = useRef(false);
+  // The address was changed by a link or by Back: its span counts. A store that has grown has other times of the same instants.
+  const written = useRef("");
+  const shift = useShift(store);
+  const inAddress = `${selection.value.t0} ${selection.value.t1}`;
+  if (written.current !== inAddress || !isMoving.current) {
+    if (written.current !== inAddress) clearTimeout(timer.current);
+    [written.current, isMoving.current] = [inAddress, false];
+    live.current.span = state.span;
+  } else live.current.span.begin += shift;
   const go = (span: Span) => {
     live.current.span = span;
+    hover.value = undefined;
+    isMoving.current = true;
     clearTimeout(timer.current);
     timer.current = setTimeout(() => {
-      write(store, { span: live.current.span });
+      isMoving.current = false;
+      write(latestStore.current, { span: live.current.span });
       written.current = `${selection.value.t0} ${selection.value.t1}`;
     }, SETTLED);
     tiles.forget();
     later.current();
   };
+  const latestStore = useRef(store);
+  latestStore.current = store;
   const latestGo = useRef(go);
   latestGo.current = go;
   useEffect(() => () => clearTimeout(timer.current), []);
@@ -99,7 +105,8 @@ export function Board({ store }: Properties) {
     live.current.frame = 0;
     const scene: Scene = {
       ...state,
-      ...{ span: live.current.span, chosen: live.current.chosen, tiles, colours, theme: theme() },
+      ...{ span: live.current.span, chosen: live.current.chosen ?? state.chosen },
+      ...{ area: live.current.chosen ? live.current.area : state.area, tiles, colours, theme: theme() },
       ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [], summaries: rows.summaries },
     };
     const { overview, axis, pinned, picture, scroller } = refs;
@@ -108,6 +115,7 @@ export function Board({ store }: Properties) {
     if (axis.current) drawAxis(axis.current, scene);
     if (overview.current) drawOverview(overview.current, whole(store).length, scene);
     refs.board.current?.setAttribute("data-settled", String(!tiles.waiting));
+    tiles.settle();
   };
   const later = useRef(() => {});
   const latest = useRef(draw);
@@ -131,14 +139,36 @@ export function Board({ store }: Properties) {
     };
   }, []);
 
+  const keepAnchor = useAnchor(store, rows, state.row, refs.scroller);
   const all = [...rows.pinned, ...rows.rows];
   const selected = all.find((row) => row.id === state.row);
-  const actions = actionsOf({ store, tree, state, all, selected, live, go, rows: rows.rows, search, tiles, later, refs });
+  const wanted = useReveal(rows.rows, refs.scroller);
+  const covered = between(all, state.area);
+  const actions = actionsOf({ store, tree, state, all, selected, covered, wanted, live, go, rows: rows.rows, search, tiles, later, hover });
+  const choose = useRef<(list: "rows" | "pinned", chosen: [number, number] | undefined, y: [number, number], done: boolean) => void>(() => {});
+  choose.current = (list, chosen, [y, otherY], done) => {
+    const above = list === "rows" ? (refs.scroller.current?.scrollTop ?? 0) : 0;
+    const [from, until] = [Math.min(y, otherY) + above, Math.max(y, otherY) + above];
+    const covered = rows[list].filter((row) => row.top <= until && row.top + row.height > from);
+    const [first, last] = [covered[0], covered.at(-1)];
+    const area: [string, string] | undefined = first && last && [first.id, last.id];
+    Object.assign(live.current, done ? { chosen: undefined, area: undefined } : { chosen, area });
+    if (done) write(store, { chosen: chosen && ordered(chosen), area, at: undefined });
+    later.current();
+  };
   const pick = useRef<(list: "rows" | "pinned", x: number, y: number, twice: boolean) => void>(() => {});
   pick.current = (list, x, y, twice) => {
     const above = list === "rows" ? (refs.scroller.current?.scrollTop ?? 0) : 0;
     const width = refs.axis.current?.clientWidth ?? 1;
     actions.pick(rows[list], x, y + above, width, twice);
+  };
+  const rest = useRef<(list: "rows" | "pinned", place: PointerEvent | undefined) => void>(() => {});
+  rest.current = (list, place) => {
+    const above = list === "rows" ? (refs.scroller.current?.scrollTop ?? 0) : 0;
+    const width = refs.axis.current?.clientWidth ?? 1;
+    const { span } = live.current;
+    const at = place && { x: place.clientX, y: place.clientY, time: span.begin + (place.offsetX / width) * span.length };
+    hover.value = at && hoverAt({ rows: rows[list], summaries: list === "rows" ? rows.summaries : [] }, place.offsetY + above, at, { span, tiles, width });
   };
   // A drag outlives drawings, so listeners stay.
   const hasPinned = rows.pinned.length > 0;
@@ -148,12 +178,10 @@ export function Board({ store }: Properties) {
       pointer(canvas, {
         span: () => live.current.span,
         go: (span) => latestGo.current(span),
-        store,
+        store: () => latestStore.current,
         pick: (x, y, twice) => pick.current(list, x, y, twice),
-        choose: (chosen) => {
-          live.current.chosen = chosen;
-          later.current();
-        },
+        hover: (place) => rest.current(list, place),
+        choose: (chosen, y, done) => choose.current(list, chosen, y, done),
       });
     const ends = [listen(refs.picture.current, "rows"), listen(refs.pinned.current, "pinned")];
     return () => ends.forEach((end) => end?.());
@@ -164,7 +192,7 @@ export function Board({ store }: Properties) {
   const slice = selected && state.at !== undefined ? sliceAt(selected, state.at, tiles, live.current.span) : undefined;
   return (
     <div class="timeline" ref={refs.board}>
-      <Tools {...{ store, state, search, go, links, path, span: live.current.span }} step={actions.step} />
+      <Tools {...{ store, state, search, go, links, path, span: live.current.span }} step={actions.step} first={actions.first} />
       <canvas
         ref={refs.overview}
         class="overview"
@@ -187,11 +215,14 @@ export function Board({ store }: Properties) {
         tabIndex={-1}
         onScroll={(event) => {
           setScroll(event.currentTarget.scrollTop);
+          keepAnchor();
+          hover.value = undefined;
           later.current();
         }}
       >
         <div class="space" style={{ height: `${rows.height}px` }}>
           <canvas ref={refs.picture} class="picture" style={{ height: `${seenHeight}px` }} aria-label="Rows over time" />
+          {rows.height === 0 && <p class="none waiting">No row passes the filter{choice.hidden.length > 0 && ", or those that do are hidden"}.</p>}
           {rows.headings.filter(visible).map((heading) => (
             <GroupHeading
               key={heading.path}
@@ -209,7 +240,16 @@ export function Board({ store }: Properties) {
           ))}
         </div>
       </div>
-      {selected && state.at !== undefined && (
+      <Hint hover={hover} generation={store.generation} colours={colours} />
+      {state.chosen && (
+        <ChosenSpan
+          {...{ store, span: state.chosen, rows: covered, all, colours }}
+          widen={() => write(store, { area: undefined })}
+          zoom={actions.zoom}
+          close={actions.unchoose}
+        />
+      )}
+      {selected && state.at !== undefined && !state.chosen && (
         <Details
           {...{ store, row: selected, at: state.at, slice, arrows }}
           follow={threadOf(selected, store) === undefined ? undefined : actions.follow}
@@ -239,6 +279,32 @@ function sliceAt(row: Row, at: number, tiles: Tiles, span: Span): Slice | undefi
   return seen.find(({ begin, end }) => begin <= at && at < Math.max(end, begin + 1))?.slice;
 }
 
+/** The rows from one to another; all of them if these are not here. */
+function between(rows: Row[], area: [string, string] | undefined): Row[] {
+  const [first, last] = (area ?? []).map((id) => rows.findIndex((row) => row.id === id));
+  if (first === undefined || last === undefined || first < 0 || last < 0) return rows;
+  return rows.slice(Math.min(first, last), Math.max(first, last) + 1);
+}
+
+/** What is at a place of a list of rows, `y` pixels from its top. */
+function hoverAt(
+  { rows, summaries }: Pick<Layout, "rows" | "summaries">,
+  y: number,
+  { x, y: windowY, time }: { x: number; y: number; time: number },
+  { span, tiles, width }: { span: Span; tiles: Tiles; width: number },
+): Hover | undefined {
+  const isIn = ({ top, height }: { top: number; height: number }) => y >= top && y < top + height;
+  const row = rows.find(isIn);
+  const pixel = span.length / width;
+  if (row) {
+    const slice = row.table.shape === "links" ? undefined : sliceUnder(slicesOf(row, { span, tiles }, width), time, pixel);
+    return slice && { x, y: windowY, title: titleOf(row), table: row.table, lane: row.lane, slice };
+  }
+  const of = summaries.find(isIn);
+  const slice = of?.summary && sliceUnder(of.summary.slices.map((slice) => ({ ...slice, slice })), time, pixel);
+  return of && slice && { x, y: windowY, title: `${of.group.table.title} · ${of.group.path}`, table: of.group.table, lane: undefined, slice };
+}
+
 interface Parts {
   store: Store;
   tree: Node[];
@@ -246,32 +312,29 @@ interface Parts {
   all: Row[];
   rows: Row[];
   selected: Row | undefined;
+  /** The rows of the chosen span. */
+  covered: Row[];
+  /** The row that is scrolled into sight. */
+  wanted: { current: string | undefined };
   live: { current: Live };
   go: (span: Span) => void;
   search: Search;
   tiles: Tiles;
   later: { current: () => void };
-  refs: { scroller: { current: HTMLDivElement | null } };
+  hover: Signal<Hover | undefined>;
 }
 
 /** What the user can do. */
 function actionsOf(parts: Parts) {
-  const { store, tree, state, all, selected, live, go, search, later, refs } = parts;
+  const { store, tree, state, all, selected, live, go, search } = parts;
   const { choice } = state;
-  const reveal = (row: Row) => {
-    const scroller = refs.scroller.current;
-    if (!scroller || row.pinned) return;
-    if (row.top < scroller.scrollTop) scroller.scrollTop = row.top;
-    const below = row.top + row.height - scroller.clientHeight;
-    if (below > scroller.scrollTop) scroller.scrollTop = below;
-  };
   const show = (at: number) => {
     const { begin, length } = live.current.span;
     if (at < begin || at > begin + length) go(limited({ begin: at - length / 2, length }, store));
   };
-  const place = (row: Row, at: number) => {
-    write(store, { row: row.id, at });
-    reveal(row);
+  const place = (id: string, at: number) => {
+    parts.wanted.current = id;
+    write(store, { row: id, at, chosen: undefined, area: undefined, ...uncovered(tree, id, choice) }, "merged");
     show(at);
   };
   const record = async (row: Row, at: number): Promise<{ begin: number; end: number } | undefined> => {
@@ -281,9 +344,7 @@ function actionsOf(parts: Parts) {
     return (await json<{ records: StoreRecord[] }>("timeline/at", asked)).records[0];
   };
   const zoom = async () => {
-    const { chosen } = live.current;
-    live.current.chosen = undefined;
-    if (chosen) go(limited({ begin: Math.min(...chosen), length: Math.abs(chosen[1] - chosen[0]) }, store));
+    if (state.chosen) go(limited({ begin: state.chosen[0], length: state.chosen[1] - state.chosen[0] }, store));
     else if (selected && state.at !== undefined) {
       const found = await record(selected, state.at);
       if (found) go(around(found, store));
@@ -294,21 +355,22 @@ function actionsOf(parts: Parts) {
     const time = Math.max(0, Math.floor(state.at ?? live.current.span.begin));
     const asked = { generation: store.generation, table: selected.table.name, lane: selected.lane, time, next: String(next) };
     const found = await json<{ time: number | null }>("timeline/change", asked);
-    if (found.time !== null) place(selected, found.time);
+    if (found.time !== null) place(selected.id, found.time);
   };
+  const unchoose = () => write(store, { chosen: undefined, area: undefined });
   const longest = async () => {
     const table = selected?.table ?? store.tables.find((table) => table.shape === "intervals");
     if (!table) return;
     const { begin, length } = live.current.span;
     const asked = { generation: store.generation, table: table.name, begin: Math.floor(begin), end: Math.ceil(begin + length) };
     const found = (await json<{ records: StoreRecord[] }>("timeline/longest", asked)).records[0];
-    const row = all.find((row) => row.table === table && row.lane === found?.lane);
-    if (found && row) place(row, Math.max(found.begin, begin));
+    if (found) place(idOf(table, found.lane), Math.max(found.begin, begin));
   };
-  const fold = (name: string) => {
-    const next = new Set(choice.collapsed);
-    if (!next.delete(name)) next.add(name);
-    write(store, { collapsed: next });
+  const fold = (path: string) => {
+    const isOther = nodeOf(tree, path)?.isFolded;
+    const next = new Set(isOther ? choice.opened : choice.collapsed);
+    if (!next.delete(path)) next.add(path);
+    write(store, isOther ? { opened: next } : { collapsed: next });
   };
   const turn = (path: string) => {
     const next = new Set(choice.worst);
@@ -329,8 +391,16 @@ function actionsOf(parts: Parts) {
   const beside = (by: number) => {
     const next = all[Math.min(Math.max((selected ? all.indexOf(selected) : -1) + by, 0), all.length - 1)];
     if (!next) return;
-    write(store, { row: next.id });
-    reveal(next);
+    parts.wanted.current = next.id;
+    write(store, { row: next.id }, "merged");
+  };
+  const hide = (path: string) => {
+    // The next row that stays is selected, so that several can be hidden one after the other.
+    const isBelow = (row: Row) => row.path === path || row.path.startsWith(pathText([path, ""]));
+    const from = all.findIndex(isBelow);
+    const next = all.slice(from).find((row) => !isBelow(row)) ?? all.slice(0, from).at(-1);
+    write(store, { hidden: [...choice.hidden, path] });
+    if (selected && isBelow(selected)) write(store, { row: next?.id, at: undefined }, "silent");
   };
   const follow = () => {
     const tid = selected && threadOf(selected, store);
@@ -349,13 +419,7 @@ function actionsOf(parts: Parts) {
   };
   const step = (by: number) => {
     const match: Match | undefined = search.step(by, state.at ?? live.current.span.begin);
-    const table = match && store.tables[match.table];
-    if (!match || !table) return;
-    const id = idOf(table, match.lane);
-    const row = all.find((row) => row.id === id);
-    write(store, { at: match.begin, row: id });
-    if (row) reveal(row);
-    show(match.begin);
+    if (match) place(match.row, match.begin);
   };
   // Without an answer, such as in a page that is a file, nothing moves.
   const quietly = (work: Promise<void>) => void work.catch(() => {});
@@ -371,6 +435,8 @@ function actionsOf(parts: Parts) {
     ArrowDown: () => beside(1),
     "0": () => go(whole(store)),
     f: () => quietly(zoom()),
+    g: () => state.chosen && lead("g", store, state.chosen, parts.covered),
+    e: () => state.chosen && lead("e", store, state.chosen, parts.covered),
     ".": () => quietly(change(true)),
     ",": () => quietly(change(false)),
     l: () => quietly(longest()),
@@ -380,21 +446,32 @@ function actionsOf(parts: Parts) {
     n: note,
     "/": () => document.querySelector<HTMLInputElement>(".timeline input[name=find]")?.focus(),
     p: () => selected && pin(selected.id),
+    h: () => selected && hide(selected.path),
     c: () => selected && fold(selected.folds),
     Escape: () => {
-      live.current.chosen = undefined;
-      write(store, { at: undefined });
-      later.current();
+      parts.hover.value = undefined;
+      if (state.chosen) unchoose();
+      else if (state.at !== undefined) write(store, { at: undefined });
+      else if (state.path) write(store, { path: undefined });
     },
   };
   const inside = (at: number) => at >= live.current.span.begin && at <= live.current.span.begin + live.current.span.length;
   return {
     step,
     follow,
+    unchoose,
+    /** Selects the first row that is here. */
+    first: () => {
+      const [first] = parts.rows;
+      if (!first) return;
+      parts.wanted.current = first.id;
+      write(store, { row: first.id });
+    },
+    zoom: () => quietly(zoom()),
     /** Selects an instant of the row of a path, if that is here. */
     place: (path: string, at: number) => {
-      const row = all.find((row) => row.path === path);
-      if (row) place(row, at);
+      const [lane] = nodeOf(tree, path)?.lanes ?? [];
+      if (lane) place(idOf(lane.table, lane.lane), at);
     },
     fold,
     move,
@@ -404,6 +481,7 @@ function actionsOf(parts: Parts) {
       selected: row.id === state.row,
       choose: () => write(store, { row: row.id }),
       pin: () => pin(row.id),
+      hide: () => hide(row.path),
       fold: () => fold(row.path),
     }),
     pick: (list: Row[], x: number, y: number, width: number, twice: boolean) => {
@@ -411,7 +489,7 @@ function actionsOf(parts: Parts) {
       if (!row) return;
       const { begin, length } = live.current.span;
       const at = begin + (x / width) * length;
-      write(store, { row: row.id, at });
+      write(store, { row: row.id, at, chosen: undefined, area: undefined });
       if (twice) quietly(record(row, at).then((found) => found && go(around(found, store))));
     },
     overview: (event: PointerEvent, canvas: HTMLCanvasElement) => {

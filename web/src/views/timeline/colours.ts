@@ -27,6 +27,11 @@ const QUIET: Record<string, [light: string, dark: string]> = {
   stopped: ["#8d96a0", "#5d6874"],
 };
 
+/** Whether nothing happens while a row has this value. */
+export function quiet(value: string | null): boolean {
+  return value !== null && Object.hasOwn(QUIET, value);
+}
+
 /** States of threads have the same colours in every trace: green runs, orange waits for a CPU, red waits for a device. */
 const STATES: Record<string, string> = {
   running: "#009e73",
@@ -42,16 +47,21 @@ function hash(text: string): number {
 
 /** Gives each value of a table a colour: the heaviest ones in order, others by their text. */
 export class Colours {
-  private known = new Map<string, string>();
+  private known: Map<string, string>;
+  private next: number;
 
+  /** With the colours of the table before it grew, which its values keep. */
   constructor(
     heaviest: (string | null)[],
     private readonly dark: boolean,
+    before?: Colours | undefined,
   ) {
-    let next = 0;
+    const kept = before?.dark === dark ? before : undefined;
+    this.known = new Map(kept?.known);
+    this.next = kept?.next ?? 0;
     for (const value of heaviest) {
       const text = value ?? "";
-      this.known.set(text, this.usual(text) ?? (ALL[next++ % ALL.length] as string));
+      if (!this.known.has(text)) this.known.set(text, this.usual(text) ?? (ALL[this.next++ % ALL.length] as string));
     }
   }
 

@@ -2,7 +2,7 @@
 
 import { answers } from "../../shared/answers";
 import { json } from "../../shared/api";
-import { useAnswer } from "../../shared/ask";
+import { useAnswer, useLast } from "../../shared/ask";
 import { duration, grouped, time } from "../../shared/format";
 import { shown } from "../../shared/text";
 import { Waiting } from "../../shared/waiting";
@@ -13,6 +13,13 @@ import type { Slice, Store } from "./store";
 /** Links of a record that are listed. */
 const MOST_LINKS = 6;
 
+/** A further cell of a record. */
+export interface Cell {
+  name: string;
+  unit: string;
+  value: string | null;
+}
+
 /** A record with its cells. */
 export interface StoreRecord {
   lane: number;
@@ -21,7 +28,7 @@ export interface StoreRecord {
   /** Its begin in nanoseconds of the timeline, exactly. */
   absolute: string;
   value: string | null;
-  cells: { name: string; unit: string; value: string | null }[];
+  cells: Cell[];
 }
 
 interface Properties {
@@ -51,9 +58,10 @@ async function inSlice(store: Store, row: Row, slice: Slice | undefined): Promis
 export function Details({ store, row, at, slice, arrows, follow, go, show, close }: Properties) {
   const table = row.table.name;
   const parameters = { generation: store.generation, table, lane: row.lane, time: Math.max(0, Math.floor(at)) };
-  const asked = useAnswer(`${JSON.stringify(parameters)} ${answers ? slice?.begin : ""}`, (signal) =>
+  const now = useAnswer(`${JSON.stringify(parameters)} ${answers ? slice?.begin : ""}`, (signal) =>
     answers ? inSlice(store, row, slice) : json<{ records: StoreRecord[] }>("timeline/at", parameters, signal),
   );
+  const asked = useLast(now, `${store.origin} ${row.id} ${parameters.time}`);
   return (
     <aside class="details" aria-label="Details">
       <header>

@@ -15,8 +15,8 @@ export interface Span {
 
 /** A record that a search found. */
 export interface Match {
-  table: number;
-  lane: number;
+  /** The id of its row. */
+  row: string;
   begin: number;
   end: number;
   value: string;
@@ -35,6 +35,8 @@ export interface Scene {
   marks: number[];
   /** A span that is being chosen. */
   chosen: [number, number] | undefined;
+  /** Its first row and its last; without these, all rows. */
+  area: [string, string] | undefined;
   notes: { time: number; text: string }[];
   /** Links between rows. */
   arrows: Arrow[];
@@ -104,9 +106,15 @@ export function slicesOf(row: Pick<Row, "table" | "lane">, { span, tiles }: Pick
   const digits = tiles.digits((2 * span.length) / width);
   const first = row.lane - (row.lane % LANES);
   const seen: Seen[] = [];
-  for (const place of tiles.places(row.table.name, first, digits, span.begin, span.begin + span.length)) {
+  const places = tiles.places(row.table.name, first, digits, span.begin, span.begin + span.length).map((place) => ({ place, best: tiles.best(place) }));
+  if (places.some(({ best }) => !best)) {
+    // Of a store that has grown, what it had before stays until newer tiles are here.
+    const before = tiles.before(row.table, row.lane);
+    const old = before && slicesOf(before, { tiles: before.tiles, span: { ...span, begin: span.begin - before.later } }, width);
+    if (before && old && old.length > 0) return old.map((one) => laterBy(one, before.later));
+  }
+  for (const { place, best } of places) {
     const [from, to] = tiles.span(place);
-    const best = tiles.best(place);
     for (const slice of best?.tile.get(row.lane) ?? []) {
       const [begin, end] = [Math.max(slice.begin, from), Math.min(slice.end, to)];
       if (end < from || begin > to || (begin === to && slice.begin !== from)) continue;
@@ -118,6 +126,11 @@ export function slicesOf(row: Pick<Row, "table" | "lane">, { span, tiles }: Pick
     }
   }
   return seen;
+}
+
+function laterBy({ slice, begin, end }: Seen, later: number): Seen {
+  if (later === 0) return { slice, begin, end };
+  return { slice: { ...slice, begin: slice.begin + later, end: slice.end + later }, begin: begin + later, end: end + later };
 }
 
 function hatched(context: CanvasRenderingContext2D, colour: string): CanvasPattern | string {
@@ -172,7 +185,7 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", pla
     }
     context.globalAlpha = 1;
     context.fillStyle = scene.theme.bad;
-    for (const match of scene.matches.get(`${row.number} ${row.lane}`) ?? []) {
+    for (const match of scene.matches.get(row.id) ?? []) {
       const left = x(match.begin);
       const right = x(match.end);
       if (right < 0 || left > width) continue;
@@ -192,7 +205,15 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", pla
   const sheet: Sheet = { context, x, scroll, width, height, theme: scene.theme };
   if (scene.path.length > 0) drawPath(sheet, places, scene.path);
   if (scene.arrows.length > 0) drawArrows(sheet, places, scene.arrows, rows.find((row) => row.id === scene.row));
-  lines(context, scene, x, height);
+  const area = scene.area?.map((id) => rows.find((row) => row.id === id));
+  const band = area && area[0] && area[1] && bandOf(area[0], area[1], scroll);
+  lines(context, scene, x, height, band);
+}
+
+/** The place of rows on a canvas, from one to another. */
+function bandOf(one: Row, other: Row, scroll: number): [top: number, bottom: number] {
+  const bottom = Math.max(one.top + one.height, other.top + other.height);
+  return [Math.min(one.top, other.top) - scroll, bottom - scroll];
 }
 
 /** Losses that have a place in time, which lie across the rows that they concern. */
@@ -350,11 +371,14 @@ function grid(context: CanvasRenderingContext2D, { span, theme }: Scene, width: 
   context.globalAlpha = 1;
 }
 
-function lines(context: CanvasRenderingContext2D, scene: Scene, x: (at: number) => number, height: number): void {
+function lines(context: CanvasRenderingContext2D, scene: Scene, x: (at: number) => number, height: number, band?: [number, number]): void {
   if (scene.chosen) {
     const [from, to] = scene.chosen.map(x) as [number, number];
     context.fillStyle = scene.theme.selected;
-    context.fillRect(Math.min(from, to), 0, Math.abs(to - from), height);
+    const [top, bottom] = band ?? [0, height];
+    context.fillRect(Math.min(from, to), top, Math.abs(to - from), bottom - top);
+    context.fillStyle = scene.theme.accent;
+    for (const at of [from, to]) context.fillRect(at - 0.5, top, 1, bottom - top);
   }
   for (const at of [...scene.marks, ...(scene.at === undefined ? [] : [scene.at])]) softEdges(context, scene, x, at, height);
   if (scene.at !== undefined) {

@@ -2,23 +2,34 @@
 
 import { useRef } from "preact/hooks";
 
+import { answers } from "../../shared/answers";
 import { useAnswer } from "../../shared/ask";
 import { selection } from "../../shared/selection";
 import { session } from "../../shared/session";
 import { dark } from "../../shared/theme";
 import { Waiting } from "../../shared/waiting";
 import type { View } from "../../views";
+import { fetchActive } from "./active";
 import { Board } from "./board";
-import { fetchStore } from "./store";
+import { type Store, fetchStore } from "./store";
 import "./timeline.css";
+
+/** Asks for the tables; at first also for the part of the time in which something happens, unless the address says what is seen. */
+async function fetchFirst(isGrowing: boolean, signal: AbortSignal): Promise<Store> {
+  const store = await fetchStore(signal);
+  if (isGrowing || answers || selection.value.t0) return store;
+  const active = await fetchActive(store, signal).catch(() => undefined);
+  return { ...store, active };
+}
 
 /** Asks for the tables, and again while the store grows. */
 function Page() {
   const index = session.value?.index;
   const percent = index?.state === "building" && index.total ? Math.floor((10 * index.done) / index.total) : 10;
-  const asked = useAnswer(`timeline ${index?.state} ${percent}`, fetchStore);
   // While a newer picture is on its way, the last one stays.
-  const last = useRef(asked.value);
+  const last = useRef<Store>(undefined);
+  const isGrowing = index?.state !== "ready" || last.current !== undefined;
+  const asked = useAnswer(`timeline ${index?.state} ${percent}`, (signal) => fetchFirst(isGrowing, signal));
   if (asked.value) last.current = asked.value;
   const store = last.current;
   // The drawing follows the address and the theme.
@@ -28,7 +39,7 @@ function Page() {
   if (store.tables.every((table) => table.lanes.length === 0)) {
     return <p class="about waiting">The store has no rows.</p>;
   }
-  return <Board key={store.generation} store={store} />;
+  return <Board store={store} />;
 }
 
 export const timeline: View = {
@@ -39,9 +50,10 @@ export const timeline: View = {
     ["A D", "earlier, later"],
     ["Ctrl+wheel", "closer, farther at the pointer"],
     ["Shift+wheel", "earlier, later"],
-    ["drag", "move the time; with Shift choose a span"],
+    ["drag", "move the time; with Shift choose a span of some rows"],
     ["click", "details; twice: zoom to a record"],
     ["F", "zoom to the selected record or the chosen span"],
+    ["G E", "flame graph, latency of the chosen span"],
     ["0", "all of the time"],
     ["↑ ↓", "row above, below"],
     [", .", "change before, after in the row"],
@@ -52,8 +64,9 @@ export const timeline: View = {
     ["K", "critical path of the row's thread, on or off"],
     ["N", "note at the selected instant"],
     ["P C", "pin the row; fold what is below it, or its group"],
+    ["H", "hide the row and what is below it"],
     ["Alt+↑ Alt+↓", "move the group of the row"],
-    ["Esc", "close details"],
+    ["Esc", "close the span, details, critical path"],
   ],
   has: (session) => session.index.state !== "absent",
   Page,

@@ -20,6 +20,7 @@ interface RowProperties {
   selected: boolean;
   choose: () => void;
   pin: () => void;
+  hide: () => void;
   fold: () => void;
 }
 
@@ -36,7 +37,7 @@ function isSaid({ name, under }: Row): boolean {
 }
 
 /** The name of a row. */
-export function RowLabel({ row, selected, choose, pin, fold }: RowProperties) {
+export function RowLabel({ row, selected, choose, pin, hide, fold }: RowProperties) {
   const name = shown(endOf(row.name), 60);
   return (
     <div
@@ -54,6 +55,11 @@ export function RowLabel({ row, selected, choose, pin, fold }: RowProperties) {
       <button type="button" class="name" onClick={choose} title={shown(titleOf(row))}>
         <b>{name}</b> {row.under && !isSaid(row) && <span>{shown(row.under, 60)}</span>}
       </button>
+      {!row.pinned && (
+        <button type="button" class="hide" onClick={hide} title="Hide it and what is below (H)" aria-label={`Hide ${name}`}>
+          ×
+        </button>
+      )}
       <button
         type="button"
         class="pin"

@@ -4,7 +4,7 @@ import { useRef } from "preact/hooks";
 
 import { answers } from "../../shared/answers";
 import { arrow } from "../../shared/api";
-import { type Asked, useAnswer } from "../../shared/ask";
+import { type Asked, useAnswer, useLast } from "../../shared/ask";
 import { type Model, columnOf, fetchModel, modelOf, raw } from "../../shared/model";
 import type { Span } from "./draw";
 import type { Arrow, Piece } from "./overlays";
@@ -95,5 +95,6 @@ async function fetchPath(store: Store, tid: string, signal: AbortSignal): Promis
 
 /** The critical path of a thread, if one is chosen. */
 export function useCriticalPath(store: Store, tid: string | undefined): Asked<CriticalPath> {
-  return useAnswer(tid && `path ${store.generation} ${tid}`, (signal) => fetchPath(store, tid ?? "", signal));
+  const asked = useAnswer(tid && `path ${store.generation} ${tid}`, (signal) => fetchPath(store, tid ?? "", signal));
+  return useLast(asked, `${store.origin} ${tid}`);
 }

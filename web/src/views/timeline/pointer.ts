@@ -8,11 +8,13 @@ import type { Store } from "./store";
 export interface Hands {
   span: () => Span;
   go: (span: Span) => void;
-  store: Store;
+  store: () => Store;
   /** A click at a place in CSS pixels. */
   pick: (x: number, y: number, twice: boolean) => void;
-  /** A span is being chosen. */
-  choose: (chosen: [number, number] | undefined) => void;
+  /** The pointer rests on a place, in CSS pixels of the canvas; undefined if it drags or is elsewhere. */
+  hover: (place: PointerEvent | undefined) => void;
+  /** A span is being chosen, over rows between two places in CSS pixels; `done` when the pointer is released. */
+  choose: (chosen: [number, number] | undefined, rows: [number, number], done: boolean) => void;
 }
 
 /** Pixels that a pointer moves before it drags. */
@@ -20,48 +22,55 @@ const STILL = 4;
 
 /** Listens to a canvas; returns how to stop. */
 export function pointer(canvas: HTMLCanvasElement, hands: Hands): () => void {
-  let from: { x: number; span: Span; choosing: boolean; dragged: boolean } | undefined;
+  let from: { x: number; y: number; span: Span; choosing: boolean; dragged: boolean } | undefined;
   const timeOf = (x: number, span = hands.span()) => span.begin + (x / canvas.clientWidth) * span.length;
   const down = (event: PointerEvent) => {
     if (event.button !== 0) return;
     canvas.setPointerCapture(event.pointerId);
-    from = { x: event.offsetX, span: hands.span(), choosing: event.shiftKey, dragged: false };
+    hands.hover(undefined);
+    from = { x: event.offsetX, y: event.offsetY, span: hands.span(), choosing: event.shiftKey, dragged: false };
+  };
+  const choose = (event: PointerEvent, done: boolean) => {
+    if (!from) return;
+    const inside = Math.min(Math.max(event.offsetX, 0), canvas.clientWidth);
+    hands.choose([timeOf(from.x, from.span), timeOf(inside, from.span)], [from.y, event.offsetY], done);
   };
   const move = (event: PointerEvent) => {
-    if (!from) return;
+    if (!from) return hands.hover(event);
     const by = event.offsetX - from.x;
     if (Math.abs(by) > STILL) from.dragged = true;
     if (!from.dragged) return;
-    if (from.choosing) hands.choose([timeOf(from.x, from.span), timeOf(event.offsetX, from.span)]);
+    if (from.choosing) choose(event, false);
     else {
       const begin = from.span.begin - (by / canvas.clientWidth) * from.span.length;
-      hands.go(limited({ begin, length: from.span.length }, hands.store));
+      hands.go(limited({ begin, length: from.span.length }, hands.store()));
     }
   };
   const up = (event: PointerEvent) => {
-    if (from && !from.dragged) {
-      hands.choose(undefined);
-      hands.pick(event.offsetX, event.offsetY, event.detail > 1);
-    }
+    if (from && !from.dragged) hands.pick(event.offsetX, event.offsetY, event.detail > 1);
+    else if (from?.choosing) choose(event, true);
     from = undefined;
   };
   const double = (event: MouseEvent) => hands.pick(event.offsetX, event.offsetY, true);
   const wheel = (event: WheelEvent) => {
     if (event.ctrlKey || event.metaKey) {
       event.preventDefault();
-      hands.go(zoomed(hands.span(), Math.exp(event.deltaY / 300), timeOf(event.offsetX), hands.store));
+      hands.go(zoomed(hands.span(), Math.exp(event.deltaY / 300), timeOf(event.offsetX), hands.store()));
     } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       event.preventDefault();
-      hands.go(moved(hands.span(), (event.deltaX || event.deltaY) / canvas.clientWidth, hands.store));
+      hands.go(moved(hands.span(), (event.deltaX || event.deltaY) / canvas.clientWidth, hands.store()));
     }
   };
   const cancel = () => {
     from = undefined;
+    hands.hover(undefined);
   };
+  const leave = () => hands.hover(undefined);
   canvas.addEventListener("pointerdown", down);
   canvas.addEventListener("pointermove", move);
   canvas.addEventListener("pointerup", up);
   canvas.addEventListener("pointercancel", cancel);
+  canvas.addEventListener("pointerleave", leave);
   canvas.addEventListener("dblclick", double);
   canvas.addEventListener("wheel", wheel, { passive: false });
   return () => {
@@ -69,6 +78,7 @@ export function pointer(canvas: HTMLCanvasElement, hands: Hands): () => void {
     canvas.removeEventListener("pointermove", move);
     canvas.removeEventListener("pointerup", up);
     canvas.removeEventListener("pointercancel", cancel);
+    canvas.removeEventListener("pointerleave", leave);
     canvas.removeEventListener("dblclick", double);
     canvas.removeEventListener("wheel", wheel);
   };

@@ -74,7 +74,11 @@ export interface Choice {
   filter: string;
   /** Paths of nodes. */
   collapsed: ReadonlySet<string>;
+  /** Paths of nodes that were opened, of those that are folded otherwise. */
+  opened: ReadonlySet<string>;
   pins: readonly string[];
+  /** Paths of nodes that are not shown, nor what is below them. */
+  hidden: readonly string[];
   /** Roots in an order of the user; others follow in the store's. */
   order: readonly string[];
   /** Paths of groups whose rows that differ most come first. */
@@ -98,6 +102,8 @@ export function keyCell(table: StoreTable, lane: number, name: string): string |
 
 /** Where a node is placed. */
 interface Place {
+  /** Whether the user hid what it is in: only pinned rows are left of it. */
+  isHidden: boolean;
   depth: number;
   /** Parts of the path that are not shown above. */
   under: string[];
@@ -111,9 +117,27 @@ export function layout(roots: Node[], choice: Choice, groups: Group[], summaries
   return new Placing(choice, new Map(groups.map((group) => [group.path, group])), summaries).all(roots);
 }
 
+/** What a filter means: a regular expression, and the text itself, so that a name with brackets can be typed as it is. Text that is
+ * no regular expression has the reason in `wrong`. */
+export function pattern(filter: string): { passes: (text: string) => boolean; wrong?: string } {
+  const text = filter.toLowerCase();
+  try {
+    const expression = new RegExp(filter, "i");
+    return { passes: (name) => expression.test(name) || name.includes(text) };
+  } catch (error) {
+    return { passes: (name) => name.includes(text), wrong: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+/** Whether what is below a node is folded. A filter looks into what was not folded by the user. */
+export function isFolded({ path, isFolded }: Node, { collapsed, opened, filter }: Choice): boolean {
+  return isFolded ? !filter && !opened.has(path) : collapsed.has(path);
+}
+
 class Placing {
   private readonly result: Layout = { pinned: [], pinnedHeight: 0, headings: [], summaries: [], rows: [], height: 0 };
-  private readonly wanted: string;
+  private readonly passing: (text: string) => boolean;
+  private readonly hidden: ReadonlySet<string>;
   private readonly pins: Set<string>;
   /** Rows at and below each node that pass the filter. */
   private readonly counts = new Map<Node, number>();
@@ -123,7 +147,8 @@ class Placing {
     private readonly groups: ReadonlyMap<string, Group>,
     private readonly summaries: ReadonlyMap<string, Summary>,
   ) {
-    this.wanted = choice.filter.toLowerCase();
+    this.passing = pattern(choice.filter).passes;
+    this.hidden = new Set(choice.hidden);
     this.pins = new Set(choice.pins);
   }
 
@@ -135,8 +160,9 @@ class Placing {
     };
     for (const root of [...roots].sort((a, b) => order(a) - order(b))) {
       // A filter leaves out groups without a row.
-      if (this.count(root) === 0 && this.wanted && !this.hasPins(root)) continue;
-      this.place(root, { depth: 0, under: [], root: root.name, folds: root.path, isBelow: false });
+      const isEmpty = this.count(root) === 0 && (choice.filter || this.hidden.has(root.path));
+      if (isEmpty && !this.hasPins(root)) continue;
+      this.place(root, { isHidden: false, depth: 0, under: [], root: root.name, folds: root.path, isBelow: false });
     }
     result.pinned.sort((a, b) => choice.pins.indexOf(a.id) - choice.pins.indexOf(b.id));
     for (const row of result.pinned) {
@@ -147,10 +173,11 @@ class Placing {
   }
 
   private passes({ text }: Lane): boolean {
-    return !this.wanted || text.includes(this.wanted);
+    return this.passing(text);
   }
 
   private count(node: Node): number {
+    if (this.hidden.has(node.path)) return 0;
     let count = node.lanes.filter((lane) => this.passes(lane)).length;
     for (const one of node.below) count += this.count(one);
     this.counts.set(node, count);
@@ -160,14 +187,15 @@ class Placing {
   private place(node: Node, place: Place): void {
     const { result } = this;
     const isRoot = place.depth === 0;
+    const isHidden = place.isHidden || this.hidden.has(node.path);
     const group = this.groups.get(node.path);
     const below = this.inOrder(node, group).filter((one) => this.counts.get(one) || this.hasPins(one));
-    const collapsed = this.choice.collapsed.has(node.path);
+    const collapsed = isFolded(node, this.choice);
     const rows = node.lanes.map((lane) => this.row(node, lane, place, collapsed, below.length > 0));
     result.pinned.push(...rows.filter((row) => row.pinned).map((row) => ({ ...row, depth: 0, under: "" })));
-    const own = rows.filter((row, number) => !row.pinned && this.passes(node.lanes[number] as Lane));
+    const own = rows.filter((row, number) => !row.pinned && !isHidden && this.passes(node.lanes[number] as Lane));
     const seen = below.filter((one) => this.counts.get(one));
-    const isHeading = isRoot || (own.length === 0 && node.lanes.length === 0 && seen.length > 1);
+    const isHeading = (isRoot && !isHidden) || (own.length === 0 && node.lanes.length === 0 && seen.length > 1);
     if (isHeading) {
       const tables = isRoot ? tablesOf(node) : [];
       const { depth } = place;
@@ -184,6 +212,7 @@ class Placing {
     }
     const isShown = isHeading || own.length > 0;
     const next = {
+      isHidden,
       depth: place.depth + Number(isShown),
       under: isShown ? [] : [...place.under, node.name],
       root: place.root,

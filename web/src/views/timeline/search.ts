@@ -3,9 +3,10 @@
 import { useMemo } from "preact/hooks";
 
 import { arrow } from "../../shared/api";
-import { type Asked, useAnswer } from "../../shared/ask";
+import { type Asked, useAnswer, useLast } from "../../shared/ask";
 import { modelOf } from "../../shared/model";
 import type { Match } from "./draw";
+import { idOf } from "./rows";
 import type { Store } from "./store";
 
 interface Found {
@@ -27,22 +28,23 @@ async function find(store: Store, text: string, signal: AbortSignal): Promise<Fo
   const model = modelOf(answer.arrow, answer.leftOut);
   const matches = Array.from({ length: model.rows }, (_, row): Match => {
     const number = (column: number) => Number(model.cell(row, column));
-    return { table: number(0), lane: number(1), begin: number(2), end: number(3), value: String(model.cell(row, 4)) };
+    const table = store.tables[number(0)];
+    return { row: table ? idOf(table, number(1)) : "", begin: number(2), end: number(3), value: String(model.cell(row, 4)) };
   });
   return { matches, cut: model.summary.some(([name, value]) => name === "cut" && value === true) };
 }
 
 /** Searches when the text changes. */
 export function useSearch(store: Store, text: string): Search {
-  const asked = useAnswer(text ? `${store.generation} ${text}` : undefined, (signal) => find(store, text, signal));
+  const now = useAnswer(text ? `${store.generation} ${text}` : undefined, (signal) => find(store, text, signal));
+  const asked = useLast(now, `${store.origin} ${text}`);
   const matches = text ? asked.value?.matches : undefined;
   const byRow = useMemo(() => {
     const rows = new Map<string, Match[]>();
     for (const match of matches ?? []) {
-      const row = `${match.table} ${match.lane}`;
-      const known = rows.get(row);
+      const known = rows.get(match.row);
       if (known) known.push(match);
-      else rows.set(row, [match]);
+      else rows.set(match.row, [match]);
     }
     return rows;
   }, [matches]);

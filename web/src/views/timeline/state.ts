@@ -1,6 +1,6 @@
 // The timeline's state in the address. Times there are absolute, so that other views can name them.
 
-import { select, selection } from "../../shared/selection";
+import { type How, select, selection } from "../../shared/selection";
 import type { Span } from "./draw";
 import type { Choice } from "./rows";
 import type { Store } from "./store";
@@ -19,6 +19,9 @@ export interface State {
   span: Span;
   at: number | undefined;
   row: string | undefined;
+  /** A span that was chosen, and the first and the last of its rows; without these, all rows. */
+  chosen: [begin: number, end: number] | undefined;
+  area: [first: string, last: string] | undefined;
   marks: number[];
   notes: Note[];
   find: string;
@@ -47,7 +50,9 @@ export function read(store: Store): State {
     text && /^\d{1,20}$/.test(text) ? Number(BigInt(text) - origin) : undefined;
   const [begin, end] = [relative(known.t0), relative(known.t1)];
   const span =
-    begin !== undefined && end !== undefined && end > begin ? { begin, length: end - begin } : whole(store);
+    begin !== undefined && end !== undefined && end > begin ? { begin, length: end - begin } : (store.active ?? whole(store));
+  const [from, until] = [relative(known.c0), relative(known.c1)];
+  const [first, last] = list(known.area);
   const times = (text: string | undefined) => list(text).flatMap((one) => relative(one) ?? []);
   const notes = list(known.notes).flatMap((one) => {
     const at = one.indexOf(" ");
@@ -58,6 +63,8 @@ export function read(store: Store): State {
     span: limited(span, store),
     at: relative(known.at),
     row: known.row,
+    chosen: from !== undefined && until !== undefined && until > from ? [Math.max(0, from), until] : undefined,
+    area: first !== undefined && last !== undefined ? [first, last] : undefined,
     marks: times(known.marks).slice(0, 2),
     notes,
     find: known.find ?? "",
@@ -66,15 +73,17 @@ export function read(store: Store): State {
     choice: {
       filter: known.rows ?? "",
       collapsed: new Set(list(known.folded)),
+      opened: new Set(list(known.opened)),
       pins: list(known.pins),
       order: list(known.order),
+      hidden: list(known.hidden),
       worst: new Set(list(known.worst)),
     },
   };
 }
 
-/** Writes a part of the state. */
-export function write(store: Store, changes: Partial<Omit<State, "choice">> & Partial<Choice>, silently = true): void {
+/** Writes a part of the state. Back returns from another span, another selection and another search; rows, marks and notes stay. */
+export function write(store: Store, changes: Partial<Omit<State, "choice">> & Partial<Choice>, how: How = howOf(changes)): void {
   const origin = BigInt(store.origin);
   const absolute = (time: number) => String(origin + BigInt(Math.round(time)));
   const items = (values: Iterable<string>) => {
@@ -88,6 +97,12 @@ export function write(store: Store, changes: Partial<Omit<State, "choice">> & Pa
   }
   if ("at" in changes) next.at = changes.at === undefined ? undefined : absolute(Math.max(0, changes.at));
   if ("row" in changes) next.row = changes.row;
+  if ("chosen" in changes) {
+    const [from, until] = changes.chosen ? ordered(changes.chosen) : [];
+    next.c0 = from === undefined ? undefined : absolute(from);
+    next.c1 = until === undefined ? undefined : absolute(until);
+  }
+  if ("area" in changes) next.area = changes.area && items(changes.area);
   if (changes.marks) next.marks = items(changes.marks.map(absolute));
   if (changes.notes) next.notes = items(changes.notes.map((note) => `${absolute(note.time)} ${note.text}`));
   if (changes.find !== undefined) next.find = changes.find || undefined;
@@ -95,10 +110,23 @@ export function write(store: Store, changes: Partial<Omit<State, "choice">> & Pa
   if ("path" in changes) next.path = changes.path;
   if (changes.filter !== undefined) next.rows = changes.filter || undefined;
   if (changes.collapsed) next.folded = items(changes.collapsed);
+  if (changes.opened) next.opened = items(changes.opened);
+  if (changes.hidden) next.hidden = items(changes.hidden);
   if (changes.pins) next.pins = items(changes.pins);
   if (changes.order) next.order = items(changes.order);
   if (changes.worst) next.worst = items(changes.worst);
-  select(next, silently);
+  select(next, how);
+}
+
+function howOf(changes: object): How {
+  if ("span" in changes) return "merged";
+  return ["at", "row", "chosen", "path", "find"].some((name) => name in changes) ? "step" : "silent";
+}
+
+/** Two instants as a span of whole nanoseconds, at least one, the earlier first. */
+export function ordered([one, other]: [number, number]): [number, number] {
+  const begin = Math.max(0, Math.round(Math.min(one, other)));
+  return [begin, Math.max(begin + 1, Math.round(Math.max(one, other)))];
 }
 
 /** The whole time, with a margin. */

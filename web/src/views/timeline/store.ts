@@ -3,6 +3,7 @@
 
 import { arrow, json } from "../../shared/api";
 import { answers } from "../../shared/answers";
+import type { Span } from "./draw";
 
 /** Cells of time of a tile, and lanes. */
 export const CELLS = 256;
@@ -26,8 +27,14 @@ export interface StoreTable {
   /** The place of each lane in the tree of all lanes, from the root. */
   paths: string[][];
   lanes_left_out: number;
+  /** The names of a record's further cells. */
+  columns: string[];
   /** The heaviest values, with their weights. */
   values: [string | null, number][];
+  /** For each lane: places in `values`, with the weights in that lane. */
+  weights: [number, number][][];
+  /** For each lane: the instructions of calls at the bottom of stacks; empty without any. */
+  instructions: number[];
 }
 
 /** What the store has. */
@@ -39,6 +46,8 @@ export interface Store {
   /** How far a time of another clock may be off, in nanoseconds; 0 if all clocks are one. */
   half_width: number;
   tables: StoreTable[];
+  /** The part of the time that is shown first; all of it without this. */
+  active?: Span | undefined;
 }
 
 /** A value of a slice. */
@@ -127,19 +136,48 @@ export class Tiles {
   private running = 0;
   private control = new AbortController();
   private clock = 0;
+  private isClosed = false;
   private origin: bigint;
+  /** Lanes of this store by table and key. */
+  private lanes: Map<string, Map<string, number>> | undefined;
 
+  /** `earlier` are the tiles of the store before it grew: they are shown until newer ones are here. */
   constructor(
     readonly store: Store,
     private readonly changed: () => void,
+    private earlier?: Tiles | undefined,
   ) {
     this.origin = BigInt(store.origin);
+    // One that grew again before its tiles were here shows those before it; none before that.
+    if (earlier?.earlier) earlier.earlier.earlier = undefined;
   }
 
-  /** Ends all questions. */
+  /** Ends all questions; what is here stays. */
   close(): void {
+    this.isClosed = true;
     this.control.abort();
     this.queue = [];
+  }
+
+  /** Tiles of the store before it grew, the place there of a lane of a table of this store, and how much later times begin here. */
+  before(table: StoreTable, lane: number): { tiles: Tiles; table: StoreTable; lane: number; later: number } | undefined {
+    const tiles = this.earlier;
+    const old = tiles?.store.tables.find(({ name }) => name === table.name);
+    const found = old && tiles?.laneOf(old, JSON.stringify(table.lanes[lane]));
+    if (!tiles || !old || found === undefined) return undefined;
+    return { tiles, table: old, lane: found, later: Number(tiles.origin - this.origin) };
+  }
+
+  private laneOf(table: StoreTable, key: string): number | undefined {
+    this.lanes ??= new Map();
+    const known = this.lanes.get(table.name) ?? new Map(table.lanes.map((cells, lane) => [JSON.stringify(cells), lane]));
+    this.lanes.set(table.name, known);
+    return known.get(key);
+  }
+
+  /** Forgets the tiles of the store before it grew, once no question is under way. */
+  settle(): void {
+    if (!this.waiting) this.earlier = undefined;
   }
 
   /** Whether a question is under way. */
@@ -176,7 +214,7 @@ export class Tiles {
       held.used = ++this.clock;
       return held.tile;
     }
-    if (ask) {
+    if (ask && !this.isClosed) {
       this.held.set(key, { used: ++this.clock });
       this.queue.push([key, place]);
       void this.work();

@@ -1,11 +1,14 @@
 // The tools above the timeline: the span, search, filter, what marks measure, notes.
 
+import { useEffect, useState } from "preact/hooks";
+
 import { answers } from "../../shared/answers";
 import { duration, grouped, time } from "../../shared/format";
 import { shown } from "../../shared/text";
 import type { Asked } from "../../shared/ask";
 import type { Span } from "./draw";
 import { type CriticalPath, type Links, hasLinks } from "./links";
+import { pattern } from "./rows";
 import type { Search } from "./search";
 import { type State, whole, write, zoomed } from "./state";
 import type { Store } from "./store";
@@ -20,10 +23,12 @@ interface Properties {
   path: Asked<CriticalPath>;
   /** Goes to the next match, or to the one before. */
   step: (by: number) => void;
+  /** Selects the first row. */
+  first: () => void;
 }
 
 /** The tools. */
-export function Tools({ store, state, search, span, go, links, path, step }: Properties) {
+export function Tools({ store, state, search, span, go, links, path, step, first }: Properties) {
   const middle = span.begin + span.length / 2;
   const [one, other] = state.marks;
   return (
@@ -38,14 +43,7 @@ export function Tools({ store, state, search, span, go, links, path, step }: Pro
         All
       </button>
       {!answers && <Find {...{ store, state, search, step }} />}
-      <input
-        type="search"
-        name="rows"
-        placeholder="Filter rows"
-        aria-label="Filter rows"
-        value={state.choice.filter}
-        onInput={(event) => write(store, { filter: event.currentTarget.value })}
-      />
+      <RowFilter {...{ store, state, first }} />
       <input
         type="text"
         name="note"
@@ -80,6 +78,38 @@ export function Tools({ store, state, search, span, go, links, path, step }: Pro
         </span>
       )}
     </div>
+  );
+}
+
+/** The filter of rows, and how many are hidden. */
+function RowFilter({ store, state, first }: Pick<Properties, "store" | "state" | "first">) {
+  const { filter, hidden } = state.choice;
+  const { wrong } = pattern(filter);
+  return (
+    <>
+      <input
+        type="search"
+        name="rows"
+        placeholder="Filter rows"
+        aria-label="Filter rows by a regular expression"
+        aria-invalid={wrong !== undefined}
+        title={wrong ? `${wrong}: the text itself is looked for` : "A regular expression; Enter selects the first row"}
+        value={filter}
+        onInput={(event) => write(store, { filter: event.currentTarget.value })}
+        onKeyDown={(event) => {
+          if (event.key === "Escape" && !filter) event.currentTarget.blur();
+          if (event.key !== "Enter") return;
+          event.currentTarget.blur();
+          first();
+        }}
+      />
+      {wrong && <span class="problem">no regular expression: taken as text</span>}
+      {hidden.length > 0 && (
+        <button type="button" data-hidden={hidden.length} onClick={() => write(store, { hidden: [] })} title={hidden.map((path) => shown(path, 80)).slice(0, 20).join("\n")}>
+          {hidden.length} hidden: show
+        </button>
+      )}
+    </>
   );
 }
 
@@ -139,6 +169,9 @@ function PathTools({ store, path }: Pick<Properties, "store" | "path">) {
 
 /** The field of the search, and what was found. A page that is a file has none. */
 function Find({ store, state, search, step }: Pick<Properties, "store" | "state" | "search" | "step">) {
+  // What is typed is not yet in the address, and stays when the page is drawn again.
+  const [typed, setTyped] = useState(state.find);
+  useEffect(() => setTyped(state.find), [state.find]);
   return (
     <>
       <input
@@ -146,9 +179,11 @@ function Find({ store, state, search, step }: Pick<Properties, "store" | "state"
         name="find"
         placeholder="Search values (/)"
         aria-label="Search values"
-        value={state.find}
+        value={typed}
+        onInput={(event) => setTyped(event.currentTarget.value)}
         onChange={(event) => write(store, { find: event.currentTarget.value })}
         onKeyDown={(event) => {
+          if (event.key === "Escape" && !typed) event.currentTarget.blur();
           if (event.key !== "Enter") return;
           if (event.currentTarget.value === state.find) step(event.shiftKey ? -1 : 1);
           else write(store, { find: event.currentTarget.value });

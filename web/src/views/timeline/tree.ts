@@ -1,6 +1,7 @@
 // The tree of the store's lanes. Its paths come from the tables' schemas: a thread's states, system calls and calls are
 // below each other, whichever tables hold them. Source: `crates/store/src/naming.rs`.
 
+import { type Earlier, inOrder } from "./order";
 import type { Store, StoreTable } from "./store";
 
 /** A lane of a table. */
@@ -22,12 +23,12 @@ export interface Node {
   /** The lanes that have this path, without links, which are drawn between rows. One of links alone is an empty row. */
   lanes: Lane[];
   below: Node[];
+  /** Whether it is folded until the user opens it. */
+  isFolded?: boolean;
 }
 
-/** The first root. The threads are what most people look for. */
-const FIRST = "Threads";
-
-const collator = new Intl.Collator("en", { numeric: true });
+/** The root of threads, whose links are drawn between their rows. */
+const THREADS = "Threads";
 
 /** A path as a text. */
 export function pathText(parts: readonly string[]): string {
@@ -39,8 +40,8 @@ export function pathOf(table: StoreTable, lane: number): string {
   return pathText(table.paths[lane] ?? []);
 }
 
-/** Builds the tree of a store: its roots, in the store's order. */
-export function treeOf(store: Store): Node[] {
+/** Builds the tree of a store: its roots in order, where what was in an earlier tree keeps its place. */
+export function treeOf(store: Store, earlier: Earlier = new Map()): Node[] {
   const roots: Node[] = [];
   const known = new Map<string, Node>();
   const child = (siblings: Node[], name: string, path: string): Node => {
@@ -56,7 +57,7 @@ export function treeOf(store: Store): Node[] {
   for (const [number, table] of [...tables.filter(([, one]) => !isLinks(one)), ...tables.filter(([, one]) => isLinks(one))]) {
     for (const [lane, parts] of table.paths.entries()) {
       // Every program of a board has a row, for its messages. What wakes threads without being one, such as an idle CPU, has none.
-      if (isLinks(table) && (parts[0] === FIRST || known.get(pathText(parts))?.lanes.length)) continue;
+      if (isLinks(table) && (parts[0] === THREADS || known.get(pathText(parts))?.lanes.length)) continue;
       let [siblings, node]: [Node[], Node | undefined] = [roots, undefined];
       for (const [depth, name] of parts.entries()) {
         node = child(siblings, name, pathText(parts.slice(0, depth + 1)));
@@ -66,6 +67,20 @@ export function treeOf(store: Store): Node[] {
       node?.lanes.push({ table, number, lane, text });
     }
   }
-  for (const node of known.values()) node.below.sort((one, other) => collator.compare(one.name, other.name));
-  return roots.sort((one, other) => Number(other.name === FIRST) - Number(one.name === FIRST));
+  return inOrder(roots, earlier);
+}
+
+/** The nodes from a root to the first one that is wanted; none if there is none. */
+export function wayTo(roots: Node[], isWanted: (node: Node) => boolean): Node[] {
+  for (const node of roots) {
+    if (isWanted(node)) return [node];
+    const below = wayTo(node.below, isWanted);
+    if (below.length > 0) return [node, ...below];
+  }
+  return [];
+}
+
+/** The node of a path. */
+export function nodeOf(roots: Node[], path: string): Node | undefined {
+  return wayTo(roots, (node) => node.path === path).at(-1);
 }

@@ -11,6 +11,7 @@
 //! | `timeline/longest` | generation, table, begin, end | JSON: the longest records of the span |
 //! | `timeline/links` | generation, table, begin, end | the links that begin in the span, and their number |
 //! | `timeline/path` | tid | the pieces of a thread's critical path; their times are absolute |
+//! | `timeline/sums` | generation, table, lanes, begin, end | JSON: what each lane holds in exactly this span |
 //! | `timeline/search` | generation, text | the records whose value contains the text |
 
 mod critical;
@@ -18,6 +19,7 @@ mod lanes;
 mod links;
 mod records;
 mod search;
+mod sums;
 mod tile;
 mod values;
 
@@ -41,6 +43,7 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
     Endpoint { path: "timeline/longest", work: Work::Query, answer: records::longest },
     Endpoint { path: "timeline/links", work: Work::Query, answer: links::links },
     Endpoint { path: "timeline/path", work: Work::Pass, answer: critical::path },
+    Endpoint { path: "timeline/sums", work: Work::Query, answer: sums::sums },
     Endpoint { path: "timeline/search", work: Work::Query, answer: search::search },
 ];
 
@@ -86,7 +89,13 @@ struct DescribedTable<'s> {
     /// The place of each lane in the tree of all lanes.
     paths: Vec<Vec<String>>,
     lanes_left_out: u32,
+    /// The names of a record's further cells.
+    columns: Vec<&'s str>,
     values: Vec<(Option<String>, f64)>,
+    /// For each lane: places in `values`, with the weights in that lane.
+    weights: Vec<Vec<(usize, f64)>>,
+    /// For each lane: the instructions of calls at the bottom of stacks; empty without any.
+    instructions: Vec<f64>,
 }
 
 fn described<'s>(
@@ -101,6 +110,7 @@ fn described<'s>(
         let cells = table.key(lane).unwrap_or_default().iter().zip(&schema.key);
         cells.map(|(cell, field)| value(&snapshot.store, *cell, field.kind)).collect()
     });
+    let heaviest = lanes::heaviest(question, snapshot, table, listed.end)?;
     Ok(DescribedTable {
         name: &schema.name,
         title: &schema.naming.title,
@@ -112,7 +122,10 @@ fn described<'s>(
         lanes: lanes.collect(),
         paths: listed.map(path).collect(),
         lanes_left_out: table.lanes().saturating_sub(MOST_LANES),
-        values: lanes::heaviest(question, snapshot, table)?,
+        columns: schema.columns.iter().map(|field| field.name.as_str()).collect(),
+        values: heaviest.values,
+        weights: heaviest.of_lanes,
+        instructions: lanes::instructions(question, table, MOST_LANES.min(table.lanes()))?,
     })
 }
 
