@@ -100,17 +100,23 @@ pub struct Question {
     pub compares: bool,
 }
 
-/// Returns the functions whose executions are worth a closer look. Their [`patterns`] are further evidence ([`PATTERNS`]).
+/// The most executions of a function that is looked at closer: each takes some hundred bytes.
+const MOST_EXECUTIONS: u64 = 1_000_000;
+
+/// Returns the functions whose executions are worth a closer look, and not too many for memory. Their [`patterns`] are
+/// further evidence ([`PATTERNS`]).
 pub fn questions(evidence: &Evidence<'_>) -> Vec<Question> {
     let question = |row: &Row<'_>, compares| {
         let [function, module] = ["function", "module"].map(|name| row.text(name).to_owned());
         Question { function, module, compares }
     };
+    let is_bounded = |row: &Row<'_>| row.integer("count") <= MOST_EXECUTIONS;
     let tails = rules::tails::heavy(evidence);
-    let mut questions: Vec<Question> = tails.iter().map(|one| question(&one.row, true)).collect();
+    let tails = tails.iter().map(|one| &one.row).filter(|row| is_bounded(row));
+    let mut questions: Vec<Question> = tails.map(|row| question(row, true)).collect();
     let others =
         [rules::growth::candidates(evidence), rules::rhythm::candidates(evidence)].into_iter().flatten();
-    for other in others.map(|row| question(&row, false)) {
+    for other in others.filter(is_bounded).map(|row| question(&row, false)) {
         let is_new = |known: &Question| (&known.function, &known.module) != (&other.function, &other.module);
         if questions.iter().all(is_new) {
             questions.push(other);

@@ -466,6 +466,9 @@ fn causes_of_a_tail_are_named_with_what_ran_more() {
     let question =
         Question { function: "serve<'a>".to_owned(), module: "program".to_owned(), compares: true };
     assert_eq!(questions(&evidence), [question]);
+    let many = executions(1_000_001, 88, 0.5, 20_000_000);
+    let evidence = Evidence::new(vec![(("latency", "histogram"), &many)]);
+    assert_eq!(questions(&evidence), [], "they would not fit into memory");
     let names =
         ["extra_", "extra_there_", "extra_self_"].map(|name| [format!("{name}min"), format!("{name}max")]);
     let mut columns = vec![Column::integer("executions", Unit::Count)];

@@ -54,8 +54,8 @@ pub(crate) const fn tree<L: FlowLoop>() -> hodo_model::Report<L> {
         description: Description {
             name: "tree",
             roles: &[Role::CallTree],
-            help: "exact calling-context tree: instructions, calls and time of each call path; or the start function of each thread",
-            views: &["path", "thread"],
+            help: "exact calling-context tree: instructions, calls and time of each call path, with recursions folded; by path each call of a recursion; by thread its start function",
+            views: &["folded", "path", "thread"],
             takes: TAKES,
             ..Description::EMPTY
         },

@@ -37,7 +37,7 @@ pub(super) fn paths(command: &Export, begin: BeginPaths) -> Result<ExitCode, Fai
     if let Some(before) = &command.before {
         return difference(command, before);
     }
-    let Some(Made { tables, code }) = make(command, &command.input, &[(Role::CallTree, "")])? else {
+    let Some(Made { tables, code }) = make(command, &command.input, &[(Role::CallTree, "path")])? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let table = &tables[0];
@@ -57,7 +57,7 @@ pub(super) fn paths(command: &Export, begin: BeginPaths) -> Result<ExitCode, Fai
 
 /// Writes the costs of source lines, and of the calls between functions.
 pub(super) fn sources(command: &Export, write: WriteSources) -> Result<ExitCode, Failure> {
-    let reports = [(Role::CallTree, ""), (Role::SourceLines, BY_FUNCTION), (Role::Branches, "")];
+    let reports = [(Role::CallTree, "path"), (Role::SourceLines, BY_FUNCTION), (Role::Branches, "")];
     let Some(Made { tables, code }) = make(command, &command.input, &reports)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
@@ -170,7 +170,7 @@ fn difference(command: &Export, before: &Path) -> Result<ExitCode, Failure> {
         )));
     }
     let input = Input { files: vec![before.to_owned()], ..command.input.clone() };
-    let paths = [(Role::CallTree, "")];
+    let paths = [(Role::CallTree, "path")];
     let Some(before) = make(command, &input, &paths)? else { return Ok(ExitCode::from(INTERRUPTED)) };
     let Some(after) = make(command, &command.input, &paths)? else {
         return Ok(ExitCode::from(INTERRUPTED));

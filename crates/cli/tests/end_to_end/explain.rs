@@ -195,6 +195,16 @@ fn recursion_folds_in_trees() {
     let recording = recorded(&folder, "habits.c", &["deep"]);
     let text = hodo(&["report", "tree", "-q", &recording]).fine().stdout;
     assert!(text.contains("quick_sort ×280"), "{text}");
+    let sum = |view: &[&str]| {
+        let report = ["report", "tree", "-q", "--format", "json", "--limit", "100000", &recording];
+        let table = hodo(&[&report, view].concat()).fine().json();
+        let own = table["columns"].as_array().expect("columns").iter();
+        let own = own.clone().position(|column| column["name"] == "self_instructions").expect("a column");
+        let rows = table["rows"].as_array().expect("rows");
+        (rows.len(), rows.iter().map(|row| row[own].as_u64().expect("a number")).sum::<u64>())
+    };
+    let (folded, by_path) = (sum(&[]), sum(&["--by", "path"]));
+    assert!(folded.0 + 279 == by_path.0 && folded.1 == by_path.1, "{folded:?} {by_path:?}");
     let text = hodo(&["latency", "-q", "--function", "sort_batch", "--compare", &recording]).fine().stdout;
     assert!(text.contains("quick_sort ×280") && text.lines().count() < 50, "{text}");
 }

@@ -138,3 +138,43 @@ fn a_prevented_return_out_of_an_interrupt_is_the_same_where_the_trace_is_cut() {
     assert_eq!(whole, counts(part(&begin).merge(which, part(&end))));
     assert_eq!(whole, [(0, 1), (2, 0)]);
 }
+
+/// Function 1 calls 2, which calls itself, and 4, which calls 2; later 1 calls 2 again.
+#[test]
+fn nested_executions_count_once_wherever_the_trace_is_cut() {
+    let call = |function: u64| FlowEvent::Call { return_address: function * 100 + 1 };
+    let back = |function, instructions| [FlowEvent::Return, run(function, Place::Middle, instructions)];
+    let seen = [
+        &[run(1, Place::Entry, 5), call(1), run(2, Place::Entry, 7), call(2), run(2, Place::Entry, 1)][..],
+        &back(2, 2),
+        &[call(2), run(4, Place::Entry, 3), call(4), run(2, Place::Entry, 4)],
+        &back(4, 1),
+        &back(2, 1),
+        &back(1, 3),
+        &[call(1), run(2, Place::Entry, 6)],
+        &back(1, 1),
+    ]
+    .concat();
+    let which = &Which::Each;
+    let part = |seen: &[FlowEvent<'_>]| {
+        let mut partial = ExecutionsPartial::unknown();
+        seen.iter().for_each(|seen| partial.fold(which, seen));
+        assert!(partial.is_sound(which));
+        partial
+    };
+    for first in 0..seen.len() {
+        for second in first..seen.len() {
+            let [one, two, three] = [&seen[..first], &seen[first..second], &seen[second..]].map(part);
+            let (left, right) = match (first + second) % 2 {
+                0 => (one.merge(which, two), three),
+                _ => (one, two.merge(which, three)),
+            };
+            let closed = left.merge(which, right).close(which);
+            let sums = [2, 4].map(|index| {
+                let sum = &closed.outermost[&FunctionId { module: 1, index }];
+                (sum.instructions.count, sum.instructions.total, sum.first)
+            });
+            assert_eq!(sums, [(2, 25, 19), (1, 8, 8)], "{first} {second}");
+        }
+    }
+}

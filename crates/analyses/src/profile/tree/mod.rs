@@ -112,7 +112,7 @@ impl Analysis for Profile {
         let whole = MergedTree::new(threads.into_iter().map(TreePartial::close), of_system_call);
         match self.report {
             ProfileReport::Functions => whole.functions(context.functions(), self.every),
-            ProfileReport::Tree => whole.tree(context.functions(), self.every),
+            ProfileReport::Tree => whole.tree(context.functions(), self.every, context.selection.view != "path"),
             ProfileReport::Paths => whole.paths(context.functions(), context.selection),
         }
     }

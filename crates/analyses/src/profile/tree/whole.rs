@@ -145,12 +145,19 @@ impl MergedTree {
         (MergedTree { totals: totals(&tree), tree, all: self.all.clone() }, longest)
     }
 
-    pub(super) fn tree(&self, names: &dyn Names, every: Option<Every>) -> Table {
-        let (folded, longest) = self.folded();
-        folded.folded_tree(&longest, names, every)
+    /// Makes the table of call paths; `folds` recursions if requested.
+    pub(super) fn tree(&self, names: &dyn Names, every: Option<Every>, folds: bool) -> Table {
+        match folds {
+            true => {
+                let (folded, longest) = self.folded();
+                folded.tree_of(&longest, names, every)
+            }
+            false => self.tree_of(&vec![1; self.tree.len()], names, every),
+        }
     }
 
-    fn folded_tree(&self, longest: &[u64], names: &dyn Names, every: Option<Every>) -> Table {
+    /// Makes the table of a tree whose nodes are chains of these lengths.
+    fn tree_of(&self, longest: &[u64], names: &dyn Names, every: Option<Every>) -> Table {
         let sampled = every.is_some();
         let weight = |cost: &ProfileCost| if sampled { cost.rare.samples } else { cost.ran.instructions };
         let all = weight(&self.all.cost);
