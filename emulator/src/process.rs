@@ -20,6 +20,9 @@ use crate::{
     threads,
 };
 
+/// Programs run in 64-bit mode.
+const BITS: u32 = 64;
+
 /// The current process.
 pub(crate) static PROCESS: Lock<Option<Process>> = Lock::new(None);
 
@@ -179,7 +182,7 @@ impl Process {
             Some((_, block)) => *block,
             None => {
                 // Blocks are never freed: QEMU's code may call back with them at any time.
-                let block: &'static Block = Box::leak(Box::new(Block::new(pc, reads, 64)));
+                let block: &'static Block = Box::leak(Box::new(Block::new(pc, reads, BITS)));
                 known.push((bytes.into(), block));
                 block
             }

@@ -96,7 +96,7 @@ enum Address {
     Suppressed,
     Near(u16),
     Inside(u16),
-    FinishContext(u16),
+    Full(u16),
     Any(u64),
 }
 
@@ -107,7 +107,7 @@ impl Address {
             Address::Suppressed => IpPayload::Suppressed,
             Address::Near(low) => IpPayload::Update16(*low),
             Address::Inside(offset) => IpPayload::Sext48(inside(offset)),
-            Address::FinishContext(offset) => IpPayload::Full(inside(offset)),
+            Address::Full(offset) => IpPayload::Full(inside(offset)),
             Address::Any(ip) => IpPayload::Full(*ip),
         }
     }

@@ -76,7 +76,7 @@ impl<T: Copy> SpareCapacityStack<T> {
         self.len = 0;
     }
 
-    /// Returns the buffer with `more` spare slots of unspecified content, and its length.
+    /// Returns the buffer, with at least `more` slots of unspecified content behind the stack, and the length of the stack.
     #[inline(always)]
     pub(crate) fn reserve(&mut self, more: usize, anything: T) -> (&mut [T], usize) {
         if self.all.len() < self.len + more {

@@ -327,12 +327,12 @@ impl<O: Observer> ThreadStateMachine<O> {
 
     /// A thread runs on a CPU.
     fn runs(&mut self, time: Nanos, cpu: u32, tid: u32) {
-        let on = self.cpus.get_or(cpu, RunningOnCpu::default);
-        let other = on.runs.replace(tid);
-        if other == Some(tid) || on.now.is_none() {
+        let running = self.cpus.get_or(cpu, RunningOnCpu::default);
+        let other = running.runs.replace(tid);
+        if other == Some(tid) || running.now.is_none() {
             return;
         }
-        let call = mem::take(&mut on.call);
+        let call = mem::take(&mut running.call);
         if let Some(other) = other {
             self.lose_on(cpu, other, time);
             let task = self.tasks.entry(other).or_default();
@@ -398,10 +398,10 @@ impl<O: Observer> StateMachine<ThreadStep> for ThreadStateMachine<O> {
     fn apply(&mut self, step: ThreadStep) {
         match step {
             ThreadStep::Switch { time, cpu, prev, next, state, call } => {
-                let on = self.cpus.get_or(cpu, RunningOnCpu::default);
-                let before = on.now.replace((next, time));
-                let other = on.runs.replace(next).filter(|&tid| tid != prev);
-                let call = call.or(mem::take(&mut on.call));
+                let running = self.cpus.get_or(cpu, RunningOnCpu::default);
+                let before = running.now.replace((next, time));
+                let other = running.runs.replace(next).filter(|&tid| tid != prev);
+                let call = call.or(mem::take(&mut running.call));
                 if let Some(other) = other {
                     self.lose_on(cpu, other, time);
                 }

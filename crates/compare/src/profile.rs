@@ -170,9 +170,12 @@ impl Comparison {
 
     /// Returns the change of amounts per execution; `None` if they are equal.
     fn change(&self, amounts: &Sides<Amount>) -> Option<Change> {
-        let [n, m] = [&self.weights.a, &self.weights.b].map(|weights| weights.iter().sum::<u64>());
+        let [executions_a, executions_b] =
+            [&self.weights.a, &self.weights.b].map(|weights| weights.iter().sum::<u64>());
         // Cross products are exact; quotients are not.
-        let compare = |a: u64, b: u64| (u128::from(b) * u128::from(n)).cmp(&(u128::from(a) * u128::from(m)));
+        let compare = |a: u64, b: u64| {
+            (u128::from(b) * u128::from(executions_a)).cmp(&(u128::from(a) * u128::from(executions_b)))
+        };
         let more = compare(amounts.a.instructions, amounts.b.instructions);
         let more = more.then(compare(amounts.a.calls, amounts.b.calls));
         match (amounts.a.is_there, amounts.b.is_there, more) {
@@ -227,9 +230,10 @@ impl Comparison {
         self.rows = rows;
     }
 
-    fn rate(&self, amounts: &Sides<Amount>, of: impl Fn(&Amount) -> u64) -> Rate {
-        let per =
-            |amount: &Amount, weights: &[u64]| of(amount) as f64 / weights.iter().sum::<u64>().max(1) as f64;
+    fn rate(&self, amounts: &Sides<Amount>, amount_of: impl Fn(&Amount) -> u64) -> Rate {
+        let per = |amount: &Amount, weights: &[u64]| {
+            amount_of(amount) as f64 / weights.iter().sum::<u64>().max(1) as f64
+        };
         Rate { a: per(&amounts.a, &self.weights.a), b: per(&amounts.b, &self.weights.b) }
     }
 

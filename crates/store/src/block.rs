@@ -178,14 +178,14 @@ impl Codec {
         &mut self,
         bytes: &[u8],
         zone: &Zone,
-        compressed: bool,
+        compression: Compression,
         into: &mut Rows,
     ) -> Option<()> {
         if bytes.len() != zone.length as usize || crc32fast::hash(bytes) != zone.crc {
             return None;
         }
         let mut raw = std::mem::take(&mut self.raw);
-        let plain = if compressed {
+        let plain = if compression == Compression::Lz4 {
             raw.resize(zone.raw as usize, 0);
             let length = lz4_flex::block::decompress_into(bytes, &mut raw).ok()?;
             raw.get(..length)?

@@ -26,6 +26,8 @@ use crate::{
 
 /// Rows of a run that is re-sorted from an earlier history.
 const RUN_ROWS: usize = 1 << 19;
+/// Rows of a block of such a run.
+const RUN_BLOCK_ROWS: usize = 1 << 10;
 /// Rows of a bin of level 0: this many per lane, within [`LEAST_BIN`] and [`MOST_BIN`].
 const LANE_ROWS: u64 = 32;
 const LEAST_BIN: u64 = 1 << 12;
@@ -58,7 +60,7 @@ pub(crate) fn finish(folder: &Path, head: &Head, threads: usize) -> Result<(), E
         tables: Vec::new(),
     };
     for (number, table) in dictionary.tables.iter().enumerate() {
-        let own = read.runs.iter().filter(|(of, _)| *of as usize == number);
+        let own = read.runs.iter().filter(|(own, _)| *own as usize == number);
         let run = |(_, zones): &(u32, Vec<Zone>)| SortedRows {
             path: path.clone(),
             file: Arc::clone(&read.file),
@@ -89,14 +91,14 @@ fn sorted_again(folder: &Path, history: &History, table: &TableFooter) -> Result
     let (mut rows, mut block) = (Rows::new(width), Rows::new(width));
     let mut blocks = table.blocks.iter().peekable();
     while let Some((_, zone)) = blocks.next() {
-        read_block(&history.path, &history.file, (zone, true), &mut codec, &mut block)?;
+        read_block(&history.path, &history.file, (zone, Compression::Lz4), &mut codec, &mut block)?;
         block.rows.iter().for_each(|row| rows.push(*row, block.cells_of(row).iter().copied()));
         if rows.len() < RUN_ROWS && blocks.peek().is_some() {
             continue;
         }
         rows.sort_by_begin();
         let (mut bytes, mut zones) = (Vec::new(), Vec::new());
-        for part in rows.rows.chunks(1024) {
+        for part in rows.rows.chunks(RUN_BLOCK_ROWS) {
             let zone = codec.encode(&rows, part, Compression::None, &mut bytes);
             zones.push(Zone { offset: zone.offset + length, ..zone });
         }
@@ -112,14 +114,14 @@ fn sorted_again(folder: &Path, history: &History, table: &TableFooter) -> Result
 pub(crate) fn read_block(
     path: &Path,
     file: &File,
-    (zone, compressed): (&Zone, bool),
+    (zone, compression): (&Zone, Compression),
     codec: &mut Codec,
     rows: &mut Rows,
 ) -> Result<(), Error> {
     let mut bytes = std::mem::take(&mut codec.bytes);
     bytes.resize(zone.length as usize, 0);
     file.read_exact_at(&mut bytes, zone.offset).map_err(Error::system(path))?;
-    let decoded = codec.decode(&bytes, zone, compressed, rows);
+    let decoded = codec.decode(&bytes, zone, compression, rows);
     codec.bytes = bytes;
     decoded.ok_or_else(|| Error::Damaged {
         file: path.to_owned(),
@@ -326,7 +328,7 @@ impl<'a> Cursor<'a> {
     fn load(&mut self) -> Result<bool, Error> {
         let Some(zone) = self.run.zones.get(self.next) else { return Ok(false) };
         let SortedRows { path, file, .. } = self.run;
-        read_block(path, file, (zone, false), &mut self.codec, &mut self.rows)?;
+        read_block(path, file, (zone, Compression::None), &mut self.codec, &mut self.rows)?;
         (self.next, self.at) = (self.next + 1, 0);
         let in_order = self.rows.rows.is_sorted_by_key(|row| row.begin);
         let known = in_order.then(|| self.numbers.renumber(&mut self.rows)).flatten();

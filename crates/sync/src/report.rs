@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clocks::{ClockId, DropCause, DroppedPair};
 
-/// Pairs between two clocks of which more than one in this many contradict the rest are no result.
+/// If more than one in this many of the pairs between two clocks contradicts the others, the result is refused.
 const CONTRADICTING: u64 = 10;
 
 /// The report of a [`Timeline`](crate::Timeline).
@@ -34,8 +34,8 @@ pub struct ClockReport {
     pub drift_bound_ppb: u64,
     /// The same for the rate of change of its drift, in parts per billion per second; `None` if its frequency changes at once.
     pub wander_bound_ppb_per_s: Option<u64>,
-    /// Whether messages break a bound that was assumed, so that the intervals rest on a wider one. Below that, bounds are
-    /// also widened where messages come near to those assumed, as a margin.
+    /// Whether messages break a bound that was assumed, so that the intervals rest on a wider one. Where messages only come near
+    /// to an assumed bound, it is widened too, as a margin; that does not count as broken.
     pub breaks_bounds: bool,
     /// Detected steps, in order of time.
     pub steps: Vec<ClockStep>,

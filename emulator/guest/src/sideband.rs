@@ -39,7 +39,7 @@ const HAS_TIME_ZERO: u64 = 1 << 4;
 pub(crate) struct Rings {
     spool: String,
     all: Vec<Ring>,
-    /// Becomes readable when the kernel announces a device. None if the kernel can't announce them.
+    /// Becomes readable when the kernel announces a device. `None` if the kernel can't announce them.
     devices: Option<OwnedFd>,
 }
 

@@ -63,6 +63,7 @@ impl Emitter {
         self.bytes(NOPS[(missing & 7) as usize]);
     }
 
+    /// `mov` from or to a register: `opcode gs:[offset], register`.
     fn gs(&mut self, opcode: u8, register: u8, offset: u32) {
         self.bytes(&[0x65, 0x48 | (register >> 3) << 2, opcode, (register & 7) << 3 | 4, 0x25]);
         self.word(offset);
@@ -103,6 +104,7 @@ impl Emitter {
         let begin = self.at;
         self.load(r, offset::POINTER);
         self.store_number(number, r);
+        // lea r, [r+4]
         let rex = if r >= 8 { 0x4d } else { 0x48 };
         self.bytes(&[rex, 0x8d, 0x40 | (r & 7) << 3 | (r & 7), 4]);
         self.save(r, offset::POINTER);
@@ -127,11 +129,13 @@ impl Emitter {
         begin
     }
 
+    /// `mov dword [r], number`.
     fn store_number(&mut self, number: u32, r: u8) {
         if r >= 8 {
             self.bytes(&[0x41]);
         }
         match r & 7 {
+            // `rbp` and `r13` have no form without a displacement.
             5 => self.bytes(&[0xc7, 0x45, 0]),
             low => self.bytes(&[0xc7, low]),
         }
@@ -172,6 +176,7 @@ impl Emitter {
     /// Pushes a constant.
     pub fn push(&mut self, value: u64) {
         if value as i32 as i64 as u64 == value {
+            // push value
             self.bytes(&[0x68]);
             self.word(value as u32);
         } else {

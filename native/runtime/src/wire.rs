@@ -126,7 +126,7 @@ pub mod note {
     /// The most threads of one [`FORGOTTEN`].
     pub const MOST_FORGOTTEN: u64 = (1 << (32 - COUNT_SHIFT)) - 1;
 
-    /// The note itself, and how often it stands for what happened.
+    /// The note itself, and the number of such events that it stands for.
     pub fn counted(note: u32) -> (u32, u64) {
         match note & ((1 << COUNT_SHIFT) - 1) {
             FORGOTTEN => (FORGOTTEN, (note >> COUNT_SHIFT).into()),

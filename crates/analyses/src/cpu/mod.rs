@@ -140,9 +140,9 @@ impl Analysis for CpuUse {
             if !context.selection.wants_cpu(cpu) {
                 continue;
             }
-            let on = cpus.entry(cpu).or_default();
+            let uses = cpus.entry(cpu).or_default();
             if thread.is_idle() || threads.wanted(thread, context.selection) {
-                on.entry(thread).or_default().add(*used);
+                uses.entry(thread).or_default().add(*used);
             }
         }
         let missing = whole
@@ -161,8 +161,8 @@ fn table(
     length: u64,
     view: &str,
 ) -> Table {
-    let busy = |on: &UsesOfCpu| {
-        on.iter().filter(|(thread, _)| !thread.is_idle()).map(|(_, used)| used.time).sum::<u64>()
+    let busy = |uses: &UsesOfCpu| {
+        uses.iter().filter(|(thread, _)| !thread.is_idle()).map(|(_, used)| used.time).sum::<u64>()
     };
     let total: u64 = cpus.values().map(busy).sum();
     let whole = length.saturating_mul(cpus.len() as u64);
@@ -178,10 +178,13 @@ fn table(
     let (columns, rows) = match view {
         "cpu" => {
             let mut rows = Vec::new();
-            for (cpu, on) in &cpus {
-                let (busy, switches) = (busy(on), on.values().map(|used| used.switches).sum::<u64>());
-                let idle =
-                    on.iter().filter(|(thread, _)| thread.is_idle()).map(|(_, used)| used.time).sum::<u64>();
+            for (cpu, uses) in &cpus {
+                let (busy, switches) = (busy(uses), uses.values().map(|used| used.switches).sum::<u64>());
+                let idle = uses
+                    .iter()
+                    .filter(|(thread, _)| thread.is_idle())
+                    .map(|(_, used)| used.time)
+                    .sum::<u64>();
                 let unknown = missing.get(cpu).map_or(0, |missing| missing.time);
                 let times = [busy.into(), share(busy, length), idle.into(), unknown.into()];
                 rows.push(

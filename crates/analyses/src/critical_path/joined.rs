@@ -122,7 +122,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Returns the stretches of a table of the view `stretch` in which a thread ran, in order. None if it has several hosts,
+/// Returns the stretches of a table of the view `stretch` in which a thread ran, in order; an empty list if it has several hosts,
 /// because the host of the control flow is unknown.
 pub fn running(table: &Table) -> Vec<ThreadStretch> {
     let Some(places) = StretchColumns::of(table) else { return Vec::new() };

@@ -223,24 +223,24 @@ impl Histories {
         let resumed = self.tasks.get(&next_thread).map(|task| task.inside);
         let previous = self.tasks.get(&TraceKey { id: prev, ..cpu }).filter(|_| prev != 0);
         let is_from_elsewhere = previous.is_some_and(|task| !task.history.may_run_since_begin());
-        let on = self.cpus.entry(cpu).or_default();
-        on.seen = Some(next);
-        let inside = inside.or(on.inside);
-        on.inside = resumed.filter(|_| next != 0).unwrap_or_default();
-        on.interrupts.clear();
-        let before = on.now.replace(next);
+        let occupancy = self.cpus.entry(cpu).or_default();
+        occupancy.seen = Some(next);
+        let inside = inside.or(occupancy.inside);
+        occupancy.inside = resumed.filter(|_| next != 0).unwrap_or_default();
+        occupancy.interrupts.clear();
+        let before = occupancy.now.replace(next);
         match before {
             None => {
-                on.occupants.push(Nanos(0), prev);
+                occupancy.occupants.push(Nanos(0), prev);
                 if is_from_elsewhere {
-                    on.occupants.lose();
+                    occupancy.occupants.lose();
                 }
             }
-            Some(tid) if tid != prev => on.occupants.lose(),
+            Some(tid) if tid != prev => occupancy.occupants.lose(),
             Some(_) => {}
         }
-        let since = on.occupants.last();
-        on.occupants.push(time, next);
+        let since = occupancy.occupants.last();
+        occupancy.occupants.push(time, next);
         if let Some(other) = before.filter(|&tid| tid != prev && tid != 0) {
             self.lose_on(cpu, other);
         }
@@ -256,16 +256,16 @@ impl Histories {
     fn runs(&mut self, time: Nanos, cpu: TraceKey, tid: u32) {
         let thread = TraceKey { id: tid, ..cpu };
         let resumed = self.tasks.get(&thread).map(|task| task.inside);
-        let on = self.cpus.entry(cpu).or_default();
-        if on.seen.replace(tid) == Some(tid) {
+        let occupancy = self.cpus.entry(cpu).or_default();
+        if occupancy.seen.replace(tid) == Some(tid) {
             return;
         }
-        on.inside = resumed.filter(|_| tid != 0).unwrap_or_default();
-        let Some(other) = on.now.filter(|&now| now != tid) else { return };
-        on.now = Some(tid);
-        let since = on.occupants.last();
-        on.occupants.lose();
-        on.occupants.push(time, tid);
+        occupancy.inside = resumed.filter(|_| tid != 0).unwrap_or_default();
+        let Some(other) = occupancy.now.filter(|&now| now != tid) else { return };
+        occupancy.now = Some(tid);
+        let since = occupancy.occupants.last();
+        occupancy.occupants.lose();
+        occupancy.occupants.push(time, tid);
         if other != 0 {
             self.lose_on(cpu, other);
         }
@@ -331,9 +331,9 @@ impl Histories {
 
     /// Who wakes a thread on a CPU.
     fn waker(&self, cpu: TraceKey, flags: Option<i64>) -> Waker {
-        let on = self.cpus.get(&cpu);
+        let occupancy = self.cpus.get(&cpu);
         let in_interrupt = flags.map(|flags| flags & IN_INTERRUPT != 0);
-        let interrupts = on.map_or(&[][..], |on| &on.interrupts);
+        let interrupts = occupancy.map_or(&[][..], |occupancy| &occupancy.interrupts);
 
         match (interrupts.last(), in_interrupt) {
             (Some((source, _)), None | Some(true)) => {
@@ -341,7 +341,7 @@ impl Histories {
                 done.map_or(Waker::Interrupt(*source), Waker::Work)
             }
             (None, Some(true)) => Waker::SomeInterrupt,
-            (_, None | Some(false)) => match on.and_then(|on| on.now) {
+            (_, None | Some(false)) => match occupancy.and_then(|occupancy| occupancy.now) {
                 Some(0) => Waker::SomeInterrupt,
                 Some(tid) => Waker::Thread(tid),
                 None => Waker::Cpu(cpu.id),
@@ -367,8 +367,8 @@ impl Histories {
     }
 
     fn author(&self, cpu: TraceKey) -> Author {
-        let on = self.cpus.get(&cpu);
-        match on.map(|on| (on.interrupts.is_empty(), on.now)) {
+        let occupancy = self.cpus.get(&cpu);
+        match occupancy.map(|occupancy| (occupancy.interrupts.is_empty(), occupancy.now)) {
             Some((false, _)) | Some((_, Some(0))) => Author::Interrupt,
             Some((true, Some(tid))) => Author::Thread(TraceKey { id: tid, ..cpu }),
             Some((true, None)) | None => Author::Cpu(cpu),
@@ -379,12 +379,12 @@ impl Histories {
     fn completes(&mut self, cpu: TraceKey, work: Option<CompletedWork>) {
         let Some(work) = work else { return };
         let index = self.works.len() as u32;
-        let Some(on) = self.cpus.get_mut(&cpu) else { return };
-        if let Some((_, done)) = on.interrupts.last_mut() {
+        let Some(occupancy) = self.cpus.get_mut(&cpu) else { return };
+        if let Some((_, done)) = occupancy.interrupts.last_mut() {
             *done = Some(index);
         } else {
             // A thread completes it: if an interrupt woke that thread, the interrupt came for this work.
-            let task = on.now.and_then(|tid| self.tasks.get_mut(&TraceKey { id: tid, ..cpu }));
+            let task = occupancy.now.and_then(|tid| self.tasks.get_mut(&TraceKey { id: tid, ..cpu }));
             match task.and_then(|task| task.history.woken_by()) {
                 Some((woken, by @ Waker::Interrupt(InterruptSource::Irq(_)))) if work.begin <= woken => {
                     *by = Waker::Work(index);
@@ -450,8 +450,8 @@ impl StateMachine<HistoryStep> for Histories {
                 self.completes(cpu, work);
             }
             HistoryStep::SetOpenCall { cpu, inside } => {
-                let on = self.cpus.entry(cpu).or_default();
-                on.inside = inside.or(on.inside);
+                let occupancy = self.cpus.entry(cpu).or_default();
+                occupancy.inside = inside.or(occupancy.inside);
             }
             HistoryStep::Board(time, trace, event) => super::board::apply(self, time, trace, event),
         }

@@ -246,6 +246,7 @@ impl Analysis for Files {
 
 /// Uses by thread, descriptor and file.
 type FileUses = FxHashMap<(Thread, Option<i32>, FileId), FileUse>;
+
 fn columns() -> [Column; 6] {
     [
         Column::integer("read_bytes", Unit::Bytes),

@@ -21,12 +21,19 @@ use crate::{
     returns::ReturnTarget,
 };
 
-/// Exit reasons, in the highest bits of the returned word; the other bits are the block.
+// Why native code is left, in the highest bits of the returned word; the other bits are the block.
+
+/// Before the block.
 pub(super) const BEFORE: u32 = 0;
+/// Behind the block, whose branch was not taken; the native code does not go on there.
 pub(super) const NOT_TAKEN: u32 = 1 << 29;
+/// At the target of the block's branch; the native code does not go on there.
 pub(super) const TAKEN: u32 = 2 << 29;
+/// At the return address of the call that was popped last, of which no native code is known.
 pub(super) const LANDED: u32 = 3 << 29;
+/// At the end of the block, before an indirect branch or an uncompressed return.
 pub(super) const OVER: u32 = 4 << 29;
+/// The bits of these reasons.
 pub(super) const WHY: u32 = 7 << 29;
 
 /// Maximum code size for a block at either end, in bytes.
@@ -288,11 +295,11 @@ impl Code {
         self.text.extend([0x4c, 0x8b, 0x5f, offset_of!(State, top) as u8]); // mov r11, [rdi+24]
         self.text.extend([0x48, 0x8b, 0x57, offset_of!(State, returns) as u8]); // mov rdx, [rdi+32]
         self.text.extend([0x48, 0x8b, 0x4f, offset_of!(State, base) as u8]); // mov rcx, [rdi+40]
-        self.load_leg();
+        self.load_batch();
         self.text.extend([0xff, 0x67, offset_of!(State, target) as u8]); // jmp [rdi+48]
     }
 
-    fn load_leg(&mut self) {
+    fn load_batch(&mut self) {
         self.text.extend([0x4c, 0x8b, 0x43, BranchBatch::OUTCOMES as u8]); // mov r8, [rbx]
         self.text.extend([0x48, 0x8b, 0x73, BranchBatch::STOP as u8]); // mov rsi, [rbx+8]
     }
@@ -350,7 +357,7 @@ impl Code {
     /// Appends the switch to the next batch and the jump to `rax`.
     fn next_batch(&mut self) {
         self.text.extend([0x48, 0x83, 0xc3, size_of::<BranchBatch>() as u8]); // add rbx, 24
-        self.load_leg();
+        self.load_batch();
         self.text.extend([0xff, 0xe0]); // jmp rax
     }
 
@@ -436,8 +443,11 @@ impl Code {
     /// Returns where the distance of [`branch`](Code::branch) is, for a block with this checked entry. The distance
     /// of a second jump right after it comes five bytes later.
     fn distance_place(checked: CodeOffset, instructions: u16) -> CodeOffset {
+        // The lengths of `add` and `jz`, of the count's `lea`, and of the opcode of the branch's own jump.
+        const CHECK: u32 = 9;
+        const OPCODE: u32 = 2;
         let count = if i8::try_from(instructions).is_ok() { 4 } else { 7 };
-        checked + 9 + count + 2
+        checked + CHECK + count + OPCODE
     }
 
     /// Returns where the distance to the successor is, for the branch taken or not.

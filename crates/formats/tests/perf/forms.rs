@@ -3,7 +3,7 @@
 use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
     Input, OtherFile, Unpacked, perf,
-    perf::layout::{NO_CPU, PIPE_HEADER_SIZE, feature, ksymbol, misc, record, sample},
+    perf::layout::{NO_CPU, PIPE_HEADER_SIZE, attr_flag, feature, ksymbol, misc, record, sample},
     recording::{Guest, KernelSymbol, RecordedEvent, Sideband, SidebandKind, TextPoke, Thread},
 };
 use hodo_model::Cause;
@@ -27,8 +27,10 @@ fn the_kernel_records_how_its_code_changes() {
         let kind_and_flags = [ksymbol::BPF, flags].map(u16::to_le_bytes).concat();
         Bytes::new().u64([0x1000]).u32([0x20]).raw(&kind_and_flags).text("bpf_prog_1")
     };
-    let poke = Bytes::new().u64([0x2000]).raw(&[5, 0, 2, 0]).raw(b"abcdefg").raw(&[0; 5]);
-    let loaded = Bytes::new().raw(&[1, 0, 0, 0]).u32([42]).raw(b"12345678");
+    let lengths_of_old_and_new = [5u16, 2].map(u16::to_le_bytes).concat();
+    let poke = Bytes::new().u64([0x2000]).raw(&lengths_of_old_and_new).raw(b"abcdefg").raw(&[0; 5]);
+    let load_and_flags = [1u16, 0].map(u16::to_le_bytes).concat();
+    let loaded = Bytes::new().raw(&load_and_flags).u32([42]).raw(b"12345678");
     file.record(record::KSYMBOL, misc::KERNEL, symbol(0).raw(&at(1)))
         .record(record::BPF_EVENT, misc::KERNEL, loaded.raw(&at(2)))
         .record(record::TEXT_POKE, misc::KERNEL, poke.raw(&at(3)))
@@ -78,27 +80,37 @@ fn guests_are_told_apart_by_the_mode_or_by_the_id() {
 fn trace_is_found_behind_all_other_parts_of_a_sample() {
     let fields = (sample::ALL & !sample::WEIGHT_STRUCT) | sample::AUX;
     let mut file = PerfFile::new(&[fields]);
-    // read_format: group, both times, ids, losses. Two registers each, branches with an index.
-    let flags = 1 << 18;
+    // read_format: group, both times, ids, losses. Two registers of user space and of the interrupt each, branches with an
+    // index.
+    let flags = attr_flag::SAMPLE_ID_ALL;
     let attr =
         Bytes::new().u32([PMU, 112]).u64([0, 1, fields, 0b11111, flags, 0, 0, 0, 1 << 17, 0b11, 0, 0b101, 0]);
     file.attrs[0].0 = attr.0[..64].to_vec();
     let body = Bytes::new()
+        // The event's id, IP; process and thread; time, address, id, stream; CPU; period.
         .u64([1, 0xabc])
         .u32([7, 9])
         .u64([77, 0, 1, 1])
         .u32([2, 0])
         .u64([1])
+        // Two counters: their number, both times; each counter's value, id and losses.
         .u64([2, 10, 11, 1, 1, 0, 2, 2, 0])
+        // One address of a call chain; four raw bytes.
         .u64([1, 0xdef])
         .u32([4])
         .raw(b"rawx")
+        // One branch: the number, the index; from, to and flags.
         .u64([1, 5, 1, 2, 3])
+        // The ABI and two registers of user space; eight bytes of its stack, all of them used.
         .u64([2, 1, 2])
         .u64([8, 0, 8])
+        // Weight, source of the data, transaction.
         .u64([6, 7, 8])
+        // The ABI and two registers at the interrupt.
         .u64([2, 1, 2])
+        // Physical address, control group, sizes of the pages of data and code.
         .u64([1, 2, 3, 4])
+        // The trace.
         .u64([16])
         .raw(&[9; 16]);
     file.record(record::SAMPLE, misc::USER, body);
@@ -107,6 +119,7 @@ fn trace_is_found_behind_all_other_parts_of_a_sample() {
     let start = file.data_start() as usize - 80;
     bytes.splice(start..start + 64, attr.0.iter().copied());
     let grown = (attr.0.len() - 64) as u64;
+    // In the file header: the size of an attr, the size of all attrs, the offset of the records.
     for (position, by) in [(16, grown), (32, grown), (40, grown)] {
         let old = u64::from_le_bytes(bytes[position..position + 8].try_into().unwrap());
         bytes[position..position + 8].copy_from_slice(&(old + by).to_le_bytes());

@@ -190,8 +190,8 @@ fn refuse(request: &Request, privilege: Privilege) -> Result<(), Error> {
     };
     match request.triggers.iter().find(|trigger| !request.counts_time && !is_on_one(trigger)) {
         Some(wrong) => {
-            let why = "a limit in instructions needs --icount, which has one processor; only that of interrupts-off does \
-                       not";
+            let why = "a limit in instructions needs --icount, so that there is one processor; only interrupts-off takes one \
+                       without it";
             Err(trigger::wrong(wrong, None, why.to_owned()).into())
         }
         None => Ok(()),

@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, os::unix::fs::FileExt, sync::atomic::Ordering};
 use super::{Budget, Lanes};
 use crate::{
     bins::{Bin, cell, width_log2},
-    block::{Codec, Zone},
+    block::{Codec, Compression, Zone},
     error::Error,
     finish::read_block,
     fold::{Summary, SummaryZone, decode_summaries},
@@ -100,8 +100,8 @@ impl<'b> Scan<'b> {
         mut to: impl FnMut(&Rows, &CommonFields),
     ) -> Result<(), Error> {
         self.spend(zone.rows.into())?;
-        let compressed = part.bins.is_some();
-        read_block(&part.path, &part.file, (zone, compressed), &mut self.codec, &mut self.rows)?;
+        let compression = if part.bins.is_some() { Compression::Lz4 } else { Compression::None };
+        read_block(&part.path, &part.file, (zone, compression), &mut self.codec, &mut self.rows)?;
         self.rows.rows.iter().for_each(|row| to(&self.rows, row));
         Ok(())
     }

@@ -120,7 +120,11 @@ fn places(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<P
         });
         if let Some(says) = says {
             if integer.meaning.size != 64 || !at.is_multiple_of(8) {
-                return Err(format!("64 bits at a byte expected: {}", member.name).into());
+                return Err(format!(
+                    "a number of 64 bits that begins at a byte is expected: {}",
+                    member.name
+                )
+                .into());
             }
             orders.insert(integer.byte_order);
             places.push(Place { byte: (at / 8) as usize, order: integer.byte_order, says });
@@ -136,7 +140,8 @@ fn places(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<P
     Ok(places)
 }
 
-/// The position of the full time at the end of an event's header, if there is one.
+/// The position of the full time at the end of an event's header, if there is one. The header is from `start` to `end`, in
+/// bits.
 fn full_time(bytes: &[u8], start: u64, end: u64, cycles: Option<u64>, order: ByteOrder) -> Option<Place> {
     let byte = (end / 8).checked_sub(8).filter(|byte| byte * 8 > start)? as usize;
     let number = *bytes.get(byte..)?.first_chunk()?;
