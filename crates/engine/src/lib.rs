@@ -45,8 +45,8 @@ mod traces;
 
 pub use experiment::{
     Bound, Experiment, MatchRule, Matched, Outcome, Part, PartError, Portion, Relation, Request, SyncOutcome,
-    SyncRequest, SyncStep, Synchronised, SynchronisedError, SynchronisedTrace, TimeSpan, TimelineRequest,
-    Times, TraceClock, TraceOffset, micros, nanos,
+    SyncRequest, SyncStep, Synchronised, SynchronisedError, SynchronisedKnot, SynchronisedTrace, TimeSpan,
+    TimelineRequest, Times, TraceClock, TraceOffset, micros, nanos,
 };
 pub use files::Files;
 pub use flow::annotate::{Annotation, Instruction, Line, annotate};

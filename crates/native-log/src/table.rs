@@ -38,8 +38,8 @@ pub struct Path<'a> {
     pub instructions: u64,
     /// The time-stamp counter when its code was translated, if that is in no file; 0 otherwise.
     pub since: u64,
-    /// The numbers of the conditional branches within its spans, from 1, which were not taken. One at its end is the last
-    /// span's.
+    /// The numbers of the conditional branches within its spans, from 1, which were not taken. A branch at the
+    /// path's end is not among them: it is that of the last span.
     pub not_taken: &'a [u16],
 }
 

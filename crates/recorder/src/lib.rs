@@ -156,7 +156,7 @@ impl Request {
     /// Rejects options that only ftrace supports.
     fn only_flow(&self) -> Result<(), Error> {
         if self.function.is_some() || self.buffer_size.is_some() && self.with.is_empty() {
-            let needs = "--function needs --engine ftrace, and --buffer-size that or --with";
+            let needs = "--function needs --engine ftrace, and --buffer-size needs --engine ftrace or --with";
             return Err(Error::Missing(needs.to_owned()));
         }
         match self.events.as_slice() {

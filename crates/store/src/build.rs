@@ -27,6 +27,7 @@ pub(crate) struct Form {
     /// Number of columns.
     pub(crate) width: usize,
     pub(crate) lanes: usize,
+    /// Binary logarithm of the nanoseconds of a bin of level 0.
     pub(crate) base: u32,
     /// The level of the bin that contains all records.
     pub(crate) top: u8,

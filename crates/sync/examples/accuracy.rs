@@ -63,9 +63,9 @@ fn ten_clocks() {
         world.mismatch(0.01);
         let timeline = world.full_graph(1_000).solve(Method::Bounded);
         let verdict = world.judge(&timeline, 20_000);
-        let [more_found, more_wrong, more_right] = world.wrong_matches(&timeline);
+        let matches = world.wrong_matches(&timeline);
         worst = worst.min(verdict.coverage());
-        (found, wrong, right) = (found + more_found, wrong + more_wrong, right + more_right);
+        (found, wrong, right) = (found + matches.found, wrong + matches.wrong, right + matches.right);
         messages += verdict.messages;
         inversions += verdict.inversions;
         of_used += timeline.report().edges.iter().map(|edge| edge.violations_after).sum::<u64>();

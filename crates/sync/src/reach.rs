@@ -218,7 +218,7 @@ fn drift_alone(bounds: &[Bound], slope: Slope) -> Option<Reach> {
     let places = bends(bounds, slope);
     let Envelopes { low, high, sides } = envelopes(bounds, &places, slope)?;
     let cell = |((&x, &low), &high): ((&i64, &i64), &i64)| {
-        // The envelopes are rounded down.
+        // The envelopes are rounded down: two units make up for it.
         let (low, high) = (low.min(high) - 2, high.max(low) + 2);
         Reached { x, low, high, estimate: low + (high - low) / 2, apart: 0 }
     };
@@ -457,10 +457,13 @@ fn cells(bounds: &[Bound], motion: Motion) -> Vec<Cell> {
 /// Adds cells at growing distances before the first and after the last bound, where the range widens.
 fn around(cells: &mut Vec<Cell>, length: i64, bounds: usize) {
     let (Some(&first), Some(&last)) = (cells.first(), cells.last()) else { return };
-    let far = |step: u32| length.saturating_mul(1 << step).min(PER_SECOND * 600);
+    /// Cells on each side, and the distance of the farthest at most: ten minutes.
+    const STEPS: u32 = 14;
+    const FARTHEST: i64 = 600 * PER_SECOND;
+    let far = |step: u32| length.saturating_mul(1 << step).min(FARTHEST);
     let cell = |x: i64, at: usize| Cell { x, from: at, to: at, loose: false };
-    cells.splice(0..0, (0..14).rev().map(|step| cell(first.x - far(step), 0)));
+    cells.splice(0..0, (0..STEPS).rev().map(|step| cell(first.x - far(step), 0)));
     cells.iter_mut().for_each(|cell| cell.loose &= cell.x != last.x);
-    cells.extend((0..14).map(|step| cell(last.x + far(step), bounds)));
+    cells.extend((0..STEPS).map(|step| cell(last.x + far(step), bounds)));
     cells.dedup_by_key(|cell| cell.x);
 }

@@ -145,7 +145,8 @@ fn resolve_within(edge: &Edge, drift_ppb: u64, wander: Option<u64>) -> Resolved 
         let mut punctual = Vec::with_capacity(run.len());
         without(&run, &late, &mut punctual);
         if edge.is_thinned() {
-            // The last messages as those of full blocks, so that how much delays differ is the same everywhere.
+            // Thins the messages since the last full block as that block was thinned when they arrived. Otherwise delays would seem to
+            // differ more among these messages than elsewhere.
             let mut keep = thinned(&within(&punctual, edge.widest), LONGEST_GAP / 2).into_iter();
             punctual.retain(|_| keep.next() == Some(true));
         }
@@ -269,6 +270,7 @@ fn far_cuts(bounds: &[Bound], from: usize, to: usize, depth: u32, cuts: &mut Vec
         (low, high) = (best.1.saturating_sub(stride).max(1), (best.1 + stride).min(sample.len()));
     }
     let (least, index) = best;
+    // In a large sample, a step must save more than a few pairs.
     if whole <= least + STEP_COST + sample.len() / 32 {
         return;
     }
@@ -371,9 +373,10 @@ fn trend(bounds: &[Bound], slope: Slope, wander: u64) -> Option<Trend> {
         drifts.push((pair[1].value - pair[0].value) as f64 / PER_SECOND as f64 / seconds);
         uncertainties.push(2.0 * width / seconds + wander as f64 * 1e-9 * 2.0 * seconds);
     }
-    let ninth = uncertainties.len() * 9 / 10;
-    let ninth = *uncertainties.select_nth_unstable_by(ninth, f64::total_cmp).1;
-    let narrow = Slope::from_ppb((ninth * 1.5e9) as u64 + 1);
+    // Half more than nine tenths of the uncertainties.
+    let ninth_decile = uncertainties.len() * 9 / 10;
+    let uncertainty = *uncertainties.select_nth_unstable_by(ninth_decile, f64::total_cmp).1;
+    let narrow = Slope::from_ppb((uncertainty * 1.5e9) as u64 + 1);
     if narrow.times(PER_SECOND) * 2 > slope.times(PER_SECOND) {
         return None;
     }

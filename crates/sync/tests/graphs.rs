@@ -3,7 +3,7 @@
 mod simulator;
 
 use hodo_sync::{ClockId, DropCause, Method, Timeline};
-use simulator::{Protocol, Wander, World};
+use simulator::{Protocol, Wander, World, WrongMatches};
 
 #[test]
 fn ten_clocks_over_three_hops_with_wrong_matches_and_a_step() {
@@ -22,7 +22,7 @@ fn judge_ten_clocks(seed: u64, stepped: usize, jump: f64) {
     let verdict = world.judge(&timeline, 20_000);
     assert!(verdict.coverage() >= 0.999, "{}", verdict.coverage());
     assert_eq!(verdict.inversions, 0);
-    let [found, wrong, right] = world.wrong_matches(&timeline);
+    let WrongMatches { found, wrong, right } = world.wrong_matches(&timeline);
     assert!(wrong > 250 && found * 100 >= wrong * 99, "{found} of {wrong}");
     assert!(right * 500 <= world.messages.len(), "{right} right pairs dropped");
     for (clock, report) in timeline.report().clocks.iter().enumerate() {

@@ -3,7 +3,7 @@
 mod simulator;
 
 use hodo_sync::{Method, Timeline};
-use simulator::{Delay, Protocol, Wander, World, slews};
+use simulator::{Delay, Protocol, Wander, World, WrongMatches, slews};
 
 /// A clock that runs `ppm` faster for some seconds, amid messages of about the delay `least`, in nanoseconds.
 fn slewed(seed: u64, ppm: f64, seconds: f64, least: f64) -> World {
@@ -105,7 +105,7 @@ fn wrong_matches_are_dropped_beside_a_slew() {
     let mut world = slewed(3, 480.0, 6.0, 40e3);
     world.mismatch(0.01);
     let timeline = solve(&world);
-    let [found, wrong, right] = world.wrong_matches(&timeline);
+    let WrongMatches { found, wrong, right } = world.wrong_matches(&timeline);
     assert!(wrong > 10 && found == wrong && right <= 2, "{found} of {wrong}, and {right} right ones");
     assert!(world.judge(&timeline, 10_000).coverage() >= 0.999);
 }

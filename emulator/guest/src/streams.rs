@@ -23,6 +23,7 @@ const PORTS: [u32; 4] = [1, 2, 3, 4];
 
 /// The streams.
 pub(crate) struct Streams {
+    /// From where to where bytes are forwarded, until the stream ends; the same below.
     input: Option<(File, File)>,
     /// Remaining bytes of the current piece of input.
     left: usize,
@@ -201,7 +202,10 @@ fn forward(stream: &mut Option<(File, File)>) {
 
 /// Opens a port, which may take a while to appear.
 fn port(number: u32) -> Result<File, Error> {
-    let mut wait = 0;
+    // Five seconds in all.
+    const WAITS: u32 = 500;
+    const WAIT: Duration = Duration::from_millis(10);
+    let mut waits = 0;
     loop {
         let found = (0..4).find_map(|device| {
             let path = format!("/dev/vport{device}p{number}");
@@ -209,12 +213,12 @@ fn port(number: u32) -> Result<File, Error> {
         });
         match found {
             Some(port) => return Ok(port),
-            None if wait == 500 => {
+            None if waits == WAITS => {
                 return Err(Error::of(format!("port {number}"))(io::ErrorKind::NotFound.into()));
             }
-            None => thread::sleep(Duration::from_millis(10)),
+            None => thread::sleep(WAIT),
         }
-        wait += 1;
+        waits += 1;
     }
 }
 

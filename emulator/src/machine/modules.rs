@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     settings::ModuleLayout,
-    spool::{LOADED, Loaded},
+    spool::{LOADED, Loaded, ModuleFunction},
     symbols::Symbols,
     watch::ReadMemory,
 };
@@ -90,7 +90,8 @@ fn describe(layout: &ModuleLayout, module: u64, time: u64, read: ReadMemory) -> 
             (u64::from_le_bytes(address.try_into().ok()?), u64::from_le_bytes(size.try_into().ok()?));
         // A section has a symbol too, without a name.
         if b"tTwW".contains(&kind) && address != 0 && name != 0 {
-            functions.push((address, size, text::<SYMBOL_NAME>(names.wrapping_add(name.into()), read)?));
+            let name = text::<SYMBOL_NAME>(names.wrapping_add(name.into()), read)?;
+            functions.push(ModuleFunction { address, size, name });
         }
     }
     functions.sort_unstable();
@@ -169,8 +170,8 @@ mod tests {
             name: "tiny".to_owned(),
             time: 7,
             functions: vec![
-                (0xffff_ffff_c000_0000, 16, "init_module".to_owned()),
-                (0xffff_ffff_c000_1000, 64, "f".to_owned()),
+                ModuleFunction { address: 0xffff_ffff_c000_0000, size: 16, name: "init_module".to_owned() },
+                ModuleFunction { address: 0xffff_ffff_c000_1000, size: 64, name: "f".to_owned() },
             ],
         };
         assert_eq!(describe(&LAYOUT, MODULE, 7, memory), Some(expected));

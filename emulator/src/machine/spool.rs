@@ -176,8 +176,19 @@ pub struct Loaded {
     pub name: String,
     /// The time, in ticks: before its first instruction.
     pub time: u64,
-    /// Its functions: address, size and name. Those that run once, when it is loaded, are among them.
-    pub functions: Vec<(u64, u64, String)>,
+    /// Its functions. Those that run once, when it is loaded, are among them.
+    pub functions: Vec<ModuleFunction>,
+}
+
+/// A function of a module.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ModuleFunction {
+    /// First address.
+    pub address: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Its name.
+    pub name: String,
 }
 
 /// Reads the modules that the kernel loaded, in order of time. A truncated line ends the list.

@@ -174,7 +174,8 @@ fn record(engine: &str, name: &str, ready: &Ready, folder: &Path) -> Outcome<Pat
     let recordings = folder.with_extension("recordings");
     fs::create_dir_all(&recordings)?;
     let recording = recordings.join(name).with_extension("data");
-    // QEMU passes its variables on in this order. It matters: perl hashes the name of one of them twice.
+    // What perl executes depends on the order of its variables, as it hashes the name of one of them twice. This is the order in
+    // which QEMU passes them on.
     let mut hodo = Command::new("env");
     hodo.args(["-i", "PYTHONHASHSEED=0", "PERL_HASH_SEED=0"]);
     for (name, value) in [("PATH", std::env::var_os("PATH").unwrap_or_default()), ("HOME", folder.into())] {

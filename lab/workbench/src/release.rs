@@ -40,7 +40,8 @@ const EVENTS: [&str; 4] = [
 /// Functions are aligned to cache lines, and loops to half of one: else their speed depends by chance on the code before
 /// them. Blocks that make up the last millionth of the training lie apart for the same reason.
 const LAYOUT: &str = "-Cllvm-args=-align-all-functions=6 -Cllvm-args=-align-loops=32 -Cllvm-args=-enable-split-machine-functions -Cllvm-args=-mfs-psi-cutoff=999999";
-/// Relocations take a megabyte unless they are packed. Of the libraries of the other programs, older ones can't read them so.
+/// Relocations take a megabyte unless they are packed. Only for the program without libraries: the others are loaded by the C
+/// library of their machine, and an old one can't read packed relocations.
 const PACKED: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
 /// The target of a program that needs no libraries.
 const STATIC: &str = "x86_64-unknown-linux-musl";
@@ -202,7 +203,8 @@ fn built(folder: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(is_built).collect())
 }
 
-/// Cycles in a trace are other packets, which take other branches.
+/// The programs that are recorded for training, each with its event. Counts of cycles are further packets, which lead the decoder
+/// to further code.
 const RECORDED: [(&str, &str); 4] = [
     ("fib", "intel_pt//u"),
     ("gzip", "intel_pt//u"),

@@ -94,7 +94,7 @@ fn follow_link(context: &Context, number: u32) {
     resume(context, link.target, block, lock);
 }
 
-/// The table of targets has no landing, or another one, for the target.
+/// The table of targets has no landing, or another one, for the target: the lowest 16 bits of an address number its entry.
 fn missed(context: &Context, target: u64) {
     let lock = lock();
     let block = block_at(target);

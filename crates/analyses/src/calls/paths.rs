@@ -37,7 +37,7 @@ pub struct CallPaths {
     /// Each step with the number of instructions of the path before it.
     steps: Vec<(u32, FrameStep)>,
     /// The steps of the path that is being memoized.
-    memoized_paths: Vec<(u32, FrameStep)>,
+    new_steps: Vec<(u32, FrameStep)>,
 }
 
 impl CallPaths {
@@ -49,8 +49,8 @@ impl CallPaths {
         runs: impl Iterator<Item = Run>,
         begins: bool,
     ) -> Option<(u32, u32)> {
-        self.memoized_paths.clear();
-        let mut gatherer = StepGatherer { steps: &mut self.memoized_paths, instructions: 0 };
+        self.new_steps.clear();
+        let mut gatherer = StepGatherer { steps: &mut self.new_steps, instructions: 0 };
         let to = self.states.follow(state, runs, &mut gatherer)?;
         let instructions = gatherer.instructions;
         self.keep(begins);
@@ -72,17 +72,17 @@ impl CallPaths {
         &self.steps[start..self.paths[path].steps_end as usize]
     }
 
-    /// Adds the memoized steps to the list. A call that begins and ends among them becomes one step, unless begins are
+    /// Adds the steps of the new path to the list. A call that begins and ends among them becomes one step, unless begins are
     /// reported.
     fn keep(&mut self, begins: bool) {
-        let CallPaths { steps, memoized_paths, .. } = self;
+        let CallPaths { steps, new_steps, .. } = self;
         if begins {
-            steps.append(memoized_paths);
+            steps.append(new_steps);
             return;
         }
         // Whether each step is part of a complete call, and where the open calls begin.
-        let (mut whole, mut open) = (vec![false; memoized_paths.len()], Vec::new());
-        for (index, (_, step)) in memoized_paths.iter().enumerate() {
+        let (mut whole, mut open) = (vec![false; new_steps.len()], Vec::new());
+        for (index, (_, step)) in new_steps.iter().enumerate() {
             match step {
                 FrameStep::Enter(..) => open.push(index),
                 _ => {
@@ -93,12 +93,12 @@ impl CallPaths {
             }
         }
         open.clear();
-        for (index, &(at, step)) in memoized_paths.iter().enumerate() {
+        for (index, &(at, step)) in new_steps.iter().enumerate() {
             match step {
                 FrameStep::Enter(..) if whole[index] => open.push(index),
                 FrameStep::Leave if whole[index] => {
                     let Some((begin, FrameStep::Enter(function, entry))) =
-                        open.pop().map(|begin| memoized_paths[begin])
+                        open.pop().map(|begin| new_steps[begin])
                     else {
                         continue;
                     };
@@ -108,7 +108,7 @@ impl CallPaths {
                 _ => steps.push((at, step)),
             }
         }
-        memoized_paths.clear();
+        new_steps.clear();
     }
 }
 

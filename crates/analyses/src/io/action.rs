@@ -57,8 +57,9 @@ pub(super) struct FileCall {
     pub(super) action: Action,
     /// The arguments with the first and the second descriptor.
     descriptors: (usize, usize),
+    /// The argument with flags.
     flags: Option<usize>,
-    /// The argument with flags, and the bit that closes the new descriptor on exec.
+    /// The flag that closes the new descriptor on exec; -1 if it is always closed.
     closes: i64,
 }
 

@@ -34,7 +34,8 @@ pub(crate) fn table(
     names: &[String],
     selection: &Selection,
 ) -> Vec<Table> {
-    pass.finish(travelled(pass, states), names, span(events), &[selection], &NoSources, 2)
+    const WORKERS: usize = 2;
+    pass.finish(travelled(pass, states), names, span(events), &[selection], &NoSources, WORKERS)
 }
 
 pub(crate) fn time(records: &Records) -> Nanos {

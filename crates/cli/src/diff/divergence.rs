@@ -18,13 +18,13 @@ pub fn table(command: &Diff, sides: &Sides<Vec<Input>>, begin: Begin<'_>) -> Res
         ));
     };
     let name = command.function.as_deref().or(command.per.as_deref()).unwrap_or("main");
-    let (n, m) = command.nth.unwrap_or((1, 1));
+    let (nth_a, nth_b) = command.nth.unwrap_or((1, 1));
     let found = with_flow(a, &mut |of_a| {
         with_flow(b, &mut |of_b| {
             let readings = [reading(a), reading(b)];
             let calls = [
-                function::calls(&format!("{name}#{n}"), of_a)?,
-                function::calls(&format!("{name}#{m}"), of_b)?,
+                function::calls(&format!("{name}#{nth_a}"), of_a)?,
+                function::calls(&format!("{name}#{nth_b}"), of_b)?,
             ];
             let first = Execution::find(of_a, &calls[0], readings[0], |_| !progress.is_interrupted())?;
             let second = Execution::find(of_b, &calls[1], readings[1], |_| !progress.is_interrupted())?;

@@ -224,6 +224,7 @@ pub fn trees(
             _ => CHUNKS_IN_ORDER,
         };
         let reading = Reading::new(request.threads, chunks);
+        // The trees need two passes.
         let progress = begin(flow.bytes() * 2);
         let (trees, _) = latency::trees(flow, &spans, reading, |done| progress.set(done));
         progress.finish();

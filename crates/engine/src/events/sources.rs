@@ -199,7 +199,8 @@ impl<'t, 'a> Source<'t, 'a> {
         let (begin, end) = (time(lost.after.or(lost.before)), time(lost.before.or(lost.after)));
         let Some((begin, end)) = begin.zip(end).filter(|_| self.whole.wants_lost) else { return };
         let at = time(at).unwrap_or(begin);
-        records.push(Nanos(at), (0, None), Kind::Lost, 0);
+        let (no_cpu, no_thread, no_name) = (0, None, 0);
+        records.push(Nanos(at), (no_cpu, no_thread), Kind::Lost, no_name);
         records.integer(lost.count as i64);
         records.integer(lost.packets.into());
         records.integer(begin as i64);

@@ -22,7 +22,7 @@ mod wall;
 pub use clocks::micros;
 pub use clocks::{
     MatchRule, Matched, Relation, SyncOutcome, SyncRequest, SyncStep, Synchronised, SynchronisedError,
-    SynchronisedTrace, TimelineRequest, TraceClock, TraceOffset,
+    SynchronisedKnot, SynchronisedTrace, TimelineRequest, TraceClock, TraceOffset,
 };
 pub use open::Experiment;
 pub use part::{Part, PartError};

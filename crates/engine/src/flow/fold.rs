@@ -10,7 +10,10 @@ use hodo_model::{
 
 use crate::{
     flow::{
-        event_sink::FlowEventSink, segments::decode_chunks, selection_filter::SelectionFilter, stream::Chunk,
+        event_sink::FlowEventSink,
+        segments::{decode_chunks, in_one_piece},
+        selection_filter::SelectionFilter,
+        stream::Chunk,
         trace::Trace,
     },
     losses::Losses,
@@ -71,7 +74,7 @@ pub(crate) fn fold_chunks<A: FastFlow>(
             let folder = Folder { analysis, slices: Vec::new(), memory };
             FlowEventSink::new(folder, SelectionFilter::new(trace, chunk, reading))
         },
-        |_| None,
+        in_one_piece,
         |sink| sink.into_inner().finish(),
         |chunk, slices| {
             let merge = |earlier, later| analysis.merge(earlier, later, &Threads::default());

@@ -60,7 +60,12 @@ pub fn decode_all<S: TrackSink, M: Default, R: Send>(
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
     let chunks = trace.chunks(reading);
-    decode_chunks(trace, &chunks, reading, start, |_| None, finish, consume, progress)
+    decode_chunks(trace, &chunks, reading, start, in_one_piece, finish, consume, progress)
+}
+
+/// The `part` of [`decode_chunks`] for sinks that return their result only at the end of a chunk.
+pub(crate) fn in_one_piece<S, R>(_: &mut S) -> Option<R> {
+    None
 }
 
 /// Decodes chunks in the given order; see [`decode_all`]. A sink may return a `part` of its result before the chunk is

@@ -50,14 +50,14 @@ impl<'f> Names<'f> {
         self.selected.is_empty() || self.of(thread).iter().any(|(_, name)| self.is_selected(name))
     }
 
-    /// Returns whether a thread's name at a tick is selected. Before its first known name it has that.
+    /// Returns whether a thread's name at a tick is selected. The first known name counts from the beginning on.
     pub(crate) fn select_at(&self, thread: Thread, at: Tsc) -> bool {
         let names = self.of(thread);
         let known = names.partition_point(|&(since, _)| since <= at).saturating_sub(1);
         self.selected.is_empty() || names.get(known).is_some_and(|(_, name)| self.is_selected(name))
     }
 
-    /// Returns the ticks within a time at which it changes whether a thread's name is selected.
+    /// Returns the ticks between two others at which a thread gets another name, if that can change whether it is selected.
     pub(crate) fn changes(&self, thread: Thread, from: Tsc, to: Tsc) -> impl Iterator<Item = Tsc> {
         let names = if self.selected.is_empty() { &[] } else { self.of(thread) };
         names.iter().map(|&(at, _)| at).filter(move |&at| from < at && at < to)

@@ -259,7 +259,7 @@ impl<'t, 'a> Packets<'t, 'a> {
         Ok((packet, cut))
     }
 
-    /// Reads a structure at `at`. Returns its end and the values of fields with roles.
+    /// Reads a structure at `at`. Returns its end, and adds the values of fields with roles to `roles`.
     fn root(
         &self,
         structure: Option<&Structure>,

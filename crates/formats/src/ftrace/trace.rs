@@ -73,7 +73,7 @@ fn events(description: &Description<'_>, threads: &[u8], order: ByteOrder) -> St
 fn common_fields(format: &EventFormat<'_>, machine: Machine, threads: &Names) -> Structure {
     let mut common = structure(format, FieldSet::Common, machine);
     let pid = format.fields.iter().find(|field| field.name == "common_pid");
-    // At the beginning, the origin of the offsets.
+    // First, because the offset of `common_pid` counts from where the name is placed.
     common.members.splice(0..0, pid.and_then(|pid| named("comm", pid, threads, machine)));
     common
 }

@@ -42,11 +42,13 @@ const PACKET: u32 = 1;
 mod packet {
     pub(super) const FTRACE_EVENTS: u32 = 1;
     pub(super) const PROCESS_TREE: u32 = 2;
+    pub(super) const TRUSTED_UID: u32 = 3;
     pub(super) const CLOCK_SNAPSHOT: u32 = 6;
     pub(super) const SEQUENCE_ID: u32 = 10;
     pub(super) const INTERNED_DATA: u32 = 12;
     pub(super) const FTRACE_STATS: u32 = 34;
     pub(super) const TRACE_STATS: u32 = 35;
+    pub(super) const SYNCHRONIZATION_MARKER: u32 = 36;
     pub(super) const PREVIOUS_DROPPED: u32 = 42;
     pub(super) const SYSTEM_INFO: u32 = 45;
     pub(super) const COMPRESSED: u32 = 50;
@@ -58,8 +60,14 @@ mod packet {
 /// The fields of `TracePacket` that are integers; all others are messages or bytes.
 const INTEGERS: &[u32] = &[3, 8, 10, 13, 41, 42, 58, 79, 87, 98];
 /// Fields that a trace of Perfetto has in one of its first packets, and that other files do not have by chance.
-const SURE: &[u32] =
-    &[packet::FTRACE_EVENTS, packet::CLOCK_SNAPSHOT, packet::SEQUENCE_ID, packet::COMPRESSED, 3, 36];
+const SURE: &[u32] = &[
+    packet::FTRACE_EVENTS,
+    packet::TRUSTED_UID,
+    packet::CLOCK_SNAPSHOT,
+    packet::SEQUENCE_ID,
+    packet::SYNCHRONIZATION_MARKER,
+    packet::COMPRESSED,
+];
 /// Number of packets by which a trace is recognised.
 const FIRST_PACKETS: usize = 16;
 /// The highest number of a field of `TracePacket`.

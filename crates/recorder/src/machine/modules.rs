@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use hodo_clock::Nanos;
-use hodo_emulator::machine::spool::Loaded;
+use hodo_emulator::machine::spool::{Loaded, ModuleFunction};
 use hodo_formats::recording::{KeptCode, Sideband, Thread};
 
 use super::collect::map;
@@ -33,11 +33,13 @@ const ALIASES: [&str; 2] = ["init_module", "cleanup_module"];
 pub(super) fn add_symbols(kallsyms: &mut Vec<u8>, loaded: &[Loaded]) {
     let mut lines = Vec::new();
     for module in loaded {
-        let line =
-            |(address, _, name): &(u64, u64, String)| format!("{address:016x} t {name}\t[{}]\n", module.name);
-        let is_alias = |(address, _, name): &&(u64, u64, String)| {
-            ALIASES.contains(&name.as_str())
-                && module.functions.iter().any(|(other, _, another)| other == address && another != name)
+        let line = |function: &ModuleFunction| {
+            format!("{:016x} t {}\t[{}]\n", function.address, function.name, module.name)
+        };
+        let is_alias = |function: &&ModuleFunction| {
+            let is_other_name =
+                |other: &ModuleFunction| other.address == function.address && other.name != function.name;
+            ALIASES.contains(&function.name.as_str()) && module.functions.iter().any(is_other_name)
         };
         lines.extend(module.functions.iter().filter(|function| !is_alias(function)).map(line));
     }
@@ -49,7 +51,7 @@ pub(super) fn add_symbols(kallsyms: &mut Vec<u8>, loaded: &[Loaded]) {
 /// The mappings of a module that was loaded at this time: the pages of its functions.
 pub(super) fn mappings(module: &Loaded, time: Nanos) -> impl Iterator<Item = Sideband<'static>> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for &(address, size, _) in &module.functions {
+    for &ModuleFunction { address, size, .. } in &module.functions {
         let (begin, end) =
             (address / PAGE * PAGE, address.saturating_add(size.max(1)).next_multiple_of(PAGE));
         match ranges.last_mut() {
@@ -83,11 +85,9 @@ mod tests {
     #[test]
     fn a_loaded_module_has_the_pages_of_its_functions() {
         let low = 0xffff_ffff_c000_0000;
-        let functions = vec![
-            (low, 16, "f".to_owned()),
-            (low + 0xff8, 16, "g".to_owned()),
-            (low + 0x9000, 1, "init".to_owned()),
-        ];
+        let function = |address, size, name: &str| ModuleFunction { address, size, name: name.to_owned() };
+        let functions =
+            vec![function(low, 16, "f"), function(low + 0xff8, 16, "g"), function(low + 0x9000, 1, "init")];
         let module = Loaded { name: "m".to_owned(), time: 5, functions };
         let ranges = mappings(&module, Nanos(7)).map(|event| match event.kind {
             SidebandKind::Map(map) => (map.address - low, map.length, map.name.to_vec()),

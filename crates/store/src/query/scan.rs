@@ -21,8 +21,9 @@ pub(super) type Block<'s> = (&'s RowsOfFile, &'s Zone);
 pub(super) struct LaneSet {
     /// Sorted; `None` for all lanes.
     lanes: Option<Vec<u32>>,
+    /// The remainders of the lanes modulo 64, one bit each: a quick test that rules out most blocks.
     bits: u64,
-    /// One bit per lane.
+    /// The lanes themselves, one bit each.
     members: Vec<u64>,
 }
 

@@ -281,14 +281,14 @@ impl World {
         self.exchange(4, 5, protocol);
     }
 
-    /// Returns how many wrong matches a timeline dropped, how many there are, and how many right ones it dropped.
-    pub fn wrong_matches(&self, timeline: &Timeline) -> [usize; 3] {
+    /// Counts the wrong matches, and what a timeline dropped.
+    pub fn wrong_matches(&self, timeline: &Timeline) -> WrongMatches {
         let edges = &timeline.report().edges;
         let dropped: BTreeSet<u64> =
             edges.iter().flat_map(|edge| &edge.dropped_pairs).map(|dropped| dropped.id).collect();
         let wrong = || self.messages.iter().filter(|message| message.wrong);
         let found = wrong().filter(|message| dropped.contains(&message.pair.id)).count();
-        [found, wrong().count(), dropped.len() - found]
+        WrongMatches { found, wrong: wrong().count(), right: dropped.len() - found }
     }
 
     /// A graph of these clocks with bounds of 100 ppm and `wander_ppb_per_s`, without messages.
@@ -331,6 +331,17 @@ impl World {
         verdict.half_widths.sort_unstable();
         verdict
     }
+}
+
+/// Wrong matches, and how well a timeline tells them from right ones.
+#[derive(Clone, Copy, Debug)]
+pub struct WrongMatches {
+    /// Wrong matches that the timeline dropped.
+    pub found: usize,
+    /// All wrong matches.
+    pub wrong: usize,
+    /// Right matches that the timeline dropped.
+    pub right: usize,
 }
 
 /// Errors against the truth, in nanoseconds.

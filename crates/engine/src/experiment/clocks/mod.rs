@@ -21,7 +21,7 @@ pub use self::matching::MatchRule;
 use self::relate::{Related, relate};
 pub use self::synchronise::{Matched, SyncOutcome, SyncRequest, SyncStep};
 pub use self::synchronised::micros;
-pub use self::synchronised::{Synchronised, SynchronisedError, SynchronisedTrace};
+pub use self::synchronised::{Synchronised, SynchronisedError, SynchronisedKnot, SynchronisedTrace};
 use super::Experiment;
 use crate::refusal::Refusal;
 use crate::{flow::trace::Trace, input::Input, traces::Traces};

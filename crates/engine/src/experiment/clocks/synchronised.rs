@@ -40,9 +40,34 @@ pub struct SynchronisedTrace {
     pub wander_ppb: i64,
     /// Half the median width of the interval over all times of the trace, in nanoseconds.
     pub half_width_median_ns: Option<u64>,
-    /// The curve: own time, timeline minus own time, and the maximum distance of the true time below and above (-1:
-    /// unknown); nanoseconds. Empty for the reference and for unconnected inputs.
-    pub knots: Vec<(i64, i64, i64, i64)>,
+    /// The curve. Empty for the reference and for unconnected inputs.
+    pub knots: Vec<SynchronisedKnot>,
+}
+
+/// A knot of a curve, in nanoseconds; in the file, an array of these four numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "[i64; 4]", into = "[i64; 4]")]
+pub struct SynchronisedKnot {
+    /// The input's own time.
+    pub own: i64,
+    /// The timeline's time minus `own`.
+    pub offset: i64,
+    /// The maximum distance of the true time below the estimate; -1 if it is unknown.
+    pub under: i64,
+    /// The same above the estimate.
+    pub over: i64,
+}
+
+impl From<[i64; 4]> for SynchronisedKnot {
+    fn from([own, offset, under, over]: [i64; 4]) -> SynchronisedKnot {
+        SynchronisedKnot { own, offset, under, over }
+    }
+}
+
+impl From<SynchronisedKnot> for [i64; 4] {
+    fn from(knot: SynchronisedKnot) -> [i64; 4] {
+        [knot.own, knot.offset, knot.under, knot.over]
+    }
 }
 
 /// Why a file is rejected.
@@ -89,7 +114,7 @@ impl Synchronised {
         }
         for trace in &self.traces {
             let mut before = None;
-            for (number, &(own, _, under, over)) in trace.knots.iter().enumerate() {
+            for (number, &SynchronisedKnot { own, under, over, .. }) in trace.knots.iter().enumerate() {
                 if under < OPEN || over < OPEN || before.is_some_and(|before| own <= before) {
                     return Err(SynchronisedError::Knot(trace.input.display().to_string(), number + 1));
                 }
@@ -118,7 +143,7 @@ impl SynchronisedTrace {
         if self.reference {
             return TimeMap::default();
         }
-        let knot = |&(own, offset, under, over): &(i64, i64, i64, i64)| {
+        let knot = |&SynchronisedKnot { own, offset, under, over }: &SynchronisedKnot| {
             let (own, estimate) = (i128::from(own), i128::from(own) + i128::from(offset));
             let side = |width: i64, sign: i128| (width != OPEN).then(|| estimate + sign * i128::from(width));
             TimeKnot { own, estimate, lower: side(under, -1), upper: side(over, 1) }
@@ -145,14 +170,19 @@ impl SynchronisedTrace {
 }
 
 /// Converts knots to the file's representation.
-pub(super) fn packed(knots: impl IntoIterator<Item = TimeKnot>) -> Vec<(i64, i64, i64, i64)> {
+pub(super) fn packed(knots: impl IntoIterator<Item = TimeKnot>) -> Vec<SynchronisedKnot> {
     let nanos = |value: i128| i64::try_from(value).ok();
     let pack = |knot: TimeKnot| {
         let width = |bound: Option<i128>| {
             bound.map_or(Some(OPEN), |bound| i64::try_from(bound.abs_diff(knot.estimate)).ok())
         };
         let offset = nanos(knot.estimate - knot.own)?;
-        Some((nanos(knot.own)?, offset, width(knot.lower)?, width(knot.upper)?))
+        Some(SynchronisedKnot {
+            own: nanos(knot.own)?,
+            offset,
+            under: width(knot.lower)?,
+            over: width(knot.upper)?,
+        })
     };
     knots.into_iter().filter_map(pack).collect()
 }
@@ -184,7 +214,7 @@ mod tests {
             TimeKnot { own: 10, estimate: 1_000, lower: Some(990), upper: None },
             TimeKnot { own: 20, estimate: 1_011, lower: Some(1_001), upper: None },
         ]);
-        assert_eq!(knots, [(10, 990, 10, -1), (20, 991, 10, -1)]);
+        assert_eq!(knots, [[10, 990, 10, -1], [20, 991, 10, -1]].map(SynchronisedKnot::from));
         let trace = SynchronisedTrace {
             input: "b".into(),
             reference: false,
@@ -200,7 +230,7 @@ mod tests {
         assert_eq!((bounds.estimate.0, bounds.lower, bounds.upper), (1_011, Some(OriginNanos(1_001)), None));
         let mut file = Synchronised::new(Method::Bounded, vec![trace]);
         assert_eq!(file.check(), Ok(()));
-        file.traces[0].knots[1].0 = 10;
+        file.traces[0].knots[1].own = 10;
         assert_eq!(file.check(), Err(SynchronisedError::Knot("b".to_owned(), 2)));
         file.version = 9;
         assert_eq!(file.check(), Err(SynchronisedError::Version(9)));

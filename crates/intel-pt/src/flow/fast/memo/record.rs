@@ -53,9 +53,9 @@ impl Sink for Recorder {
     fn event(&mut self, _: Event) {}
 }
 
-/// Result of a walk over packets.
+/// Where a walk over packets ends.
 #[derive(Clone, Copy)]
-struct NativeExit {
+struct WalkEnd {
     next: Next,
     /// The region of the last IP, if a packet changed it.
     region: u16,
@@ -107,11 +107,11 @@ impl Recorder {
         graph: &mut Graph<'_, L>,
         key: Key,
         most: usize,
-    ) -> Result<NativeExit, usize> {
+    ) -> Result<WalkEnd, usize> {
         self.steps.clear();
         (self.blocks, self.depth, self.unfit) = (0, 0, false);
         walk.go_to_block(graph.block(key.block).start, key.block);
-        let mut led = NativeExit { next: Next::Untold, region: NO_REGION };
+        let mut led = WalkEnd { next: Next::Untold, region: NO_REGION };
         let (mut packets, mut region, mut bytes) = (key.packets, key.region, 0);
         for plain in 0..most {
             let opcode = packets as u8;
