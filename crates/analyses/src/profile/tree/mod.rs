@@ -107,12 +107,14 @@ impl Analysis for Profile {
         if self.report == ProfileReport::Tree && context.selection.view == "thread" {
             return roles::roles(threads, context);
         }
-        let of_system_call =
-            self.report == ProfileReport::Paths && matches!(context.selection.root, Some(Root::SystemCall(_)));
+        let of_system_call = self.report == ProfileReport::Paths
+            && matches!(context.selection.root, Some(Root::SystemCall(_)));
         let whole = MergedTree::new(threads.into_iter().map(TreePartial::close), of_system_call);
         match self.report {
             ProfileReport::Functions => whole.functions(context.functions(), self.every),
-            ProfileReport::Tree => whole.tree(context.functions(), self.every, context.selection.view != "path"),
+            ProfileReport::Tree => {
+                whole.tree(context.functions(), self.every, context.selection.view != "path")
+            }
             ProfileReport::Paths => whole.paths(context.functions(), context.selection),
         }
     }

@@ -6,6 +6,8 @@ use hodo_findings::{
 };
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
+mod calls;
+
 const SECOND: u64 = 1_000_000_000;
 
 /// A table of a second with text and integer columns, by the values of its first row.
@@ -106,60 +108,6 @@ fn waits_name_the_device() {
         reported.ends_with("Device sda took 900 ns for 3 requests (read), 300 ns on average."),
         "{reported}"
     );
-}
-
-#[test]
-fn locks_are_not_what_threads_wait_for_otherwise() {
-    let locks = |kind: &str, total: u64| {
-        let row: [Value; 9] = [
-            "0x7f10".into(),
-            kind.into(),
-            2u64.into(),
-            5u64.into(),
-            total.into(),
-            total.into(),
-            "db".into(),
-            8u64.into(),
-            (total / 4 * 3).into(),
-        ];
-        let columns =
-            ["lock", "kind", "waiters", "count", "total_ns", "max_ns", "holder", "holder_tid", "holder_ns"];
-        made("locks", &[("waits", 5)], &columns, &[&row])
-    };
-    // Of waits in `futex` alone it is unknown what they are for.
-    let [threads, waits] = waits("interruptible", "futex", SECOND, SECOND / 10);
-    let found = |locks: &Table| {
-        found(&[(("states", "thread"), &threads), (("states", "wait"), &waits), (("locks", "lock"), locks)])
-    };
-    let [finding] = &found(&locks("lock", SECOND / 2))[..] else { panic!("one finding") };
-    assert!((finding.rule, finding.weight) == ("lock-wait", 0.25), "{finding:?}");
-    assert!(finding.sentence.contains("2 threads waited for the lock at 0x7f10, 5 times"), "{finding:?}");
-    assert!(finding.sentence.contains("In 75 % of it db (8) was the next"), "{finding:?}");
-    assert_eq!(found(&locks("lock", SECOND / 5)), []);
-    assert_eq!(found(&locks("end", SECOND)), []);
-    assert_eq!(found(&locks("work", SECOND)), []);
-}
-
-#[test]
-fn habits_are_measured_by_number_and_rate() {
-    let rules = |call: &str, count: u64, total: u64, errors: u64| {
-        let row: [Value; 4] = [call.into(), count.into(), total.into(), errors.into()];
-        let calls = made("syscalls", &[("calls", 10_000)], &["call", "count", "total_ns", "errors"], &[&row]);
-        rules(&[(("syscalls", "call"), &calls)])
-    };
-    let nothing: [&str; 0] = [];
-    assert_eq!(rules("clock_nanosleep", 200, SECOND / 5, 0), ["polling"]);
-    assert_eq!(rules("clock_nanosleep", 99, SECOND / 5, 0), nothing);
-    assert_eq!(rules("clock_nanosleep", 100, 21_000_000 * 100, 0), nothing, "long sleeps");
-    assert_eq!(rules("sched_yield", 1_000, 1, 0), ["yielding"]);
-    assert_eq!(rules("sched_yield", 999, SECOND, 0), nothing);
-    assert_eq!(rules("fdatasync", 100, SECOND / 20, 0), ["syncing"]);
-    assert_eq!(rules("fdatasync", 100, SECOND / 21, 0), nothing);
-    assert_eq!(rules("munmap", 1_000, SECOND / 20, 0), ["mapping"]);
-    assert_eq!(rules("connect", 1_000, 1, 0), ["connecting"]);
-    assert_eq!(rules("openat", 1_500, 1, 1_000), ["failing-calls"]);
-    assert_eq!(rules("openat", 2_000, 1, 1_000), nothing, "half of them succeed");
-    assert_eq!(rules("read", 1_500, 1, 1_000), nothing, "it looks for nothing");
 }
 
 #[test]
