@@ -11,6 +11,7 @@
 //! A rule never guesses: each number of a finding is in a table, and each finding states the command that shows the
 //! table. [`Rule::help`] states the thresholds, and [`why`] which of them kept a rule from a finding. A rule is one function in `rules/` and one line in [`RULES`].
 
+mod call_tree;
 mod evidence;
 mod rules;
 mod series;
@@ -72,7 +73,7 @@ pub const RULES: &[Rule] = &[
 pub struct Finding {
     /// The rule's name.
     pub rule: &'static str,
-    /// The share of the run that it explains, from 0 to 1; findings are in this order.
+    /// The share of the run that it explains, from 0 to 1. Findings are in this order; what is hot comes after reasons.
     pub weight: f64,
     /// The finding, with its numbers and the threshold.
     pub sentence: String,
@@ -130,17 +131,27 @@ pub fn further(evidence: &Evidence<'_>) -> Vec<Need> {
     rules::unequal::further(evidence)
 }
 
-/// Rules whose findings are no reason for the run's cost, so that it is still said what is hot.
+/// Rules whose findings are no reason for the run's cost.
 const NO_REASONS: &[&str] = &[rules::lost::RULE.name, rules::first::RULE.name, rules::recorder::RULE.name];
+/// If a reason explains this share of the run, it is not said what is hot.
+const EXPLAINED: f64 = 0.5;
+/// By this factor a reason says more than what is hot: where all of the run is hot, a reason for 2 % of it comes first.
+const REASON_FACTOR: f64 = 50.0;
 
 /// Returns the findings of all rules, worst first.
 pub fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let others = RULES.iter().filter(|rule| rule.name != rules::hot::RULE.name);
+    let is_hot = |rule: &str| rule == rules::hot::RULE.name;
+    let others = RULES.iter().filter(|rule| !is_hot(rule.name));
     let mut found: Vec<Finding> = others.flat_map(|rule| (rule.find)(evidence)).collect();
-    if found.iter().all(|finding| NO_REASONS.contains(&finding.rule)) {
+    let explains = |finding: &Finding| finding.weight >= EXPLAINED && !NO_REASONS.contains(&finding.rule);
+    if !found.iter().any(explains) {
         found.extend((rules::hot::RULE.find)(evidence));
     }
-    found.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+    let rank = |finding: &Finding| match is_hot(finding.rule) {
+        true => finding.weight / REASON_FACTOR,
+        false => finding.weight,
+    };
+    found.sort_by(|one, other| rank(other).total_cmp(&rank(one)));
     found
 }
 

@@ -5,6 +5,7 @@
 
 static unsigned char marks[60000];
 static unsigned allocated;
+static volatile unsigned live_cells;
 
 __attribute__((noinline)) static unsigned sweep(void) {
     unsigned live = 0;
@@ -13,7 +14,7 @@ __attribute__((noinline)) static unsigned sweep(void) {
 }
 
 __attribute__((noinline)) static unsigned allocate(void) {
-    if (++allocated % 1000 == 0) sweep();
+    if (++allocated % 1000 == 0) live_cells = sweep();
     unsigned cell = allocated * 2654435761u % sizeof marks;
     marks[cell] ^= 1;
     return cell;

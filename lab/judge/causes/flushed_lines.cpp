@@ -1,15 +1,16 @@
-// case: output that is flushed after each line
+// record: kernel
 // build: -O2
-// finds: flush|print_line
+// case: output that is flushed after each line
+// finds: small reads and writes|flushed_lines
 // Each line ends with std::endl.
 #include <fstream>
 
-static std::ofstream out("/dev/null");
+static std::ofstream out("lines");
 
 __attribute__((noinline)) static void print_line(int number) {
     out << number << std::endl;
 }
 
 int main() {
-    for (int number = 0; number < 8000; number++) print_line(number);
+    for (int number = 0; number < 200000; number++) print_line(number);
 }

@@ -1,5 +1,5 @@
 // case: an array that is copied for each element
-// finds: push|memcpy,memmove,realloc
+// finds: push|malloc,memcpy,memmove
 // A list takes memory for one more element each time, and copies all others.
 #include <stdio.h>
 #include <stdlib.h>

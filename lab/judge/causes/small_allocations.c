@@ -1,5 +1,5 @@
 // case: memory that is allocated for each small thing
-// finds: malloc|make_word
+// finds: malloc,free|times
 // Each word is allocated on its own, used once and freed.
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // case: exceptions for what is not exceptional
 // build: -O2
-// finds: exception|_Unwind_RaiseException
+// finds: Exceptions|lookup
 // Looks numbers up; most of them are missing, and each of these is an exception.
 #include <cstdio>
 #include <map>

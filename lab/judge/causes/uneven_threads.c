@@ -1,6 +1,6 @@
 // case: one thread has most of the work
 // build: -O1 -pthread
-// finds: one of 4|work
+// finds: unequal shares|work
 // Four threads divide rows, whose lengths differ, by their number.
 #include <pthread.h>
 #include <stdio.h>

@@ -1,9 +1,12 @@
 //! Exceptions in a hot path.
 
+use std::collections::BTreeMap;
+
 use crate::{
     Evidence, Finding, Rule,
+    call_tree::{self, TREE},
     evidence::figure,
-    text::{count, percent, share},
+    text::{self, count, percent, share},
 };
 
 /// Functions through which every thrown exception passes.
@@ -14,7 +17,7 @@ const THRESHOLD: f64 = 0.05;
 pub(crate) const RULE: Rule = Rule {
     name: "exceptions",
     help: "exceptions that take more than 5 % of the executed instructions",
-    needs: &[("functions", "")],
+    needs: &[("functions", ""), TREE],
     find,
 };
 
@@ -35,8 +38,9 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
                 rule: RULE.name,
                 weight: part,
                 sentence: format!(
-                    "Exceptions are thrown in a hot path: {} ran {} times and executed {} instructions with what it \
+                    "Exceptions are thrown in a hot path{}: {} ran {} times and executed {} instructions with what it \
                      called, {} of all (threshold {}), {} each time.",
+                    thrower(evidence).map_or_else(String::new, |name| format!(", by {}", text::name(&name))),
                     most.text("function"),
                     count(calls),
                     count(instructions),
@@ -49,4 +53,19 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Returns the function that raised the most exceptions.
+fn thrower(evidence: &Evidence<'_>) -> Option<String> {
+    let is_raise = |function: &str| RAISES.iter().any(|name| function.starts_with(name));
+    let rows = evidence.rows(TREE);
+    let mut throwers: BTreeMap<&str, u64> = BTreeMap::new();
+    for node in call_tree::nodes(&rows) {
+        let caller = node.callers.last().map_or("", |caller| caller.text("function"));
+        if is_raise(node.row.text("function")) && !is_raise(caller) && !caller.is_empty() {
+            let raised = throwers.entry(caller).or_default();
+            *raised = raised.saturating_add(node.row.integer("entries"));
+        }
+    }
+    throwers.into_iter().max_by_key(|(_, raised)| *raised).map(|(name, _)| name.to_owned())
 }

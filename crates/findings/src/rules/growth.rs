@@ -3,6 +3,7 @@
 use super::tails::{is_recursive, qualified, quoted};
 use crate::{
     Evidence, Finding, Need, PATTERNS, Row, Rule,
+    call_tree::{self, TREE},
     evidence::figure,
     text::{self, count, percent, share},
 };
@@ -26,7 +27,7 @@ const FUNCTIONS: Need = ("functions", "");
 pub(crate) const RULE: Rule = Rule {
     name: "growth",
     help: "functions of which each execution costs more than the one before: at least 100 executions, the last ones over 1.5 times the first, with a strength of at least 80 %, for more than 5 % of the run",
-    needs: &[EXECUTIONS, FUNCTIONS],
+    needs: &[EXECUTIONS, FUNCTIONS, TREE],
     find,
 };
 
@@ -39,7 +40,8 @@ pub(crate) fn candidates<'a>(evidence: &Evidence<'a>) -> Vec<Row<'a>> {
         let differ =
             row.integer("instructions_max") as f64 > row.integer("instructions_p50") as f64 * TIMES.sqrt();
         let is_large = share(row.integer("instructions_total"), whole) >= SHARE;
-        row.integer("count") >= FEWEST && differ && is_large && !is_recursive(row, &functions)
+        let is_stub = call_tree::is_stub(row.text("function"));
+        !is_stub && row.integer("count") >= FEWEST && differ && is_large && !is_recursive(row, &functions)
     });
     rows.sort_by_key(|row| std::cmp::Reverse(row.integer("instructions_total")));
     rows.truncate(MOST);
@@ -55,18 +57,23 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let whole = evidence.table(FUNCTIONS).map_or(0, |table| figure(table, "instructions"));
     let rows = evidence.rows(PATTERNS);
     let grown = rows.iter().filter(|row| grows(row) && share(row.integer("growth_extra"), whole) > THRESHOLD);
-    // Callers of what grows grow too: of nearly equal ones the one with the most executions.
-    let Some(most) =
-        grown.max_by_key(|row| (row.integer("growth_extra") * 20 / whole.max(1), row.integer("executions")))
-    else {
+    let tree = evidence.rows(TREE);
+    let program = call_tree::program(&tree);
+    // Callers of what grows grow too: of nearly equal ones the program's own, and that with the most executions.
+    let Some(most) = grown.max_by_key(|row| {
+        let is_own = program == Some(row.text("module"));
+        (row.integer("growth_extra") * 20 / whole.max(1), is_own, row.integer("executions"))
+    }) else {
         return Vec::new();
     };
     let weight = share(most.integer("growth_extra"), whole);
+    let callee = call_tree::main_callee(evidence, most.text("function"));
+    let mostly = callee.map_or_else(String::new, |callee| format!(", most of it in {}", text::name(&callee)));
     vec![Finding {
         rule: RULE.name,
         weight,
         sentence: format!(
-            "{} costs more with each call: {} instructions more than the one before, from {} to {} in {} executions (strength \
+            "{} costs more with each call{mostly}: {} instructions more than the one before, from {} to {} in {} executions (strength \
              {}, threshold {}). What they ran beyond the first is {} of the run (threshold {}).",
             text::name(most.text("function")),
             slope(most.real("growth")),

@@ -1,10 +1,11 @@
-//! Where the run is spent, if nothing else stands out.
+//! Where the run is spent, if no reason explains half of it.
 
 use std::collections::BTreeMap;
 
 use super::unequal;
 use crate::{
-    Evidence, Finding, Need, Row, Rule,
+    Evidence, Finding, Row, Rule,
+    call_tree::{self, TREE},
     evidence::figure,
     text::{self, count, percent, share, times},
 };
@@ -14,11 +15,9 @@ const MOST: usize = 3;
 /// The least share of the run of the second and third.
 const LEAST: f64 = 0.05;
 
-const TREE: Need = ("tree", "");
-
 pub(crate) const RULE: Rule = Rule {
     name: "hot",
-    help: "if nothing else stands out: the three functions with the most instructions of their own, the second and third with at least 5 % of the run, and who calls them",
+    help: "if no other finding explains half of the run: the three functions with the most instructions of their own (of a library's, with what they call), the second and third with at least 5 % of the run, and who calls them",
     needs: &[TREE],
     find,
 };
@@ -30,30 +29,30 @@ struct Called {
     calls: u64,
 }
 
-/// A function with its own instructions.
+/// A function with its own instructions; of a library's also those of what it calls.
 #[derive(Default)]
 struct Hot {
     instructions: u64,
     callers: BTreeMap<String, Called>,
 }
 
-/// Returns the functions of a call tree by name and module.
+/// Returns the functions of a call tree by name and module. What a library runs counts for the function by which the program
+/// entered it.
 fn functions(rows: &[Row<'_>]) -> BTreeMap<(String, String), Hot> {
+    let program = call_tree::program(rows);
     let mut functions: BTreeMap<(String, String), Hot> = BTreeMap::new();
-    let mut path: Vec<&Row<'_>> = Vec::new();
-    for row in rows {
-        path.truncate(usize::try_from(row.integer("depth")).unwrap_or(0));
-        // The linker's stubs call nothing of their own.
-        let mut callers = path.iter().rev().map(|caller| caller.text("function"));
-        let caller = callers.find(|name| !name.ends_with("@plt")).unwrap_or("");
-        let key = (row.text("function").to_owned(), row.text("module").to_owned());
+    for node in call_tree::nodes(rows) {
+        let (entry, caller) = node.entry(program);
+        let key = (entry.text("function").to_owned(), entry.text("module").to_owned());
         let function = functions.entry(key).or_default();
-        let own = row.integer("self_instructions");
+        let own = node.row.integer("self_instructions");
         function.instructions = function.instructions.saturating_add(own);
+        let caller = caller.map_or("", |caller| caller.text("function"));
         let called = function.callers.entry(caller.to_owned()).or_default();
         called.instructions = called.instructions.saturating_add(own);
-        called.calls = called.calls.saturating_add(row.integer("entries"));
-        path.push(row);
+        if std::ptr::eq(entry, node.row) {
+            called.calls = called.calls.saturating_add(entry.integer("entries"));
+        }
     }
     functions
 }

@@ -3,15 +3,18 @@
 use super::tails::{self, qualified, quoted};
 use crate::{
     Evidence, Finding, PATTERNS, Row, Rule,
+    call_tree::is_stub,
     text::{self, count, duration, percent},
 };
 
 /// Least share of the run that a slow kind of executions costs.
-const THRESHOLD: f64 = 0.01;
+const THRESHOLD: f64 = 0.02;
+/// The least number of other executions for each slow one: what happens every third time is by design.
+const RAREST: u64 = 9;
 
 pub(crate) const RULE: Rule = Rule {
     name: "rhythm",
-    help: "slow executions of a function that come at every Nth call or each T ms: at least 5, of which 80 % keep to it, that cost more than 1 % of the run",
+    help: "slow executions of a function that come at every Nth call or each T ms: at least 5 and at most a tenth of all, of which 80 % keep to it, that cost more than 2 % of the run",
     needs: &[("latency", "histogram")],
     find,
 };
@@ -46,7 +49,11 @@ fn ordinal(number: u64) -> String {
 /// Returns the functions with a slow kind of executions that may have a rhythm, and is no heavy tail.
 pub(crate) fn candidates<'a>(evidence: &Evidence<'a>) -> Vec<Row<'a>> {
     let mut rows = evidence.rows(("latency", "histogram"));
-    rows.retain(|row| row.real("slow_share") > THRESHOLD && row.integer("slow_count") >= 5);
+    rows.retain(|row| {
+        let (fast, slow) = (row.integer("fast_count"), row.integer("slow_count"));
+        let is_rare = slow.saturating_mul(RAREST) <= fast;
+        row.real("slow_share") > THRESHOLD && slow >= 5 && is_rare && !is_stub(row.text("function"))
+    });
     rows.sort_by(|one, other| other.real("slow_share").total_cmp(&one.real("slow_share")));
     rows.truncate(1);
     rows

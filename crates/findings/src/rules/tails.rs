@@ -14,9 +14,9 @@ use crate::{
 
 /// Largest acceptable share of the run's instructions that a slow kind of executions, at most 1 % of them, costs beyond
 /// the median.
-const RARE_KIND: f64 = 0.01;
+const RARE_KIND: f64 = 0.015;
 /// The same of the slowest 1 % of executions, if no gap separates them from the others.
-const NO_KIND: f64 = 0.05;
+const NO_KIND: f64 = 0.1;
 /// The same of a slow kind that is up to 10 % of the executions.
 const KIND: f64 = 0.1;
 /// The same of a slow kind that is more than that: most functions with so many slow executions have them by design.
@@ -25,7 +25,7 @@ const FREQUENT_KIND: f64 = 0.25;
 const TIMES: u64 = 8;
 /// Least number of executions for a finding.
 const FEWEST: u64 = 20;
-/// Fewer executions than this must cost more.
+/// Of fewer executions than this, more than one must be slow.
 const MANY: u64 = 100;
 /// Largest acceptable share of the run that the tail of few executions costs.
 const FEW_THRESHOLD: f64 = 0.1;
@@ -39,7 +39,7 @@ const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
     name: "heavy-tail",
-    help: "functions whose slow executions run over 8 times as much as the median, and cost together, beyond the median, more of the run than: 1 % for a slow kind of executions (a gap of at least 4 times separates it from the others) with at most 1 % of them, 10 % up to 10 % of them, 25 % above; 5 % for the slowest 1 % by rank without a gap; 10 % with fewer than 100 executions; at least 20",
+    help: "functions whose slow executions run over 8 times as much as the median, and cost together, beyond the median, more of the run than: 1.5 % for a slow kind of executions (a gap of at least 4 times separates it from the others) with at most 1 % of them, 10 % up to 10 % of them, 25 % above; 10 % for the slowest 1 % by rank without a gap, and with fewer than 100 executions; at least 20, of a slow kind at most half of them",
     needs: &[EXECUTIONS, FUNCTIONS],
     find,
 };
@@ -72,7 +72,9 @@ impl<'a> Executions<'a> {
     /// Returns whether there is a slow kind of executions.
     fn is_kind(&self) -> bool {
         let [fast, slow] = ["fast_p50", "slow_p50"].map(|name| self.row.integer(name));
-        fast > 0 && slow / TIMES > fast
+        let [few, many] = ["fast_count", "slow_count"].map(|name| self.row.integer(name));
+        // Where most executions are long, the short ones are the exception.
+        fast > 0 && slow / TIMES > fast && few >= many
     }
 
     /// Returns the instructions of the longest, or the median of a large slow kind.
@@ -112,7 +114,9 @@ impl<'a> Executions<'a> {
     }
 
     fn is_heavy(&self) -> bool {
-        self.count() >= FEWEST && self.is_long() && self.weight() > self.threshold()
+        // One slow execution of few is chance.
+        let is_chance = self.count() < MANY && self.is_kind() && self.row.integer("slow_count") < 2;
+        self.count() >= FEWEST && self.is_long() && !is_chance && self.weight() > self.threshold()
     }
 }
 

@@ -1,0 +1,69 @@
+//! The call tree as rules read it: without the linker's stubs, and with the border between a program and its libraries.
+
+use crate::{Evidence, Need, Row};
+
+/// The call tree of all threads.
+pub(crate) const TREE: Need = ("tree", "");
+
+/// Returns whether a function only jumps to the one that it is named after.
+pub(crate) fn is_stub(function: &str) -> bool {
+    function.ends_with("@plt")
+}
+
+/// A function of the call tree, and those that called it.
+pub(crate) struct Node<'t, 'a> {
+    pub(crate) row: &'t Row<'a>,
+    /// Its callers without stubs, the outermost first.
+    pub(crate) callers: Vec<&'t Row<'a>>,
+}
+
+/// Returns the nodes of a call tree without stubs, each before those that it called.
+pub(crate) fn nodes<'t, 'a>(rows: &'t [Row<'a>]) -> Vec<Node<'t, 'a>> {
+    let (mut nodes, mut path) = (Vec::new(), Vec::<&Row<'a>>::new());
+    for row in rows {
+        path.truncate(usize::try_from(row.integer("depth")).unwrap_or(0));
+        if !is_stub(row.text("function")) {
+            let callers = path.iter().copied().filter(|caller| !is_stub(caller.text("function"))).collect();
+            nodes.push(Node { row, callers });
+        }
+        path.push(row);
+    }
+    nodes
+}
+
+/// Returns the file of the program itself: the one that contains `main`.
+pub(crate) fn program<'t>(rows: &'t [Row<'_>]) -> Option<&'t str> {
+    let main = rows.iter().find(|row| row.text("function") == "main")?;
+    Some(main.text("module")).filter(|module| !module.is_empty())
+}
+
+impl<'t, 'a> Node<'t, 'a> {
+    /// Returns the function by which the program entered a library, for what runs there, and the program's function that
+    /// called it; the node itself and its caller elsewhere.
+    pub(crate) fn entry(&self, program: Option<&str>) -> (&'t Row<'a>, Option<&'t Row<'a>>) {
+        let is_own = |row: &Row<'_>| program == Some(row.text("module"));
+        match self.callers.iter().rposition(|caller| is_own(caller)) {
+            Some(caller) if !is_own(self.row) => {
+                (self.callers.get(caller + 1).copied().unwrap_or(self.row), Some(self.callers[caller]))
+            }
+            _ => (self.row, self.callers.last().copied()),
+        }
+    }
+}
+
+/// Returns the callee of a function that has most of the function's instructions, if one has more than half of them.
+pub(crate) fn main_callee(evidence: &Evidence<'_>, function: &str) -> Option<String> {
+    let rows = evidence.rows(TREE);
+    let (mut whole, mut callees) = (0u64, std::collections::BTreeMap::<&str, u64>::new());
+    for node in nodes(&rows) {
+        let total = node.row.integer("total_instructions");
+        if node.row.text("function") == function {
+            whole = whole.saturating_add(total);
+        } else if node.callers.last().is_some_and(|caller| caller.text("function") == function) {
+            let of_callee = callees.entry(node.row.text("function")).or_default();
+            *of_callee = of_callee.saturating_add(total);
+        }
+    }
+    let (callee, total) = callees.into_iter().max_by_key(|(_, total)| *total)?;
+    (total > whole / 2).then(|| callee.to_owned())
+}
