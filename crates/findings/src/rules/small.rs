@@ -28,7 +28,7 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         let operations = row.integer("operations");
         let bytes = row.integer("read_bytes").saturating_add(row.integer("written_bytes"));
         let part = share(row.integer("total_ns"), span);
-        let is_small = operations >= FEWEST && bytes / operations < SMALL && part > THRESHOLD;
+        let is_small = operations >= FEWEST && bytes > 0 && bytes / operations < SMALL && part > THRESHOLD;
         is_small.then(|| Finding {
             rule: RULE.name,
             weight: part,
