@@ -23,7 +23,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let all = evidence.rows(EXECUTIONS).into_iter().map(Executions::of);
+    let all = Executions::all(evidence).into_iter();
     let first = all.filter(|one| one.only_first() && one.is_long() && one.count() >= FEWEST);
     let extra = |one: &Executions<'_>| {
         let (first, typical) = (one.row.integer("instructions_first"), one.row.integer("fast_p50"));

@@ -8,15 +8,17 @@ use hodo_model::{Table, Value};
 
 use super::rhythm;
 use crate::{
-    Evidence, Finding, Need, Row, Rule,
+    Evidence, Finding, Need, Row, Rule, call_tree,
     text::{self, count, fitted, percent, share, times},
 };
 
 /// Largest acceptable share of the run's instructions that a slow kind of executions, at most 1 % of them, costs beyond
 /// the median.
 const RARE_KIND: f64 = 0.015;
-/// The same of the slowest 1 % of executions, if no gap separates them from the others.
-const NO_KIND: f64 = 0.1;
+/// The same of the slowest 1 % of executions of the program's own functions, if no gap separates them from the others.
+const NO_KIND: f64 = 0.05;
+/// The same of a library's functions, which do much for some callers and little for others.
+const NO_KIND_OF_LIBRARY: f64 = 0.1;
 /// The same of a slow kind that is up to 10 % of the executions.
 const KIND: f64 = 0.1;
 /// The same of a slow kind that is more than that: most functions with so many slow executions have them by design.
@@ -39,7 +41,7 @@ const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
     name: "heavy-tail",
-    help: "functions whose slow executions run over 8 times as much as the median, and cost together, beyond the median, more of the run than: 1.5 % for a slow kind of executions (a gap of at least 4 times separates it from the others) with at most 1 % of them, 10 % up to 10 % of them, 25 % above; 10 % for the slowest 1 % by rank without a gap, and with fewer than 100 executions; at least 20, of a slow kind at most half of them",
+    help: "functions whose slow executions run over 8 times as much as the median, and cost together, beyond the median, more of the run than: 1.5 % for a slow kind of executions (a gap of at least 4 times separates it from the others) with at most 1 % of them, 10 % up to 10 % of them, 25 % above; 5 % for the slowest 1 % by rank without a gap (10 % of a library's function), 10 % with fewer than 100 executions; at least 20, of a slow kind at most half of them",
     needs: &[EXECUTIONS, FUNCTIONS],
     find,
 };
@@ -51,13 +53,26 @@ pub(crate) struct Executions<'a> {
     typical: u64,
     /// Whether the slow kind is more than 1 %, so that the median says nothing.
     is_large: bool,
+    /// Whether it is a function of the program's own file.
+    is_own: bool,
 }
 
 impl<'a> Executions<'a> {
-    pub(crate) fn of(row: Row<'a>) -> Executions<'a> {
+    /// Returns the executions of each function.
+    pub(crate) fn all(evidence: &Evidence<'a>) -> Vec<Executions<'a>> {
+        let functions = evidence.rows(FUNCTIONS);
+        let program = call_tree::program(&functions);
+        let of = |row: Row<'a>| {
+            let is_own = program == Some(row.text("module"));
+            Executions { is_own, ..Executions::of(row) }
+        };
+        evidence.rows(EXECUTIONS).into_iter().map(of).collect()
+    }
+
+    fn of(row: Row<'a>) -> Executions<'a> {
         let (fast, slow) = (row.integer("fast_count"), row.integer("slow_count"));
         let is_large = slow.saturating_mul(100) > fast.saturating_add(slow);
-        let one = Executions { typical: row.integer("instructions_p50"), is_large, row };
+        let one = Executions { typical: row.integer("instructions_p50"), is_large, is_own: false, row };
         match one.is_kind() {
             true => Executions { typical: one.row.integer("fast_p50"), ..one },
             false => Executions { is_large: false, ..one },
@@ -106,7 +121,8 @@ impl<'a> Executions<'a> {
         let slow = self.row.integer("slow_count");
         match self.is_kind() {
             _ if self.count() < MANY => FEW_THRESHOLD,
-            false => NO_KIND,
+            false if self.is_own => NO_KIND,
+            false => NO_KIND_OF_LIBRARY,
             true if slow.saturating_mul(10) > self.count() => FREQUENT_KIND,
             true if self.is_large => KIND,
             true => RARE_KIND,
@@ -129,7 +145,7 @@ pub(crate) fn is_recursive(row: &Row<'_>, functions: &[Row<'_>]) -> bool {
 
 /// Returns the functions with heavy tails, the heaviest first.
 pub(crate) fn heavy<'a>(evidence: &Evidence<'a>) -> Vec<Executions<'a>> {
-    let mut heavy: Vec<Executions<'a>> = evidence.rows(EXECUTIONS).into_iter().map(Executions::of).collect();
+    let mut heavy = Executions::all(evidence);
     heavy.retain(|one| one.is_heavy() && !one.only_first());
     let functions = evidence.rows(FUNCTIONS);
     heavy.retain(|one| !is_recursive(&one.row, &functions));
@@ -259,7 +275,7 @@ pub(crate) fn quoted(name: &str) -> String {
 
 /// Says of the function that comes nearest to a finding what it lacks.
 pub(crate) fn why(evidence: &Evidence<'_>) -> String {
-    let all = evidence.rows(EXECUTIONS).into_iter().map(Executions::of);
+    let all = Executions::all(evidence).into_iter();
     let Some(one) = all.max_by(|one, other| one.weight().total_cmp(&other.weight())) else {
         return "no function has complete executions".to_owned();
     };

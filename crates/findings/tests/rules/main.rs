@@ -217,6 +217,15 @@ fn tails_are_heavy_long_and_of_many() {
     assert_eq!(rules(100, 88, 0.1), []);
     assert_eq!(rules(20, 88, 0.11).len(), 1);
     assert_eq!(rules(19, 88, 0.11), []);
+    let row: [Value; 3] = ["main".into(), "program".into(), 3_000u64.into()];
+    let functions =
+        made("functions", &[("instructions", 3_000)], &["function", "module", "total_instructions"], &[&row]);
+    let own = |share| {
+        let latency = executions(100, 88, share, 2_000);
+        found(&[(("latency", "histogram"), &latency), (("functions", ""), &functions)])
+    };
+    assert_eq!(own(0.051).len(), 1, "a function of the program");
+    assert_eq!(own(0.05), []);
 }
 
 /// Two kinds of executions: how many are fast and slow, their medians, the share of the slow ones, and the first.
