@@ -322,3 +322,21 @@ impl Drop for SlowDisk {
         _ = command::quietly(Command::new("losetup").arg("--detach").arg(&self.device));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_says_what_is_found_and_each_healthy_program_what_runs() {
+        let cases = cases().expect("readable causes");
+        assert!(cases.iter().filter(|case| !case.finds.is_empty()).count() >= 40, "{}", cases.len());
+        assert!(cases.iter().all(|case| !case.name.is_empty() && case.program.source.is_file()), "{cases:?}");
+        let folder = tempfile::tempdir().expect("a folder");
+        let healthy = healthy(folder.path()).expect("a list");
+        assert!(healthy.len() >= 20 && healthy.iter().all(|case| !case.command.is_empty()), "{healthy:?}");
+        let inputs = ["{text}", "{folder}", "{source}", "{repository}", "{makefile}"];
+        let is_replaced = |word: &String| inputs.iter().all(|input| !word.contains(input));
+        assert!(healthy.iter().flat_map(|case| &case.command).all(is_replaced), "{healthy:?}");
+    }
+}
