@@ -11,24 +11,26 @@ pub(crate) fn is_stub(function: &str) -> bool {
 }
 
 /// A function of the call tree, and those that called it.
-pub(crate) struct Node<'t, 'a> {
+#[derive(Clone, Copy)]
+pub(crate) struct Node<'n, 't, 'a> {
     pub(crate) row: &'t Row<'a>,
     /// Its callers without stubs, the outermost first.
-    pub(crate) callers: Vec<&'t Row<'a>>,
+    pub(crate) callers: &'n [&'t Row<'a>],
 }
 
-/// Returns the nodes of a call tree without stubs, each before those that it called.
-pub(crate) fn nodes<'t, 'a>(rows: &'t [Row<'a>]) -> Vec<Node<'t, 'a>> {
-    let (mut nodes, mut path) = (Vec::new(), Vec::<&Row<'a>>::new());
+/// Visits the nodes of a call tree without stubs, each before those that it called.
+pub(crate) fn visit<'t, 'a>(rows: &'t [Row<'a>], mut see: impl FnMut(Node<'_, 't, 'a>)) {
+    let mut path: Vec<&Row<'a>> = Vec::new();
     for row in rows {
-        path.truncate(usize::try_from(row.integer("depth")).unwrap_or(0));
-        if !is_stub(row.text("function")) {
-            let callers = path.iter().copied().filter(|caller| !is_stub(caller.text("function"))).collect();
-            nodes.push(Node { row, callers });
+        let depth = row.integer("depth");
+        while path.last().is_some_and(|last| last.integer("depth") >= depth) {
+            path.pop();
         }
-        path.push(row);
+        if !is_stub(row.text("function")) {
+            see(Node { row, callers: &path });
+            path.push(row);
+        }
     }
-    nodes
 }
 
 /// Returns the file of the program itself: the one that contains `main`.
@@ -37,7 +39,7 @@ pub(crate) fn program<'t>(rows: &'t [Row<'_>]) -> Option<&'t str> {
     Some(main.text("module")).filter(|module| !module.is_empty())
 }
 
-impl<'t, 'a> Node<'t, 'a> {
+impl<'t, 'a> Node<'_, 't, 'a> {
     /// Returns the function by which the program entered a library, for what runs there, and the program's function that
     /// called it; the node itself and its caller elsewhere.
     pub(crate) fn entry(&self, program: Option<&str>) -> (&'t Row<'a>, Option<&'t Row<'a>>) {
@@ -55,7 +57,7 @@ impl<'t, 'a> Node<'t, 'a> {
 pub(crate) fn main_callee(evidence: &Evidence<'_>, function: &str) -> Option<String> {
     let rows = evidence.rows(TREE);
     let (mut whole, mut callees) = (0u64, std::collections::BTreeMap::<&str, u64>::new());
-    for node in nodes(&rows) {
+    visit(&rows, |node| {
         let total = node.row.integer("total_instructions");
         if node.row.text("function") == function {
             whole = whole.saturating_add(total);
@@ -63,7 +65,7 @@ pub(crate) fn main_callee(evidence: &Evidence<'_>, function: &str) -> Option<Str
             let of_callee = callees.entry(node.row.text("function")).or_default();
             *of_callee = of_callee.saturating_add(total);
         }
-    }
+    });
     let (callee, total) = callees.into_iter().max_by_key(|(_, total)| *total)?;
     (total > whole / 2).then(|| callee.to_owned())
 }

@@ -1,5 +1,7 @@
 //! Numbers in sentences.
 
+use crate::call_tree::is_stub;
+
 /// Formats a duration with three significant digits, such as `34.1 s`.
 pub(crate) fn duration(nanoseconds: u64) -> String {
     const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0)];
@@ -81,8 +83,8 @@ fn without_arguments(function: &str) -> String {
 pub(crate) fn path(path: &str) -> String {
     let mut names: Vec<&str> = path.split(" → ").collect();
     // The linker's stubs do nothing of their own.
-    if names.last().is_some_and(|last| !last.ends_with("@plt")) {
-        names.retain(|name| !name.ends_with("@plt"));
+    if names.last().is_some_and(|last| !is_stub(last)) {
+        names.retain(|name| !is_stub(name));
     }
     let is_long = names.len() > 3 || path.chars().count() > NAME;
     let shown = match names[..] {

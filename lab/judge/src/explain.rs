@@ -72,7 +72,7 @@ struct Case {
 
 /// Rules whose findings say what is, not what is wrong.
 const NEUTRAL: &[&str] = &["hot", "first-call", "roles"];
-/// Of so many causes the first finding must be the right one.
+/// The share of causes that the first finding must name.
 const FIRST: f64 = 0.9;
 
 /// Judges every case, or those whose name contains one of these words.
@@ -264,7 +264,7 @@ fn compile(program: &Program, folder: &Path) -> Outcome<PathBuf> {
 
 /// Returns the rows of `hodo explain`: weight, rule, sentence, command.
 fn explain(case: &Case, recording: &Path) -> Outcome<Vec<Value>> {
-    /// The kernel keeps so many bytes of a name.
+    /// The length to which the kernel cuts a thread's name, in bytes.
     const NAME: usize = 15;
     let mut explain = Command::new(command::hodo());
     explain.args(["explain", "-q", "--format", "json"]);

@@ -60,9 +60,9 @@ pub extern "C" fn hodo_attached(_: u64, vectors: u64) -> u64 {
 /// Not 0 in a process that ran before it was recorded: it knows that the kernel has restartable sequences.
 static KNOWS_SEQUENCES: AtomicU32 = AtomicU32::new(0);
 
-/// `rseq`. Restartable sequences are not restarted in translated code. A program whose first call fails does without them. A
-/// program that used them before it was recorded is told that the call succeeded; the recorder makes the call when the program
-/// gets its own code back.
+/// `rseq`. Restartable sequences are not restarted in translated code. For a program whose first call this is, the call fails, and
+/// it does without them. If they were in use before the recording began, the call succeeds here, and the recorder makes it when
+/// the program gets its own code back.
 pub fn sequences(context: &Context, [address, length, flags, signature, ..]: [u64; 6]) -> u64 {
     if KNOWS_SEQUENCES.load(Relaxed) == 0 {
         return errno::ENOSYS;

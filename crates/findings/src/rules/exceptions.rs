@@ -60,12 +60,12 @@ fn thrower(evidence: &Evidence<'_>) -> Option<String> {
     let is_raise = |function: &str| RAISES.iter().any(|name| function.starts_with(name));
     let rows = evidence.rows(TREE);
     let mut throwers: BTreeMap<&str, u64> = BTreeMap::new();
-    for node in call_tree::nodes(&rows) {
+    call_tree::visit(&rows, |node| {
         let caller = node.callers.last().map_or("", |caller| caller.text("function"));
         if is_raise(node.row.text("function")) && !is_raise(caller) && !caller.is_empty() {
             let raised = throwers.entry(caller).or_default();
             *raised = raised.saturating_add(node.row.integer("entries"));
         }
-    }
+    });
     throwers.into_iter().max_by_key(|(_, raised)| *raised).map(|(name, _)| name.to_owned())
 }

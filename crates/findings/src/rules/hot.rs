@@ -41,7 +41,7 @@ struct Hot {
 fn functions(rows: &[Row<'_>]) -> BTreeMap<(String, String), Hot> {
     let program = call_tree::program(rows);
     let mut functions: BTreeMap<(String, String), Hot> = BTreeMap::new();
-    for node in call_tree::nodes(rows) {
+    call_tree::visit(rows, |node| {
         let (entry, caller) = node.entry(program);
         let key = (entry.text("function").to_owned(), entry.text("module").to_owned());
         let function = functions.entry(key).or_default();
@@ -53,7 +53,7 @@ fn functions(rows: &[Row<'_>]) -> BTreeMap<(String, String), Hot> {
         if std::ptr::eq(entry, node.row) {
             called.calls = called.calls.saturating_add(entry.integer("entries"));
         }
-    }
+    });
     functions
 }
 

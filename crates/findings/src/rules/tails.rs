@@ -21,7 +21,7 @@ const NO_KIND: f64 = 0.05;
 const NO_KIND_OF_LIBRARY: f64 = 0.1;
 /// The same of a slow kind that is up to 10 % of the executions.
 const KIND: f64 = 0.1;
-/// The same of a slow kind that is more than that: most functions with so many slow executions have them by design.
+/// The same of a slow kind that is more than 10 %: most often these executions are slow by design.
 const FREQUENT_KIND: f64 = 0.25;
 /// Largest acceptable ratio of the longest execution to the median; of the medians of the two kinds.
 const TIMES: u64 = 8;

@@ -291,7 +291,7 @@ fn a_slow_first_call_is_no_tail() {
     assert_eq!(rules(&[(("latency", "histogram"), &cheap)]), [] as [&str; 0], "too cheap");
 }
 
-/// Executions of `append`, and all functions of a run of so many instructions.
+/// Executions of `append` with these costs, in a run of `whole` instructions.
 fn hungry(costs: &[u64], whole: u64) -> [Table; 3] {
     let total: u64 = costs.iter().sum();
     let row: [Value; 6] = [

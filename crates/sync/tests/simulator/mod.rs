@@ -333,7 +333,7 @@ impl World {
     }
 }
 
-/// Wrong matches, and how well a timeline tells them from right ones.
+/// How many matches are wrong, and how many of these a timeline recognises.
 #[derive(Clone, Copy, Debug)]
 pub struct WrongMatches {
     /// Wrong matches that the timeline dropped.
