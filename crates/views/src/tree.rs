@@ -14,38 +14,44 @@ const WIDEST: usize = 40;
 /// The guides of every row; empty if the table is no tree.
 #[derive(Default)]
 pub(crate) struct Guides {
-    /// For each row, its depth and whether a sibling follows.
-    rows: Vec<(u64, bool)>,
+    rows: Vec<TreeRow>,
+}
+
+/// The position of a row in its tree.
+#[derive(Clone, Copy)]
+struct TreeRow {
+    depth: u64,
+    /// Whether a sibling follows.
+    has_sibling: bool,
 }
 
 impl Guides {
     pub(crate) fn of(rows: &Rows) -> Guides {
         let Some(column) = depth_column(&rows.schema) else { return Guides::default() };
-        let mut depths: Vec<(u64, bool)> = Vec::new();
-        rows.each(|row| match row.cell(column) {
-            Cell::Integer(depth) => depths.push((depth, false)),
-            _ => depths.push((0, false)),
+        let mut tree_rows: Vec<TreeRow> = Vec::new();
+        rows.each(|row| {
+            let depth = if let Cell::Integer(depth) = row.cell(column) { depth } else { 0 };
+            tree_rows.push(TreeRow { depth, has_sibling: false });
         });
-        let mut rows = depths;
         // Iterates from the end. `later` contains the depths of later rows that may be siblings, deepest last.
         let mut later: Vec<u64> = Vec::new();
-        for (depth, has_sibling) in rows.iter_mut().rev() {
+        for TreeRow { depth, has_sibling } in tree_rows.iter_mut().rev() {
             while later.pop_if(|deeper| *deeper > *depth).is_some() {}
             *has_sibling = later.last() == Some(depth);
             if !*has_sibling {
                 later.push(*depth);
             }
         }
-        Guides { rows }
+        Guides { rows: tree_rows }
     }
 
     /// The guide of each row, in order.
     pub(crate) fn draw(&self) -> impl Iterator<Item = String> {
-        let mut ancestors: Vec<(u64, bool)> = Vec::new();
-        self.rows.iter().map(move |&(depth, has_sibling)| {
-            while ancestors.pop_if(|ancestor| ancestor.0 >= depth).is_some() {}
-            ancestors.push((depth, has_sibling));
-            guide(&ancestors)
+        let mut path: Vec<TreeRow> = Vec::new();
+        self.rows.iter().map(move |row| {
+            while path.pop_if(|ancestor| ancestor.depth >= row.depth).is_some() {}
+            path.push(*row);
+            guide(&path)
         })
     }
 }
@@ -71,13 +77,13 @@ pub(crate) fn times(recursion: &Cell<'_>) -> String {
 }
 
 /// The guide of the last row on `path`, which starts at a root.
-fn guide(path: &[(u64, bool)]) -> String {
+fn guide(path: &[TreeRow]) -> String {
     const STEP: usize = 3;
-    let [_, ancestors @ .., (_, has_sibling)] = path else { return String::new() };
+    let [_, ancestors @ .., last] = path else { return String::new() };
     let hidden = ancestors.len().saturating_sub(WIDEST / STEP - 1);
     let shown = ancestors.iter().skip(hidden);
     let mut guide = String::from(if hidden > 0 { "…  " } else { "" });
-    guide.extend(shown.map(|&(_, continues)| if continues { "│  " } else { "   " }));
-    guide.push_str(if *has_sibling { "├─ " } else { "└─ " });
+    guide.extend(shown.map(|ancestor| if ancestor.has_sibling { "│  " } else { "   " }));
+    guide.push_str(if last.has_sibling { "├─ " } else { "└─ " });
     guide
 }

@@ -34,8 +34,9 @@ struct Drawn<'t> {
     unit: Unit,
     is_text: bool,
     is_secondary: bool,
-    /// Index among the table's columns, and among those that are drawn.
+    /// Index among the table's columns.
     index: usize,
+    /// Index among the columns that are drawn, before any is left out.
     drawn_index: usize,
     /// The name, one word per line.
     heading: Vec<&'t str>,
@@ -115,8 +116,12 @@ impl<'t> Drawn<'t> {
 #[derive(Default)]
 struct Cells {
     text: String,
-    /// Length of each cell in bytes and in characters.
-    lengths: Vec<(u32, u32)>,
+    lengths: Vec<CellLength>,
+}
+
+struct CellLength {
+    bytes: u32,
+    characters: u32,
 }
 
 impl Cells {
@@ -124,7 +129,7 @@ impl Cells {
     fn end(&mut self, begin: usize) -> usize {
         let cell = &self.text[begin..];
         let characters = if cell.is_ascii() { cell.len() } else { cell.chars().count() };
-        self.lengths.push((cell.len() as u32, characters as u32));
+        self.lengths.push(CellLength { bytes: cell.len() as u32, characters: characters as u32 });
         characters
     }
 
@@ -132,12 +137,13 @@ impl Cells {
     fn rows(&self, cells: usize) -> impl Iterator<Item = Vec<(&str, usize)>> {
         let mut begin = 0;
         self.lengths.chunks(cells.max(1)).map(move |row| {
-            let cell = |&(bytes, characters): &(u32, u32)| {
-                let end = begin + bytes as usize;
-                let cell = &self.text[std::mem::replace(&mut begin, end)..end];
-                (cell, characters as usize)
-            };
-            row.iter().map(cell).collect()
+            let mut cells = Vec::with_capacity(row.len());
+            for length in row {
+                let end = begin + length.bytes as usize;
+                cells.push((&self.text[begin..end], length.characters as usize));
+                begin = end;
+            }
+            cells
         })
     }
 }
