@@ -29,23 +29,18 @@ pub struct Humps {
 /// one and four times that one, and of several such gaps it is the one with the greatest variance of the logarithms
 /// between both sides (Otsu's method). `None` without such a gap.
 pub fn humps(lengths: &[(u64, u64)]) -> Option<Humps> {
-    let log = |length: u64| (length.max(1) as f64).ln();
-    let weight = |part: &[(u64, u64)]| {
-        part.iter().fold((0.0, 0.0), |(count, sum), &(length, more)| {
-            (count + more as f64, sum + more as f64 * log(length))
-        })
-    };
-    let all = weight(lengths);
-    let (mut below, mut best) = ((0.0, 0.0), None);
+    let mut all = Logarithms::default();
+    lengths.iter().for_each(|&(length, count)| all.add(length, count));
+    let (mut below, mut best) = (Logarithms::default(), None);
     for (index, pair) in lengths.windows(2).enumerate() {
         let [(short, count), (long, _)] = *pair else { continue };
-        below = (below.0 + count as f64, below.1 + count as f64 * log(short));
+        below.add(short, count);
         if short.max(1).saturating_mul(GAP) > long {
             continue;
         }
-        let above = (all.0 - below.0, all.1 - below.1);
-        let distance = above.1 / above.0 - below.1 / below.0;
-        let variance = above.0 * below.0 * distance * distance;
+        let above = Logarithms { count: all.count - below.count, sum: all.sum - below.sum };
+        let distance = above.sum / above.count - below.sum / below.count;
+        let variance = above.count * below.count * distance * distance;
         if best.is_none_or(|(most, _)| variance > most) {
             best = Some((variance, index + 1));
         }
@@ -58,12 +53,26 @@ pub fn humps(lengths: &[(u64, u64)]) -> Option<Humps> {
     Some(Humps { fast: fast_hump, slow: slow_hump, from: slow.first()?.0, extra })
 }
 
+/// The logarithms of some lengths.
+#[derive(Clone, Copy, Default)]
+struct Logarithms {
+    count: f64,
+    sum: f64,
+}
+
+impl Logarithms {
+    fn add(&mut self, length: u64, count: u64) {
+        self.count += count as f64;
+        self.sum += count as f64 * (length.max(1) as f64).ln();
+    }
+}
+
 fn hump(lengths: &[(u64, u64)]) -> Hump {
     let count = lengths.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
-    let mut seen = 0;
+    let mut below = 0;
     let median = lengths.iter().find(|(_, own)| {
-        seen += own;
-        seen >= count.div_ceil(2)
+        below += own;
+        below >= count.div_ceil(2)
     });
     Hump { count, median: median.map_or(0, |(length, _)| *length) }
 }

@@ -13,16 +13,36 @@ use crate::traces::flow::merge_all;
 const WIDTH: i128 = 10;
 const NAMES: [&str; 4] = ["open", "close", "open", "tick"];
 
-/// Counts of a stream: its number, a time span, the count of each name, the losses, a time.
-type Counted = (u32, Option<i8>, [u64; 4], u64, u64, i64);
+/// Counts of a stream.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    stream: u32,
+    /// The number of the time span.
+    bin: Option<i8>,
+    /// By name.
+    counts: [u64; NAMES.len()],
+    events_lost: u64,
+    packets_lost: u64,
+    time: i64,
+}
 
 fn counted() -> impl Strategy<Value = Counted> {
-    (0u32..3, any::<Option<i8>>(), [0u64..9, 0u64..9, 0u64..9, 0u64..9], 0u64..9, 0u64..3, any::<i64>())
+    let (counts, losses) = ([0u64..9, 0u64..9, 0u64..9, 0u64..9], (0u64..9, 0u64..3));
+    (0u32..3, any::<Option<i8>>(), counts, losses, any::<i64>()).prop_map(
+        |(stream, bin, counts, (events_lost, packets_lost), time)| Counted {
+            stream,
+            bin,
+            counts,
+            events_lost,
+            packets_lost,
+            time,
+        },
+    )
 }
 
 fn fold(analysis: &dyn AnyAnalysis, items: &[Counted]) -> AnyPartial {
     let mut partial = analysis.begin(&Start::default());
-    for &(stream, bin, counts, events_lost, packets_lost, time) in items {
+    for &Counted { stream, bin, counts, events_lost, packets_lost, time } in items {
         let events: Vec<_> = NAMES.into_iter().zip(counts).collect();
         let time = OriginNanos(time.into());
         analysis.fold_item(
@@ -44,11 +64,11 @@ fn fold(analysis: &dyn AnyAnalysis, items: &[Counted]) -> AnyPartial {
 }
 
 fn tables(analysis: &dyn AnyAnalysis, views: &[&str], partial: &AnyPartial) -> Vec<Table> {
-    let nobody = Threads::default();
+    let no_threads = Threads::default();
     let table = |view: &&str| {
         let selection = Selection { view: (*view).to_owned(), ..Selection::default() };
         let copy = analysis.unpack(&analysis.pack(partial)).expect("what was packed can be unpacked");
-        analysis.finish(vec![copy], &FinishContext::without_events(&selection, &nobody, &NoSources))
+        analysis.finish(vec![copy], &FinishContext::without_events(&selection, &no_threads, &NoSources))
     };
     views.iter().map(table).collect()
 }

@@ -13,10 +13,10 @@ use crate::tables::{fold, fold_part, span, table, time, travelled};
 fn merge_all(pass: &Pass<'_>, mut parts: Vec<States>, choices: &[usize]) -> Option<States> {
     let mut choices = choices.iter().cycle();
     while parts.len() > 1 {
-        let at = choices.next().unwrap() % (parts.len() - 1);
-        let later = parts.remove(at + 1);
-        let earlier = parts.remove(at);
-        parts.insert(at, pass.merge(earlier, later));
+        let index = choices.next().unwrap() % (parts.len() - 1);
+        let later = parts.remove(index + 1);
+        let earlier = parts.remove(index);
+        parts.insert(index, pass.merge(earlier, later));
     }
     parts.pop()
 }
