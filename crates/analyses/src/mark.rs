@@ -55,27 +55,8 @@ pub(crate) enum ClockKind {
     Cycles,
 }
 
-/// How many marks at the front of a list have their times, and how many have their core cycles.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct StampedMarks {
-    pub(crate) times: usize,
-    pub(crate) cycles: usize,
-}
-
-impl StampedMarks {
-    /// Returns how many marks have the value of this clock.
-    pub(crate) fn of(&mut self, clock: ClockKind) -> &mut usize {
-        match clock {
-            ClockKind::Time => &mut self.times,
-            ClockKind::Cycles => &mut self.cycles,
-        }
-    }
-
-    /// All marks of a list of this length are stamped.
-    pub(crate) fn all(length: usize) -> StampedMarks {
-        StampedMarks { times: length, cycles: length }
-    }
-}
+/// How many marks at the front of a list have their values, by [`ClockKind`].
+pub(crate) type StampedMarks = [usize; 2];
 
 /// The difference between two readings of a clock, spread evenly over the instructions executed between them.
 #[derive(Clone, Copy, Debug)]

@@ -23,21 +23,12 @@ impl<B, E> Default for Alternation<B, E> {
 }
 
 /// Events without a counterpart in the whole trace.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Unpaired {
     /// Ends without a begin.
     pub(crate) unmatched: u64,
     /// Begins without an end.
     pub(crate) unfinished: u64,
-}
-
-impl std::ops::Add for Unpaired {
-    type Output = Unpaired;
-
-    fn add(self, other: Unpaired) -> Unpaired {
-        let (unmatched, unfinished) = (self.unmatched + other.unmatched, self.unfinished + other.unfinished);
-        Unpaired { unmatched, unfinished }
-    }
 }
 
 /// Many pairs, by key.

@@ -164,8 +164,8 @@ impl Union {
             UnionBuilder { union, matches, functions: FxHashMap::default(), nodes: FxHashMap::default() };
         for (side, tables) in [(Side::A, tables.a), (Side::B, tables.b)] {
             let mut match_of_module: FxHashMap<String, usize> = FxHashMap::default();
-            for (index, matched) in builder.matches.iter_mut().enumerate() {
-                match_of_module.extend(matched.names.of(side).clone().map(|name| (name, index)));
+            for (index, matched) in builder.matches.iter().enumerate() {
+                match_of_module.extend(matched.names.each().of(side).clone().map(|name| (name, index)));
             }
             for (recording, table) in (0u32..).zip(tables) {
                 builder.add(table, recording, side, &match_of_module);

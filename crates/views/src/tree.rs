@@ -1,12 +1,15 @@
 //! Draws guides in front of a tree's rows.
 
-use arrow_schema::Schema;
+use arrow_schema::{Field, Schema};
 use hodo_model::{
     Shape,
     table::{Cell, metadata::TableMetadata},
 };
 
-use crate::rows::Rows;
+use crate::{
+    cell::is_text,
+    rows::{BatchRow, Rows},
+};
 
 /// Maximum width of a row's guides in characters; deeper rows show only the innermost guides.
 const WIDEST: usize = 40;
@@ -56,6 +59,34 @@ impl Guides {
     }
 }
 
+/// The columns of a table as views for people show them.
+pub(crate) struct ShownColumns<'t> {
+    /// Each with its index in the table.
+    pub(crate) columns: Vec<(usize, &'t Field)>,
+    /// Index of the column with the names, which guides precede.
+    pub(crate) guided: Option<usize>,
+    recursion: Option<usize>,
+}
+
+impl<'t> ShownColumns<'t> {
+    pub(crate) fn of(schema: &'t Schema) -> ShownColumns<'t> {
+        let recursion = recursion_column(schema);
+        let hidden = [depth_column(schema), recursion];
+        let fields = schema.fields().iter().map(|field| &**field).enumerate();
+        let columns: Vec<_> = fields.filter(|(index, _)| !hidden.contains(&Some(*index))).collect();
+        let guided = columns.iter().find(|(_, field)| is_text(field)).map(|(index, _)| *index);
+        ShownColumns { columns, guided, recursion }
+    }
+
+    /// How often the function of a row is on its own stack, behind its name: ` ×280`; empty if it is not recursive.
+    pub(crate) fn times(&self, row: BatchRow<'_>) -> String {
+        match self.recursion.map(|column| row.cell(column)) {
+            Some(Cell::Integer(depth @ 2..)) => format!(" ×{depth}"),
+            _ => String::new(),
+        }
+    }
+}
+
 /// The column with the depth of a tree's rows.
 pub(crate) fn depth_column(schema: &Schema) -> Option<usize> {
     let column = schema.fields().iter().position(|field| field.name() == "depth");
@@ -63,17 +94,9 @@ pub(crate) fn depth_column(schema: &Schema) -> Option<usize> {
 }
 
 /// The column with the depth of a function's recursion, which is shown behind its name.
-pub(crate) fn recursion_column(schema: &Schema) -> Option<usize> {
+fn recursion_column(schema: &Schema) -> Option<usize> {
     let column = schema.fields().iter().position(|field| field.name() == "recursion");
     column.filter(|_| schema.shape() == Shape::Tree)
-}
-
-/// How often a function is on its own stack, behind its name: ` ×280`; empty if it is not recursive.
-pub(crate) fn times(recursion: &Cell<'_>) -> String {
-    match recursion {
-        Cell::Integer(depth @ 2..) => format!(" ×{depth}"),
-        _ => String::new(),
-    }
 }
 
 /// The guide of the last row on `path`, which starts at a root.

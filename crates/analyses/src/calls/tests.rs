@@ -55,7 +55,7 @@ fn times_between_two_clocks_are_spread_over_the_instructions() {
 }
 
 /// An instruction of a function: the kernel's have numbers from 100 on.
-fn instruction(index: u32, offset: u64, place: Place) -> FlowEvent<'static> {
+fn run_at(index: u32, offset: u64, place: Place) -> FlowEvent<'static> {
     let FlowEvent::Run { at, instructions, code } = run(index, place, 1) else { unreachable!() };
     let at = Arrival { address: u64::from(index) * 100 + offset, ..at };
     FlowEvent::Run { at, instructions, code }
@@ -76,96 +76,92 @@ const INTERRUPT_RETURN: [FlowEvent<'static>; 2] =
 
 #[test]
 fn an_interrupt_returns_to_what_it_interrupted() {
-    let entry = |index| instruction(index, 0, Place::Entry);
+    let entry = |index| run_at(index, 0, Place::Entry);
     let mut events = vec![FlowEvent::Begin(None), entry(1)];
     // The first instruction of the called function raises a page fault, whose handler is itself interrupted.
     events.push(FlowEvent::Call { return_address: 150 });
     events.extend(interrupt(200));
     events.push(entry(100));
     events.extend(interrupt(10_050));
-    events.push(instruction(101, 8, Place::Middle));
+    events.push(run_at(101, 8, Place::Middle));
     events.extend(INTERRUPT_RETURN);
-    events.push(instruction(100, 50, Place::Middle));
+    events.push(run_at(100, 50, Place::Middle));
     events.extend(INTERRUPT_RETURN);
     events.push(entry(2));
     // A system call.
     events.extend(interrupt(204));
     events.push(entry(102));
     events.extend(INTERRUPT_RETURN);
-    events.extend([instruction(2, 4, Place::Middle), FlowEvent::Return, instruction(1, 50, Place::Middle)]);
+    events.extend([run_at(2, 4, Place::Middle), FlowEvent::Return, run_at(1, 50, Place::Middle)]);
     events.extend([FlowEvent::Call { return_address: 160 }, entry(3)]);
     assert_eq!(begun(&events), ["f1", " f100", "  f101", " f2", "  f102", " f3"]);
 }
 
 #[test]
 fn a_signal_handler_lies_above_the_interrupted_function() {
-    let mut events = vec![FlowEvent::Begin(None), instruction(1, 0, Place::Entry)];
+    let mut events = vec![FlowEvent::Begin(None), run_at(1, 0, Place::Entry)];
     events.extend(interrupt(150));
-    events.push(instruction(100, 0, Place::Entry));
+    events.push(run_at(100, 0, Place::Entry));
     events.extend(INTERRUPT_RETURN);
-    events.extend([instruction(2, 0, Place::Entry), FlowEvent::Return, instruction(3, 0, Place::Entry)]);
+    events.extend([run_at(2, 0, Place::Entry), FlowEvent::Return, run_at(3, 0, Place::Entry)]);
     // The trampoline calls the kernel, which continues where the signal came.
     events.extend(interrupt(310));
-    events.push(instruction(100, 0, Place::Entry));
+    events.push(run_at(100, 0, Place::Entry));
     events.extend(INTERRUPT_RETURN);
     events.extend([
-        instruction(1, 50, Place::Middle),
+        run_at(1, 50, Place::Middle),
         FlowEvent::Call { return_address: 160 },
-        instruction(4, 0, Place::Entry),
+        run_at(4, 0, Place::Entry),
     ]);
     assert_eq!(begun(&events), ["f1", " f100", " f2", "  f3", "   f100", " f4"]);
 }
 
 #[test]
 fn an_interrupt_may_follow_another_at_once() {
-    let mut events = vec![FlowEvent::Begin(None), instruction(1, 0, Place::Entry)];
+    let mut events = vec![FlowEvent::Begin(None), run_at(1, 0, Place::Entry)];
     events.extend(interrupt(150));
-    events.push(instruction(100, 0, Place::Entry));
+    events.push(run_at(100, 0, Place::Entry));
     events.extend(INTERRUPT_RETURN);
     events.extend(interrupt(150));
-    events.push(instruction(101, 0, Place::Entry));
+    events.push(run_at(101, 0, Place::Entry));
     events.extend(INTERRUPT_RETURN);
     events.extend([
-        instruction(1, 50, Place::Middle),
+        run_at(1, 50, Place::Middle),
         FlowEvent::Call { return_address: 160 },
-        instruction(3, 0, Place::Entry),
+        run_at(3, 0, Place::Entry),
     ]);
     assert_eq!(begun(&events), ["f1", " f100", " f101", " f3"]);
 }
 
 #[test]
 fn a_return_that_faults_ends_the_function() {
-    let mut events = vec![FlowEvent::Begin(None), instruction(1, 0, Place::Entry)];
-    events.extend([
-        FlowEvent::Call { return_address: 150 },
-        instruction(2, 0, Place::Entry),
-        FlowEvent::Return,
-    ]);
+    let mut events = vec![FlowEvent::Begin(None), run_at(1, 0, Place::Entry)];
+    events.extend([FlowEvent::Call { return_address: 150 }, run_at(2, 0, Place::Entry), FlowEvent::Return]);
     events.extend(interrupt(150));
-    events.push(instruction(100, 0, Place::Entry));
+    events.push(run_at(100, 0, Place::Entry));
     events.extend(INTERRUPT_RETURN);
     events.extend([
-        instruction(1, 50, Place::Middle),
+        run_at(1, 50, Place::Middle),
         FlowEvent::Call { return_address: 160 },
-        instruction(3, 0, Place::Entry),
+        run_at(3, 0, Place::Entry),
     ]);
     assert_eq!(begun(&events), ["f1", " f2", "  f100", " f3"]);
 }
 
 #[test]
 fn a_return_of_a_recursive_function_that_faults_ends_one_frame() {
-    let call = |return_address| [FlowEvent::Call { return_address }, instruction(2, 0, Place::Entry)];
-    let mut events = vec![FlowEvent::Begin(None), instruction(1, 0, Place::Entry)];
+    let call = |return_address| [FlowEvent::Call { return_address }, run_at(2, 0, Place::Entry)];
+    let mut events = vec![FlowEvent::Begin(None), run_at(1, 0, Place::Entry)];
     events.extend(call(150));
     events.extend(call(250));
     events.push(FlowEvent::Return);
     events.extend(interrupt(250));
-    events.push(instruction(100, 0, Place::Entry));
+    events.push(run_at(100, 0, Place::Entry));
     events.extend(INTERRUPT_RETURN);
     events.extend([
-        instruction(2, 50, Place::Middle),
+        run_at(2, 50, Place::Middle),
         FlowEvent::Call { return_address: 260 },
-        instruction(3, 0, Place::Entry),
+        run_at(3, 0, Place::Entry),
     ]);
     assert_eq!(begun(&events), ["f1", " f2", "  f2", "   f100", "  f3"]);
 }
@@ -175,17 +171,17 @@ fn a_return_of_a_recursive_function_that_faults_ends_one_frame() {
 fn a_retpoline_is_replaced_by_the_function_that_it_enters() {
     let events = [
         FlowEvent::Begin(None),
-        instruction(1, 0, Place::Entry),
+        run_at(1, 0, Place::Entry),
         FlowEvent::Call { return_address: 150 },
-        instruction(2, 0, Place::Entry),
+        run_at(2, 0, Place::Entry),
         FlowEvent::Call { return_address: 205 },
-        instruction(2, 10, Place::Middle),
+        run_at(2, 10, Place::Middle),
         FlowEvent::Return,
-        instruction(3, 0, Place::Entry),
+        run_at(3, 0, Place::Entry),
         FlowEvent::Return,
-        instruction(1, 50, Place::Middle),
+        run_at(1, 50, Place::Middle),
         FlowEvent::Call { return_address: 160 },
-        instruction(4, 0, Place::Entry),
+        run_at(4, 0, Place::Entry),
     ];
     assert_eq!(begun(&events), ["f1", " f2", "  f2", "  f3", " f4"]);
 }
@@ -197,14 +193,10 @@ fn a_return_out_of_what_is_traced_ends_the_interrupt() {
     for _ in 0..2 {
         events.extend([
             FlowEvent::Enter,
-            instruction(100, 0, Place::Entry),
+            run_at(100, 0, Place::Entry),
             FlowEvent::Call { return_address: 10_050 },
         ]);
-        events.extend([
-            instruction(101, 0, Place::Entry),
-            FlowEvent::Return,
-            instruction(100, 50, Place::Middle),
-        ]);
+        events.extend([run_at(101, 0, Place::Entry), FlowEvent::Return, run_at(100, 50, Place::Middle)]);
         events.extend(INTERRUPT_RETURN);
         events.push(FlowEvent::Leave { next: None });
     }

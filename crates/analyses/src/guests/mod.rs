@@ -84,7 +84,7 @@ impl GuestsPartial {
     }
 
     fn stamp(&mut self, reading: &ReadingDelta) {
-        let stamped = self.stamped.of(reading.clock());
+        let stamped = &mut self.stamped[reading.clock() as usize];
         self.steps[*stamped..].iter_mut().for_each(|step| reading.stamp(&mut step.mark));
         *stamped = self.steps.len();
     }
@@ -195,7 +195,7 @@ impl Analysis for Guests {
             earlier.step(change, mark.after(instructions, segments));
         }
         earlier.clocks.add(&later.clocks);
-        earlier.stamped = StampedMarks::all(earlier.steps.len());
+        earlier.stamped = [earlier.steps.len(); 2];
         earlier
     }
 

@@ -8,11 +8,7 @@ use hodo_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    columns::interval_columns,
-    pairs::{Pairs, Unpaired},
-    settling::SettlingRows,
-};
+use crate::{columns::interval_columns, pairs::Pairs, settling::SettlingRows};
 
 use super::{HandlerEnd, Phase, SOFTIRQS, key};
 
@@ -112,13 +108,13 @@ impl Analysis for InterruptIntervals {
 
     fn finish(&self, partials: Vec<HandlerRuns>, context: &FinishContext<'_>) -> Table {
         let HandlerRuns { hard, soft, rows: mut runs } = only(partials);
-        let Unpaired { unmatched, unfinished } = hard.left() + soft.left();
+        let (hard, soft) = (hard.left(), soft.left());
         let mut rows = self.heading().expect("rows that settle have a heading").builder();
         let count = runs.settled + add_rows(runs.rest(), context, &mut rows);
         rows.finish(vec![
             ("intervals", count.into()),
-            ("unmatched", unmatched.into()),
-            ("unfinished", unfinished.into()),
+            ("unmatched", (hard.unmatched + soft.unmatched).into()),
+            ("unfinished", (hard.unfinished + soft.unfinished).into()),
             ("left_out", runs.left_out.into()),
         ])
     }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::{TableRows, duration_cells, duration_columns, most_first},
     durations::{Add, Durations, LongItem, Longest, add_all},
-    pairs::{Pairs, Requests, Unpaired},
+    pairs::{Pairs, Requests},
 };
 
 pub use intervals::InterruptIntervals;
@@ -190,7 +190,7 @@ impl Analysis for Interrupts {
     fn finish(&self, partials: Vec<HandlerState>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let HandlerState { names, hard, soft, raised, mut sums } = whole;
-        let Unpaired { unmatched, unfinished } = hard.left() + soft.left();
+        let (hard, soft) = (hard.left(), soft.left());
         raised.finish(|begin, end| sums.see(Phase::Raise, begin, end));
         let mut handlers: Vec<((Handler, u32), Durations)> = Vec::new();
         for (phase, numbers) in [Phase::Hard, Phase::Soft, Phase::Raise].into_iter().zip(sums.handlers) {
@@ -205,8 +205,8 @@ impl Analysis for Interrupts {
         let mut summary = vec![
             ("hard_ns", total(Phase::Hard)),
             ("soft_ns", total(Phase::Soft)),
-            ("unmatched", unmatched.into()),
-            ("unfinished", unfinished.into()),
+            ("unmatched", (hard.unmatched + soft.unmatched).into()),
+            ("unfinished", (hard.unfinished + soft.unfinished).into()),
         ];
         let (columns, rows) = match context.selection.view.as_str() {
             "slowest" => {

@@ -363,7 +363,7 @@ impl ExecutionsPartial {
         self.edge = edge;
         self.clocks = after;
         if until.is_some() {
-            self.stamped.times = self.items.len();
+            self.stamped[ClockKind::Time as usize] = self.items.len();
             self.sum_waiting();
         }
     }
@@ -436,7 +436,7 @@ impl ExecutionsPartial {
 
     /// Sets the values of all marks that wait for a clock reading.
     fn stamp(&mut self, reading: &ReadingDelta) {
-        let stamped = self.stamped.of(reading.clock());
+        let stamped = &mut self.stamped[reading.clock() as usize];
         for item in &mut self.items[*stamped..] {
             match item {
                 FrameLogEntry::Done(done) => {
@@ -518,7 +518,7 @@ impl ExecutionsPartial {
         self.edge = self.edge.then(later.edge);
         self.clocks.add(&later.clocks);
         add_all(&mut self.sums, later.sums);
-        self.stamped = StampedMarks::all(self.items.len());
+        self.stamped = [self.items.len(); 2];
         self.sum_waiting();
     }
 

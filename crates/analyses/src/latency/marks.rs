@@ -167,7 +167,7 @@ impl MarkersPartial {
     }
 
     fn stamp(&mut self, reading: &ReadingDelta) {
-        let stamped = self.stamped.of(reading.clock());
+        let stamped = &mut self.stamped[reading.clock() as usize];
         self.hits[*stamped..].iter_mut().for_each(|hit| reading.stamp(&mut hit.mark));
         *stamped = self.hits.len();
         self.early.iter_mut().for_each(|early| reading.stamp(&mut early.mark));
@@ -205,7 +205,7 @@ impl MarkersPartial {
         }
         self.state = later.state | if later.closed { 0 } else { state };
         self.clocks.add(&later.clocks);
-        self.stamped = StampedMarks::all(self.hits.len());
+        self.stamped = [self.hits.len(); 2];
         self
     }
 

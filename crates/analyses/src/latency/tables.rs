@@ -136,37 +136,27 @@ pub fn summary(intervals: &[Interval], unmatched: u64, instructions: u64, subjec
     summary
 }
 
-/// Names of the summary values: the sum, and [`PERCENTILES`].
-const FIGURES: [(&str, [&str; 7]); 3] = [
-    (
-        "time_total_ns",
-        [
-            "time_min_ns",
-            "time_p50_ns",
-            "time_p90_ns",
-            "time_p95_ns",
-            "time_p99_ns",
-            "time_p99_9_ns",
-            "time_max_ns",
-        ],
-    ),
-    (
-        "instructions_total",
-        [
-            "instructions_min",
-            "instructions_p50",
-            "instructions_p90",
-            "instructions_p95",
-            "instructions_p99",
-            "instructions_p99_9",
-            "instructions_max",
-        ],
-    ),
-    (
-        "cycles_total",
-        ["cycles_min", "cycles_p50", "cycles_p90", "cycles_p95", "cycles_p99", "cycles_p99_9", "cycles_max"],
-    ),
-];
+/// Names of the summary values of a measure: the sum, and [`PERCENTILES`].
+macro_rules! figure_names {
+    ($measure:literal, $unit:literal) => {
+        (
+            concat!($measure, "_total", $unit),
+            [
+                concat!($measure, "_min", $unit),
+                concat!($measure, "_p50", $unit),
+                concat!($measure, "_p90", $unit),
+                concat!($measure, "_p95", $unit),
+                concat!($measure, "_p99", $unit),
+                concat!($measure, "_p99_9", $unit),
+                concat!($measure, "_max", $unit),
+            ],
+        )
+    };
+}
+
+/// By measure, as in [`Measure::ALL`].
+const FIGURES: [(&str, [&str; 7]); 3] =
+    [figure_names!("time", "_ns"), figure_names!("instructions", ""), figure_names!("cycles", "")];
 
 /// Makes the histogram of each measure, with linear and with logarithmic bins.
 pub fn histogram(summary: Summary, intervals: &[Interval]) -> Table {

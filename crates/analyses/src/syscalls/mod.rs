@@ -168,17 +168,14 @@ fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Thread
 }
 
 fn slowest(longest: &Longest<LongCall>, context: &FinishContext<'_>) -> TableRows {
-    let columns = vec![
+    let mut columns = vec![
         Column::name("call"),
         Column::integer("duration_ns", Unit::Nanoseconds),
         Column::integer("begin_ns", Unit::Nanoseconds),
         Column::signed("result", Unit::None),
-        Column::name("comm"),
-        Column::integer("tid", Unit::None),
-        Column::integer("pid", Unit::None).secondary(),
-        Column::integer("cpu", Unit::None).secondary(),
-        Column::text("arguments"),
     ];
+    columns.extend(thread_columns());
+    columns.extend([Column::integer("cpu", Unit::None).secondary(), Column::text("arguments")]);
     let threads = context.threads;
     let mut rows = Vec::new();
     for LongItem { length, begin, item: (call, arguments) } in longest.iter() {

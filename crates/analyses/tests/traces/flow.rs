@@ -8,6 +8,8 @@ use hodo_model::{
 };
 use proptest::prelude::*;
 
+use super::{merge_neighbours, parts_of};
+
 struct Numbers;
 
 impl Names for Numbers {
@@ -288,20 +290,10 @@ pub(crate) fn emit_function_runs(takes: &mut impl Takes, segments: &[Vec<FlowEve
     }
 }
 
-/// Merges neighbours in an order that `choices` picks.
-pub(crate) fn merge_all(
-    analysis: &dyn AnyAnalysis,
-    mut parts: Vec<AnyPartial>,
-    choices: &[usize],
-) -> AnyPartial {
-    let mut choices = choices.iter().cycle();
-    while parts.len() > 1 {
-        let index = choices.next().unwrap() % (parts.len() - 1);
-        let later = parts.remove(index + 1);
-        let earlier = parts.remove(index);
-        parts.insert(index, analysis.merge(earlier, later, &Threads::default()));
-    }
-    parts.pop().unwrap()
+/// Merges the partials of a thread as [`merge_neighbours`].
+pub(crate) fn merge_all(analysis: &dyn AnyAnalysis, parts: Vec<AnyPartial>, choices: &[usize]) -> AnyPartial {
+    let merge = |earlier, later| analysis.merge(earlier, later, &Threads::default());
+    merge_neighbours(parts, choices, merge).unwrap()
 }
 
 /// The instructions executed in some segments.
@@ -319,15 +311,8 @@ pub(crate) fn parts(
     thread: &[Vec<FlowEvent<'_>>],
     cuts: &[bool],
 ) -> Vec<AnyPartial> {
-    let mut parts = Vec::new();
-    let mut begin = 0;
-    for end in 1..=thread.len() {
-        if end == thread.len() || cuts[end] {
-            parts.push(fold(analysis, instructions(&thread[..begin]), &thread[begin..end]));
-            begin = end;
-        }
-    }
-    parts
+    let ranges = parts_of(thread.len(), |end| cuts[end]).into_iter();
+    ranges.map(|range| fold(analysis, instructions(&thread[..range.start]), &thread[range])).collect()
 }
 
 /// A thread that is cut, and whose parts are merged.

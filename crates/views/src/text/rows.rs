@@ -12,7 +12,7 @@ use hodo_model::{Unit, table::metadata::ColumnMetadata};
 use crate::{
     cell::{cut, is_text, show, words},
     rows::Rows,
-    tree::{Guides, depth_column, recursion_column, times},
+    tree::{Guides, ShownColumns},
 };
 
 /// Characters between two columns.
@@ -150,29 +150,24 @@ impl Cells {
 
 /// All columns, as wide as their widest cell, and the cells.
 fn drawn(rows: &Rows) -> (Vec<Drawn<'_>>, Cells) {
-    let (depth, recursion) = (depth_column(&rows.schema), recursion_column(&rows.schema));
-    let hidden = [depth, recursion];
-    let fields = rows.schema.fields().iter().enumerate();
-    let fields = fields.filter(|(index, _)| !hidden.contains(&Some(*index)));
-    let columns =
-        fields.enumerate().map(|(drawn_index, (index, field))| Drawn::new(index, drawn_index, field));
+    let shown = ShownColumns::of(&rows.schema);
+    let fields = shown.columns.iter().enumerate();
+    let columns = fields.map(|(drawn_index, (index, field))| Drawn::new(*index, drawn_index, field));
     let mut columns: Vec<Drawn<'_>> = columns.collect();
-    // Tree guides precede the names.
-    let guided = depth.and_then(|_| columns.iter().position(|column| column.is_text));
     let mut cells = Cells::default();
     let guides = Guides::of(rows);
     let mut guides = guides.draw();
     rows.each(|row| {
         let guide = guides.next().unwrap_or_default();
-        let times = recursion.map_or_else(String::new, |column| times(&row.cell(column)));
         for column in &mut columns {
             let begin = cells.text.len();
-            if guided == Some(column.drawn_index) {
+            let is_guided = shown.guided == Some(column.index);
+            if is_guided {
                 cells.text += &guide;
             }
             show(column.name, column.unit, row.cell(column.index), &mut cells.text);
-            if guided == Some(column.drawn_index) {
-                cells.text += &times;
+            if is_guided {
+                cells.text += &shown.times(row);
             }
             column.width = column.width.max(cells.end(begin));
         }
