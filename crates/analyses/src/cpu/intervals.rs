@@ -29,9 +29,9 @@ struct SliceRow {
     thread: Option<Thread>,
 }
 
-impl From<CpuSlice> for (Nanos, SliceRow) {
-    fn from(CpuSlice { cpu, thread, from, to }: CpuSlice) -> (Nanos, SliceRow) {
-        (to, SliceRow { cpu, from, thread })
+impl SliceRow {
+    fn of(&CpuSlice { cpu, thread, from, .. }: &CpuSlice) -> SliceRow {
+        SliceRow { cpu, from, thread }
     }
 }
 
@@ -45,9 +45,8 @@ pub struct SlicesOfCpus {
 }
 
 impl SlicesOfCpus {
-    fn ran(&mut self, slice: CpuSlice) {
-        let (to, row) = slice.into();
-        self.rows.see(to, row);
+    fn ran(&mut self, slice: &CpuSlice) {
+        self.rows.see(slice.to, SliceRow::of(slice));
     }
 }
 
@@ -65,13 +64,13 @@ impl Analysis for CpuIntervals {
     fn fold(&self, partial: &mut SlicesOfCpus, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         if let Some(slice) = partial.slices.see(event) {
-            partial.ran(slice);
+            partial.ran(&slice);
         }
     }
 
     fn merge(&self, mut earlier: SlicesOfCpus, later: SlicesOfCpus, _: &Threads) -> SlicesOfCpus {
         earlier.rows.add(later.rows, |row| row);
-        earlier.slices.add(later.slices).into_iter().for_each(|slice| earlier.ran(slice));
+        earlier.slices.add(later.slices).iter().for_each(|slice| earlier.ran(slice));
         earlier
     }
 
@@ -87,7 +86,7 @@ impl Analysis for CpuIntervals {
         let before = partial.slices.before_first(context.span.0, context.threads);
         let before = before.filter(|slice| (from..context.span.1).contains(&slice.to));
         let mut settled = partial.rows.settle(context.span.1);
-        settled.extend(before.map(<(Nanos, SliceRow)>::from));
+        settled.extend(before.map(|slice| (slice.to, SliceRow::of(&slice))));
         partial.rows.settled += add_rows(settled, context, rows);
     }
 
@@ -99,7 +98,7 @@ impl Analysis for CpuIntervals {
             .before_first(context.span.0, context.threads)
             .filter(|slice| slice.to >= whole.until);
         let ends = before.chain(whole.slices.after_last(context.span.1));
-        rest.extend(ends.map(<(Nanos, SliceRow)>::from));
+        rest.extend(ends.map(|slice| (slice.to, SliceRow::of(&slice))));
         let mut rows = self.heading().expect("rows that settle have a heading").builder();
         let count = whole.rows.settled + add_rows(rest, context, &mut rows);
         rows.finish(vec![("intervals", count.into()), ("left_out", whole.rows.left_out.into())])

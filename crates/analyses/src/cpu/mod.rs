@@ -246,7 +246,10 @@ fn by_thread(threads: &Threads, cpus: BTreeMap<u32, UsesOfCpu>, length: u64, pro
     if processes {
         // A process is not one thread, and has no priority or number of CPUs of its own.
         for name in ["tid", "priority", "cpus"] {
-            let index = columns.iter().position(|column| column.name == name).expect("a column from above");
+            let index = columns
+                .iter()
+                .position(|column| column.name == name)
+                .expect("it is one of the columns above");
             columns.remove(index);
             rows.iter_mut().for_each(|row| drop(row.remove(index)));
         }

@@ -343,20 +343,18 @@ impl Histories {
     /// Who wakes a thread on a CPU.
     fn waker(&self, cpu: TraceKey, flags: Option<i64>) -> Waker {
         let occupancy = self.cpus.get(&cpu);
-        let in_interrupt = flags.map(|flags| flags & IN_INTERRUPT != 0);
         let interrupts = occupancy.map_or(&[][..], |occupancy| &occupancy.interrupts);
-        match (interrupts.last(), in_interrupt) {
-            (Some((source, _)), None | Some(true)) => {
-                let done = interrupts.iter().rev().find_map(|(_, done)| *done);
-                done.map_or(Waker::Interrupt(*source), Waker::Work)
-            }
-            (None, Some(true)) => Waker::SomeInterrupt,
-            (_, None | Some(false)) => match occupancy.and_then(|occupancy| occupancy.now) {
+        let in_interrupt = flags.map_or(!interrupts.is_empty(), |flags| flags & IN_INTERRUPT != 0);
+        if !in_interrupt {
+            return match occupancy.and_then(|occupancy| occupancy.now) {
                 Some(0) => Waker::SomeInterrupt,
                 Some(tid) => Waker::Thread(tid),
                 None => Waker::Cpu(cpu.id),
-            },
+            };
         }
+        let Some((source, _)) = interrupts.last() else { return Waker::SomeInterrupt };
+        let completed = interrupts.iter().rev().find_map(|(_, completed)| *completed);
+        completed.map_or(Waker::Interrupt(*source), Waker::Work)
     }
 
     fn wakes(&mut self, time: Nanos, cpu: TraceKey, (tid, target): (u32, u32), by: Waker, is_early: bool) {

@@ -22,7 +22,7 @@ pub(super) struct Subject {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     /// It began before the trace, or did not end in it.
-    Partial,
+    Incomplete,
     /// It began and ended in the trace.
     Whole,
     /// The only thread of a board without a scheduler.
@@ -44,7 +44,7 @@ pub(super) fn choose(histories: &Histories, naming: &PathNames<'_, '_>) -> Optio
         } else if is_whole(history) {
             (Rank::Whole, lived)
         } else {
-            (Rank::Partial, running(history, naming.context.span))
+            (Rank::Incomplete, running(history, naming.context.span))
         };
         (rating, Subject { thread, from, to, chosen: count })
     });

@@ -12,8 +12,11 @@ use super::Operation;
 /// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Action {
-    /// Reads, writes or syncs a file; whether the result is a number of bytes.
-    Transfer(Operation, bool),
+    /// Reads, writes or syncs a file; `has_bytes`: the result is a number of bytes.
+    Transfer {
+        operation: Operation,
+        has_bytes: bool,
+    },
     /// Syncs all files or a range of memory, without a descriptor.
     SyncOther,
     /// Copies from the first descriptor to the second.
@@ -94,6 +97,7 @@ impl FileCall {
         let call = |action, flags, closes| FileCall { action, descriptors: (0, 1), flags, closes };
         let plain = |action| call(action, None, NEVER);
         let make = |file, flags| call(Action::Make(file), Some(flags), CLOSE_ON_EXEC);
+        // The numbers are positions of the argument with flags.
         Some(match name {
             "sync" | "msync" => plain(Action::SyncOther),
             "open" => call(Action::Open, Some(1), CLOSE_ON_EXEC),
@@ -128,7 +132,7 @@ impl FileCall {
                 (Operation::Open, _) => plain(Action::Open),
                 (Operation::Close, _) => plain(Action::Close),
                 (Operation::Copy, _) => plain(Action::Copy),
-                (operation, has_bytes) => plain(Action::Transfer(operation, has_bytes)),
+                (operation, has_bytes) => plain(Action::Transfer { operation, has_bytes }),
             },
         })
     }

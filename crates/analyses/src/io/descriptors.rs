@@ -225,7 +225,7 @@ impl Descriptors {
             FileUser { thread, cpu, fd, file: slot.map_or(UNKNOWN, |slot| slot.file) }
         };
         match entry.action {
-            Action::Transfer(operation, has_bytes) => {
+            Action::Transfer { operation, has_bytes } => {
                 let bytes = if has_bytes { bytes } else { 0 };
                 match operation {
                     Operation::Read => used.read = bytes,

@@ -244,8 +244,10 @@ impl Watcher<'_> {
 
     /// Follows the interrupts on the stack: a frame is left. Returns the interrupt if the frame is that of one.
     fn leave_kernel(&mut self, frame: &StackFrame<BegunExecution>) -> Interrupted {
-        let is_interrupt = frame.entry == FrameEntry::Root || frame.entry.is_interrupt();
-        is_interrupt.then(|| self.interrupts.pop()).flatten().unwrap_or_default()
+        if frame.entry != FrameEntry::Root && !frame.entry.is_interrupt() {
+            return Interrupted::default();
+        }
+        self.interrupts.pop().unwrap_or_default()
     }
 }
 

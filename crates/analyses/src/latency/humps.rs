@@ -53,7 +53,7 @@ pub fn humps(lengths: &[(u64, u64)]) -> Option<Humps> {
     Some(Humps { fast: fast_hump, slow: slow_hump, from: slow.first()?.0, extra })
 }
 
-/// The logarithms of some lengths.
+/// The number of some lengths, and the sum of their logarithms.
 #[derive(Clone, Copy, Default)]
 struct Logarithms {
     count: f64,
@@ -87,28 +87,28 @@ mod tests {
         for every in [2, 5, 20, 50, 99, 100, 200, 1000] {
             let slow = 3000 / every;
             let fast = 3000 - slow;
-            let found = humps(&[(5, fast - fast / 2), (6, fast / 2), (80_000, slow)]).expect("two humps");
-            assert_eq!((found.fast.count, found.slow.count), (fast, slow), "{every}");
-            assert_eq!((found.fast.median, found.slow.median, found.from), (5, 80_000, 80_000), "{every}");
-            assert_eq!(found.extra, 79_995 * slow, "{every}");
+            let split = humps(&[(5, fast - fast / 2), (6, fast / 2), (80_000, slow)]).expect("two humps");
+            assert_eq!((split.fast.count, split.slow.count), (fast, slow), "{every}");
+            assert_eq!((split.fast.median, split.slow.median, split.from), (5, 80_000, 80_000), "{every}");
+            assert_eq!(split.extra, 79_995 * slow, "{every}");
         }
         assert_eq!(humps(&[]), None);
         assert_eq!(humps(&[(7, 100)]), None);
         assert_eq!(humps(&[(10, 50), (20, 30), (39, 20)]), None, "no gap");
         // A single execution above both is not the second hump.
-        let found = humps(&[(5, 2000), (80_000, 1000), (80_000_000, 1)]).expect("two humps");
-        assert_eq!((found.fast.count, found.slow.count), (2000, 1001));
+        let split = humps(&[(5, 2000), (80_000, 1000), (80_000_000, 1)]).expect("two humps");
+        assert_eq!((split.fast.count, split.slow.count), (2000, 1001));
     }
 
     proptest! {
         #[test]
         fn both_humps_have_all_executions(lengths in prop::collection::btree_map(any::<u64>(), 1u64..1000, 0..40)) {
             let lengths: Vec<(u64, u64)> = lengths.into_iter().collect();
-            if let Some(found) = humps(&lengths) {
+            if let Some(split) = humps(&lengths) {
                 let all: u64 = lengths.iter().map(|(_, count)| count).sum();
-                prop_assert_eq!(found.fast.count + found.slow.count, all);
-                prop_assert!(found.fast.median.max(1).saturating_mul(GAP) <= found.from);
-                prop_assert!(found.from <= found.slow.median);
+                prop_assert_eq!(split.fast.count + split.slow.count, all);
+                prop_assert!(split.fast.median.max(1).saturating_mul(GAP) <= split.from);
+                prop_assert!(split.from <= split.slow.median);
             }
         }
     }

@@ -155,7 +155,7 @@ pub struct SchedulingPartial<const ALL: bool> {
 }
 
 impl<const ALL: bool> SchedulingPartial<ALL> {
-    /// A thread comes to a CPU, or does not wait any more.
+    /// Ends the wait of a thread: with a switch to it, or with `None` at an unknown time.
     fn ends(&mut self, tid: u32, end: Option<SwitchIn>) {
         if let Some((begin, end)) = self.waits.begin(tid.into(), end) {
             self.sums.waited(begin, end);

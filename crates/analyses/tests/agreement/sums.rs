@@ -108,8 +108,7 @@ pub(crate) fn whole_lives(states: &Table, intervals: &Table) -> Result<usize, St
 }
 
 fn figure(table: &Table, name: &str) -> u64 {
-    let found = table.summary.iter().find(|(known, _)| *known == name);
-    integer(&found.expect("a figure").1)
+    integer(table.figure(name).expect("a figure"))
 }
 
 fn integer(value: &Value) -> u64 {

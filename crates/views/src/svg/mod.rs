@@ -231,8 +231,8 @@ fn first_number(schema: &Schema) -> Option<usize> {
 }
 
 fn number_called(schema: &Schema, name: &str) -> Result<usize, String> {
-    let found = position(schema, name).filter(|&index| is_number(schema.field(index)));
-    found.ok_or_else(|| {
+    let column = position(schema, name).filter(|&index| is_number(schema.field(index)));
+    column.ok_or_else(|| {
         let fields = schema.fields().iter().filter(|field| is_number(field));
         let names: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
         format!("no column of numbers is called {name}; there are {}", names.join(", "))
