@@ -52,19 +52,17 @@ impl<K> Default for ValueBins<K> {
 }
 
 impl<K: Hash + Eq + Copy> ValueBins<K> {
-    /// Adds `much` to a key's value in a span of time.
-    pub(crate) fn see(&mut self, key: K, (from, to): (Nanos, Nanos), much: u64) {
-        let (from, to) = (from.0, to.0);
+    /// Adds an amount to a key's value in a span of time.
+    pub(crate) fn see(&mut self, key: K, (from, to): (Nanos, Nanos), amount: u64) {
         if from >= to {
             return;
         }
-        self.cover(from, to);
+        self.cover(from.0, to.0);
         let width = width(self.level);
-        for index in from / width..=(to - 1) / width {
-            let begin = index * width;
-            let length = to.min(begin.saturating_add(width)) - from.max(begin);
+        for index in from.0 / width..=(to.0 - 1) / width {
+            let length = overlap(Nanos(index * width), width, (from, to));
             let bin = self.bins.entry((index, key)).or_default();
-            bin.add(ValueBin { area: much.saturating_mul(length), most: much });
+            bin.add(ValueBin { area: amount.saturating_mul(length), most: amount });
         }
     }
 
@@ -75,8 +73,7 @@ impl<K: Hash + Eq + Copy> ValueBins<K> {
             return;
         }
         for index in from.0 / width..=(to.0 - 1) / width {
-            let begin = index * width;
-            let length = to.0.min(begin.saturating_add(width)) - from.0.max(begin);
+            let length = overlap(Nanos(index * width), width, (from, to));
             if let Some(bin) = self.bins.get_mut(&(index, key)) {
                 bin.area = bin.area.saturating_sub(length);
             }
@@ -87,7 +84,7 @@ impl<K: Hash + Eq + Copy> ValueBins<K> {
     fn cover(&mut self, from: u64, to: u64) {
         let (first, last) = self.span.map_or((from, to), |(first, last)| (first.min(from), last.max(to)));
         self.span = Some((first, last));
-        // Most often there is room, which is seen without dividing.
+        // Fast path without divisions: the bins mostly suffice.
         if last - first < width(self.level).saturating_mul(MOST - 1) {
             return;
         }
@@ -142,13 +139,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bins_depend_on_what_they_hold_alone(
+        fn bins_are_the_same_of_one_task_and_of_two(
             spans in prop::collection::vec((0u64..1 << 40, 0u64..1 << 30, 0u64..5), 1..40),
             cut: prop::sample::Index,
         ) {
             let bins_of = |spans: &[(u64, u64, u64)]| {
                 let mut bins = ValueBins::default();
-                spans.iter().for_each(|&(from, length, much)| bins.see((), (Nanos(from), Nanos(from + length)), much));
+                spans.iter().for_each(|&(from, length, amount)| bins.see((), (Nanos(from), Nanos(from + length)), amount));
                 bins
             };
             let (whole, cut) = (bins_of(&spans), cut.index(spans.len()));
@@ -156,7 +153,7 @@ mod tests {
             parts.add(bins_of(&spans[cut..]), |()| ());
             prop_assert_eq!((whole.level, whole.span), (parts.level, parts.span));
             prop_assert!(whole.bins == parts.bins);
-            let area: u64 = spans.iter().map(|(_, length, much)| length * much).sum();
+            let area: u64 = spans.iter().map(|(_, length, amount)| length * amount).sum();
             prop_assert_eq!(whole.bins.values().map(|bin| bin.area).sum::<u64>(), area);
         }
     }

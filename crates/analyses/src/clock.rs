@@ -123,9 +123,9 @@ impl Time {
         Time(self.0.saturating_sub(earlier.0))
     }
 
-    /// Divides it into `of` equal parts, and returns the sum of parts `from..to`.
-    pub(crate) fn part(self, from: u64, to: u64, of: u64) -> Time {
-        let until = |index: u64| self.0.saturating_mul(u128::from(index)) / u128::from(of);
+    /// Divides it into `count` equal parts, and returns the sum of parts `from..to`.
+    pub(crate) fn part(self, from: u64, to: u64, count: u64) -> Time {
+        let until = |index: u64| self.0.saturating_mul(u128::from(index)) / u128::from(count);
         Time(until(to) - until(from))
     }
 }
@@ -173,12 +173,16 @@ impl Even {
     }
 }
 
+/// All instructions were added to the clock that [`SegmentClock::share`] shares.
+pub(crate) const NO_OTHERS: u64 = 0;
+
 /// The clock of a segment, and the instructions executed since the last reading. Between segments, where partials
 /// travel, it is reset.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentClock<N> {
-    /// The last reading, and the time up to which time was shared.
+    /// The last reading.
     now: Option<u64>,
+    /// The reading up to which time was shared.
     shared_until: Option<u64>,
     /// Instructions since then, in order of execution.
     untimed: Vec<(N, u64)>,
@@ -207,11 +211,11 @@ impl<N: Copy + PartialEq> SegmentClock<N> {
 
     /// Adds instructions.
     #[inline]
-    pub(crate) fn ran(&mut self, who: N, instructions: u64) {
+    pub(crate) fn ran(&mut self, owner: N, instructions: u64) {
         match self.untimed.last_mut() {
-            Some((last, count)) if *last == who => *count += instructions,
+            Some((last, count)) if *last == owner => *count += instructions,
             // Without a clock, time is never shared.
-            _ if self.now.is_some() => self.untimed.push((who, instructions)),
+            _ if self.now.is_some() => self.untimed.push((owner, instructions)),
             _ => {}
         }
     }

@@ -32,7 +32,7 @@ pub(crate) fn duration_columns() -> [Column; 7] {
     ]
 }
 
-/// The cells of these columns.
+/// The cells of [`duration_columns`].
 pub(crate) fn duration_cells(durations: &Durations) -> [Value; 7] {
     let some = |length: u64| Some(length).filter(|_| durations.count > 0);
     let [p50, p95, p99] = durations.percentiles([50, 95, 99]);
@@ -44,7 +44,7 @@ pub(crate) fn duration_cells(durations: &Durations) -> [Value; 7] {
 /// Sorts rows by a number in descending order, then by a key.
 pub(crate) fn most_first<K: Ord>(rows: impl Iterator<Item = ((u64, K), Vec<Value>)>) -> Vec<Vec<Value>> {
     let mut rows: Vec<_> = rows.collect();
-    rows.sort_by(|((one, key), _), ((other, next), _)| (other, key).cmp(&(one, next)));
+    rows.sort_by(|((x, x_key), _), ((y, y_key), _)| y.cmp(x).then_with(|| x_key.cmp(y_key)));
     rows.into_iter().map(|(_, row)| row).collect()
 }
 

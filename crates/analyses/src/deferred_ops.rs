@@ -5,7 +5,7 @@
 //! other chunks:  events ──► operations, kept ──merge──► the machine of the chunks before
 //! ```
 //!
-//! What a file descriptor refers to, or the length of a queue, depends on all earlier events, so a single chunk can not
+//! What a file descriptor refers to, or the length of a queue, depends on all earlier events, so a single chunk cannot
 //! determine it. A chunk that does not begin the trace therefore only reduces its events to operations, and the merge,
 //! in order of time, applies them. The machine sees the same operations for any chunk borders. Merges follow folds
 //! closely, so only the operations of a few chunks are in memory.

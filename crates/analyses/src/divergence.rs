@@ -23,15 +23,15 @@ pub struct ExecutedInstruction {
     pub key: u64,
 }
 
-/// Passes the instructions of an item to `each`, with their numbers in the thread.
+/// Passes the instructions of an item to `each`; their indices are their numbers in the thread.
 fn instructions(
     number: &mut u64,
     item: Item<'_>,
     modules: &[u64],
-    mut each: impl FnMut(u64, ExecutedInstruction),
+    mut each: impl FnMut(ExecutedInstruction),
 ) {
     match item {
-        Item::Flow(FlowEvent::Number(at)) => *number = at,
+        Item::Flow(FlowEvent::Number(next)) => *number = next,
         Item::Flow(FlowEvent::Skip { instructions }) => *number += instructions,
         Item::Flow(FlowEvent::Run { at, instructions, code }) => {
             let module = at.function.module;
@@ -40,7 +40,7 @@ fn instructions(
                 let mut hasher = FxHasher::default();
                 hasher.write_u64(modules.get(module as usize).copied().unwrap_or(0));
                 hasher.write_u64(offset);
-                each(*number, ExecutedInstruction { index: *number, module, offset, key: hasher.finish() });
+                each(ExecutedInstruction { index: *number, module, offset, key: hasher.finish() });
                 offset = offset.wrapping_add(u64::from(length));
                 *number += 1;
             }
@@ -84,11 +84,11 @@ impl Analysis for Digests {
 
     fn fold(&self, partial: &mut DigestsPartial, item: Item<'_>) {
         let DigestsPartial { number, digests } = partial;
-        instructions(number, item, &self.modules, |number, step| {
-            if !self.wanted.contains(&number) {
+        instructions(number, item, &self.modules, |step| {
+            if !self.wanted.contains(&step.index) {
                 return;
             }
-            let index = number - self.wanted.start;
+            let index = step.index - self.wanted.start;
             let mut hasher = FxHasher::default();
             hasher.write_u64(step.key);
             hasher.write_u64(index);
@@ -159,9 +159,9 @@ impl Analysis for InstructionCollector {
 
     fn fold(&self, partial: &mut StepsPartial, item: Item<'_>) {
         let StepsPartial { number, steps } = partial;
-        instructions(number, item, &self.modules, |number, step| {
-            if self.wanted.contains(&number) {
-                steps.push(ExecutedInstruction { index: number - self.first, ..step });
+        instructions(number, item, &self.modules, |step| {
+            if self.wanted.contains(&step.index) {
+                steps.push(ExecutedInstruction { index: step.index - self.first, ..step });
             }
         });
     }

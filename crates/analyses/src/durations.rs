@@ -66,7 +66,7 @@ pub struct Durations {
     /// The longest.
     pub(crate) max: u64,
     /// The number of slots in use.
-    taken: u32,
+    used: u32,
     /// A hash table from bucket to count. Each slot holds both in one word, and 0 if it is free. Buckets are small
     /// numbers close to each other, so most are found in the first slot. Most threads make a call once or twice, which
     /// takes no further memory.
@@ -81,27 +81,33 @@ const LARGEST_FULL: usize = 8;
 /// Bits of the count in a slot: no trace contains more events.
 const COUNT_BITS: u32 = 52;
 
-/// The form that is sent between processes: the sum, the shortest and the longest; buckets in order.
+/// The form that is sent between processes.
 #[derive(Serialize, Deserialize)]
-struct SerializedDurations(u64, u64, u64, Vec<(u16, u64)>);
+struct SerializedDurations {
+    total: u64,
+    min: u64,
+    max: u64,
+    /// In order, with their counts.
+    buckets: Vec<(u16, u64)>,
+}
 
 impl From<Durations> for SerializedDurations {
     fn from(durations: Durations) -> SerializedDurations {
-        SerializedDurations(durations.total, durations.min, durations.max, durations.buckets().collect())
+        let &Durations { total, min, max, .. } = &durations;
+        SerializedDurations { total, min, max, buckets: durations.buckets().collect() }
     }
 }
 
 impl TryFrom<SerializedDurations> for Durations {
     type Error = &'static str;
 
-    fn try_from(
-        SerializedDurations(total, min, max, buckets): SerializedDurations,
-    ) -> Result<Durations, &'static str> {
+    fn try_from(serialized: SerializedDurations) -> Result<Durations, &'static str> {
+        let SerializedDurations { total, min, max, buckets } = serialized;
         let mut durations = Durations { total, min, max, ..Durations::default() };
-        for (own, count) in buckets {
-            let is_one = own <= bucket(u64::MAX) && (1..1 << COUNT_BITS).contains(&count);
-            durations.count = durations.count.checked_add(count).filter(|_| is_one).ok_or("no bucket")?;
-            durations.put(own, count);
+        for (number, count) in buckets {
+            let is_bucket = number <= bucket(u64::MAX) && (1..1 << COUNT_BITS).contains(&count);
+            durations.count = durations.count.checked_add(count).filter(|_| is_bucket).ok_or("no bucket")?;
+            durations.put(number, count);
         }
         Ok(durations)
     }
@@ -168,22 +174,23 @@ impl Durations {
     #[inline(never)]
     fn insert(&mut self, bucket: u16, count: u64) {
         let size = self.slots.len();
-        if self.taken as usize >= if size <= LARGEST_FULL { size } else { size / 4 * 3 } {
+        if self.used as usize >= if size <= LARGEST_FULL { size } else { size / 4 * 3 } {
             let slots = SmallVec::from_elem(0, (size * 2).max(SMALLEST));
             let full = std::mem::replace(&mut self.slots, slots);
-            self.taken = 0;
-            full.into_iter().filter(|slot| *slot != 0).for_each(|slot| self.take(slot));
+            self.used = 0;
+            full.into_iter().filter(|slot| *slot != 0).for_each(|slot| self.fill(slot));
         }
-        self.take((u64::from(bucket) + 1) << COUNT_BITS | count);
+        self.fill((u64::from(bucket) + 1) << COUNT_BITS | count);
     }
 
-    fn take(&mut self, own: u64) {
+    /// Writes the content of a slot to the first free one.
+    fn fill(&mut self, own: u64) {
         let mask = self.slots.len() - 1;
         let first = (own >> COUNT_BITS) as usize - 1;
         let free = (0..=mask).map(|step| (first + step) & mask).find(|&slot| self.slots[slot] == 0);
         if let Some(free) = free {
             self.slots[free] = own;
-            self.taken += 1;
+            self.used += 1;
         }
     }
 
@@ -196,11 +203,11 @@ impl Durations {
 
     /// Returns the duration of a rank from the longest on, to within 1/128.
     pub(crate) fn longest(&self, rank: u64) -> Option<u64> {
-        let mut seen = 0;
+        let mut counted = 0;
         let buckets: Vec<(u16, u64)> = self.buckets().collect();
         let (bucket, _) = buckets.into_iter().rev().find(|(_, count)| {
-            seen += count;
-            seen >= rank
+            counted += count;
+            counted >= rank
         })?;
         Some(middle(bucket).max(self.min).min(self.max))
     }
@@ -252,12 +259,12 @@ impl Durations {
     /// share of the durations does not exceed, to within 1/128.
     pub(crate) fn percentiles<const N: usize>(&self, per_cent: [u64; N]) -> [Option<u64>; N] {
         let mut buckets = self.buckets();
-        let (mut last, mut seen) = (None, 0);
+        let (mut last, mut counted) = (None, 0);
         per_cent.map(|per_cent| {
             let rank = (self.count * per_cent).div_ceil(100).max(1);
-            while seen < rank {
+            while counted < rank {
                 let (bucket, count) = buckets.next()?;
-                (last, seen) = (Some(bucket), seen + count);
+                (last, counted) = (Some(bucket), counted + count);
             }
             last.map(|bucket| middle(bucket).max(self.min).min(self.max))
         })
@@ -317,10 +324,10 @@ impl<T: Ord, const ALL: bool> Longest<T, ALL> {
     }
 
     fn insert(&mut self, new: LongItem<T>) {
-        let at = self.items.partition_point(|other| {
+        let index = self.items.partition_point(|other| {
             (new.length, other.begin, &other.item) < (other.length, new.begin, &new.item)
         });
-        self.items.insert(at, new);
+        self.items.insert(index, new);
         self.items.truncate(Self::KEPT);
     }
 

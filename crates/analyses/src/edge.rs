@@ -221,10 +221,10 @@ mod tests {
         let ends = [FlowEdge::Unknown, FlowEdge::Flow, FlowEdge::Indirect, call, FlowEdge::Return];
         let between = edges(&[FlowEdge::Unknown]);
         for before in edges(&ends) {
-            for &one in &between {
-                for &other in &between {
-                    let cut = before.then(one.then(other));
-                    assert_eq!(before.then(one).then(other), cut, "{before:?}, {one:?}, {other:?}");
+            for &first in &between {
+                for &second in &between {
+                    let cut = before.then(first.then(second));
+                    assert_eq!(before.then(first).then(second), cut, "{before:?}, {first:?}, {second:?}");
                 }
             }
         }

@@ -48,17 +48,20 @@ impl Mark {
     }
 }
 
-/// The clock of a reading.
+/// A clock that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadingOf {
+pub(crate) enum ClockKind {
     Time,
     Cycles,
 }
 
+/// How many marks at the front of a list have their values, by [`ClockKind`].
+pub(crate) type StampedMarks = [usize; 2];
+
 /// The difference between two readings of a clock, spread evenly over the instructions executed between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadingDelta {
-    of: ReadingOf,
+    clock: ClockKind,
     /// `None` if one of the readings is unknown.
     since: Option<EarlierReading>,
 }
@@ -76,9 +79,9 @@ impl ReadingDelta {
     /// Sets the value of a mark that waits for it.
     #[inline]
     pub(crate) fn stamp(&self, mark: &mut Mark) {
-        let value = match self.of {
-            ReadingOf::Time => &mut mark.time,
-            ReadingOf::Cycles => &mut mark.cycles,
+        let value = match self.clock {
+            ClockKind::Time => &mut mark.time,
+            ClockKind::Cycles => &mut mark.cycles,
         };
         if *value == PENDING {
             *value = self.since.map_or(UNKNOWN, |since| {
@@ -91,17 +94,22 @@ impl ReadingDelta {
     /// Returns whether a mark waits for it.
     #[inline]
     pub(crate) fn is_awaited(&self, mark: &Mark) -> bool {
-        PENDING == if self.of == ReadingOf::Time { mark.time } else { mark.cycles }
+        PENDING == if self.clock == ClockKind::Time { mark.time } else { mark.cycles }
     }
 
     /// Returns its clock.
-    pub(crate) fn of(&self) -> ReadingOf {
-        self.of
+    pub(crate) fn clock(&self) -> ClockKind {
+        self.clock
     }
 }
 
-/// A clock of a segment: its last reading, and the number of instructions before that.
-type LastReading = (Option<u64>, u64);
+/// The last reading of a clock in a segment.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastReading {
+    value: Option<u64>,
+    /// Number of instructions before it.
+    before: u64,
+}
 
 /// The clocks of some chunks of a thread, and its progress.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -129,14 +137,15 @@ impl Clocks {
     pub(crate) fn fold(&mut self, event: &FlowEvent<'_>, mut emit: impl FnMut(&ReadingDelta)) {
         match *event {
             FlowEvent::Begin(time) => {
-                self.time = (time.map(|time| time.0), self.instructions);
-                self.cycles = (Some(0), self.instructions);
+                let before = self.instructions;
+                self.time = LastReading { value: time.map(|time| time.0), before };
+                self.cycles = LastReading { value: Some(0), before };
             }
             FlowEvent::Time(now) => emit(&self.time(now)),
-            FlowEvent::Cycles(count) => emit(&self.read(ReadingOf::Cycles, Some(count))),
+            FlowEvent::Cycles(count) => emit(&self.read(ClockKind::Cycles, Some(count))),
             FlowEvent::End => {
-                emit(&self.read(ReadingOf::Time, None));
-                emit(&self.read(ReadingOf::Cycles, None));
+                emit(&self.read(ClockKind::Time, None));
+                emit(&self.read(ClockKind::Cycles, None));
                 self.segments = self.segments.saturating_add(1);
             }
             _ => {}
@@ -146,20 +155,21 @@ impl Clocks {
     /// Returns the reading of a timestamp.
     #[inline]
     pub(crate) fn time(&mut self, now: Nanos) -> ReadingDelta {
-        self.read(ReadingOf::Time, Some(now.0))
+        self.read(ClockKind::Time, Some(now.0))
     }
 
     #[inline]
-    fn read(&mut self, reading_of: ReadingOf, now: Option<u64>) -> ReadingDelta {
-        let last = if reading_of == ReadingOf::Time { &mut self.time } else { &mut self.cycles };
-        let (value, before) = mem::replace(last, (now, self.instructions));
+    fn read(&mut self, clock: ClockKind, now: Option<u64>) -> ReadingDelta {
+        let last = if clock == ClockKind::Time { &mut self.time } else { &mut self.cycles };
+        let reading = LastReading { value: now, before: self.instructions };
+        let LastReading { value, before } = mem::replace(last, reading);
         let ran = self.instructions.saturating_sub(before).max(1);
         let since = value.zip(now).map(|(value, now)| EarlierReading {
             value,
             before,
             shares: Shares::new(now.saturating_sub(value), ran),
         });
-        ReadingDelta { of: reading_of, since }
+        ReadingDelta { clock, since }
     }
 
     /// Adds the progress of the next partial.

@@ -72,9 +72,9 @@ impl CostGatherer<'_> {
 
 /// Returns the cost of a context among those from `start` on, which are of one path.
 fn cost_of(costs: &mut Vec<PathCost>, start: usize, context: ContextId) -> &mut PathCost {
-    let found = costs[start..].iter().rposition(|cost| cost.context == context);
-    let index = found.map_or(costs.len(), |index| start + index);
-    if found.is_none() {
+    let known = costs[start..].iter().rposition(|cost| cost.context == context);
+    let index = known.map_or(costs.len(), |index| start + index);
+    if known.is_none() {
         costs.push(PathCost { context, entries: 0, instructions: 0 });
     }
     &mut costs[index]
@@ -101,9 +101,9 @@ impl PathCosts {
     pub(crate) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         let start = self.costs.len();
         let mut gatherer = CostGatherer { costs: &mut self.costs, start, instructions: 0, calls: 0 };
-        let found = self.states.follow(state, runs, &mut gatherer);
+        let state_after = self.states.follow(state, runs, &mut gatherer);
         let CostGatherer { instructions, calls, .. } = gatherer;
-        let Some(to) = found else {
+        let Some(to) = state_after else {
             self.costs.truncate(start);
             return None;
         };

@@ -22,6 +22,15 @@ impl<B, E> Default for Alternation<B, E> {
     }
 }
 
+/// Events without a counterpart in the whole trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unpaired {
+    /// Ends without a begin.
+    pub(crate) unmatched: u64,
+    /// Begins without an end.
+    pub(crate) unfinished: u64,
+}
+
 /// Many pairs, by key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(
@@ -114,14 +123,14 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
         }
     }
 
-    /// Returns the numbers of ends without a begin, and of begins without an end, in the whole trace.
-    pub(crate) fn left(&self) -> (u64, u64) {
+    /// Returns the numbers of ends and begins without a counterpart.
+    pub(crate) fn left(&self) -> Unpaired {
         let count =
             |is: fn(&Alternation<B, E>) -> bool| self.pairs.values().filter(|pair| is(pair)).count() as u64;
-        (
-            self.unmatched + count(|pair| pair.first.is_some()),
-            self.unfinished + count(|pair| pair.open.is_some()),
-        )
+        Unpaired {
+            unmatched: self.unmatched + count(|pair| pair.first.is_some()),
+            unfinished: self.unfinished + count(|pair| pair.open.is_some()),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use hodo_model::kernel::{Cpus, Thread};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// The place of a content at the begin of the chunk.
+/// Where a content was at the begin of the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Register {
     /// On a CPU.
@@ -22,7 +22,7 @@ pub(crate) enum Register {
 /// The content of a register.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RegisterContent<S> {
-    /// Its place at the begin of the chunk; `None` if it was created in the chunk.
+    /// Where it was at the begin of the chunk; `None` if it was created in the chunk.
     pub(crate) from: Option<Register>,
     /// Its changes since then.
     pub(crate) since: S,

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     durations::{Add, Durations, Longest},
+    pairs::Unpaired,
     per_thread_sums::{PerThreadSums, SumKey},
     registers::{RegisterContent, Registers},
     settling::SettlingRows,
@@ -263,15 +264,27 @@ impl KeptArguments for Option<(u64, i64)> {
     }
 }
 
-/// Whether a `futex` operation waits or wakes; none of others. Source: futex(2).
-fn waits(operation: i64) -> Option<bool> {
-    // Without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
-    match operation & 0x7f {
-        // WAIT, LOCK_PI, WAIT_BITSET, LOCK_PI2
-        0 | 6 | 9 | 13 => Some(true),
-        // WAKE, WAKE_OP, UNLOCK_PI, WAKE_BITSET
-        1 | 5 | 7 | 10 => Some(false),
-        _ => None,
+/// What a `futex` operation is for. Source: futex(2).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FutexOperation {
+    Wait,
+    Wake,
+    /// `UNLOCK_PI` returns 0 when it has handed the lock over, the others how many threads they woke.
+    UnlockPi,
+}
+
+impl FutexOperation {
+    /// `None` for operations that do neither.
+    fn new(operation: i64) -> Option<FutexOperation> {
+        // Without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
+        match operation & 0x7f {
+            // WAIT, LOCK_PI, WAIT_BITSET, LOCK_PI2
+            0 | 6 | 9 | 13 => Some(FutexOperation::Wait),
+            // WAKE, WAKE_OP, WAKE_BITSET
+            1 | 5 | 10 => Some(FutexOperation::Wake),
+            7 => Some(FutexOperation::UnlockPi),
+            _ => None,
+        }
     }
 }
 
@@ -282,14 +295,13 @@ impl SummedCalls for Vec<FutexCall> {
     #[inline]
     fn see(&mut self, _: u64, entry: OpenSystemCall<Self::Arguments>, exit: SystemCallExit) {
         let Some((address, operation)) = entry.arguments else { return };
-        let Some(waits) = waits(operation) else { return };
-        // UNLOCK_PI returns 0 when it has handed the lock over, the others how many threads they woke.
-        let is_zero = exit.result == 0;
-        let effect = match waits {
-            true if is_zero => FutexEffect::Waited,
-            true => return,
-            false if is_zero == (operation & 0x7f == 7) => FutexEffect::Woke,
-            false => FutexEffect::WokeNobody,
+        let Some(operation) = FutexOperation::new(operation) else { return };
+        let effect = match (operation, exit.result) {
+            (FutexOperation::Wait, 0) => FutexEffect::Waited,
+            (FutexOperation::Wait, _) => return,
+            (FutexOperation::Wake, 0) => FutexEffect::WokeNobody,
+            (FutexOperation::Wake, _) | (FutexOperation::UnlockPi, 0) => FutexEffect::Woke,
+            (FutexOperation::UnlockPi, _) => FutexEffect::WokeNobody,
         };
         if !is_error(exit.result) {
             self.push(FutexCall { address, effect, begin: entry.time, end: exit.time, thread: exit.thread });
@@ -358,38 +370,38 @@ impl<S: SummedCalls> CallTotals<S> {
 
     /// Adds the beginning of a call.
     #[inline]
-    fn enter(&mut self, course: &mut SystemCallDelta<S::Arguments>, entry: OpenSystemCall<S::Arguments>) {
-        self.unfinished += u64::from(course.open.replace(entry).is_some());
-        course.touched = true;
+    fn enter(&mut self, delta: &mut SystemCallDelta<S::Arguments>, entry: OpenSystemCall<S::Arguments>) {
+        self.unfinished += u64::from(delta.open.replace(entry).is_some());
+        delta.touched = true;
     }
 
     /// Adds a whole call.
     #[inline]
     fn whole(
         &mut self,
-        course: &mut SystemCallDelta<S::Arguments>,
+        delta: &mut SystemCallDelta<S::Arguments>,
         entry: OpenSystemCall<S::Arguments>,
         exit: SystemCallExit,
     ) {
-        self.unfinished += u64::from(course.open.take().is_some());
-        course.touched = true;
+        self.unfinished += u64::from(delta.open.take().is_some());
+        delta.touched = true;
         self.complete(entry, exit);
     }
 
     /// Adds the end of a call.
     #[inline]
     fn exit(&mut self, content: &mut RegisterContent<SystemCallDelta<S::Arguments>>, exit: SystemCallExit) {
-        let course = &mut content.since;
-        match course.open.take() {
+        let delta = &mut content.since;
+        match delta.open.take() {
             Some(entry) if entry.name == exit.name => self.complete(entry, exit),
             Some(_) => {
                 self.unfinished += 1;
                 self.unmatched += 1;
             }
-            None if content.from.is_some() && !course.touched => course.first = Some(Box::new(exit)),
+            None if content.from.is_some() && !delta.touched => delta.first = Some(Box::new(exit)),
             None => self.unmatched += 1,
         }
-        course.touched = true;
+        delta.touched = true;
     }
 
     /// Adds later changes to a content.
@@ -408,9 +420,9 @@ impl<S: SummedCalls> CallTotals<S> {
     }
 
     /// Ends the trace.
-    fn end(&mut self, course: &SystemCallDelta<S::Arguments>) {
-        self.unmatched += u64::from(course.first.is_some());
-        self.unfinished += u64::from(course.open.is_some());
+    fn end(&mut self, delta: &SystemCallDelta<S::Arguments>) {
+        self.unmatched += u64::from(delta.first.is_some());
+        self.unfinished += u64::from(delta.open.is_some());
     }
 
     /// Adds the later of two neighbours; `threads` are the threads that run where it begins.
@@ -451,12 +463,12 @@ impl<S: SummedCalls> EventPartial for CallsPartial<S> {
             }
             Kind::Syscall => {
                 let Some((end, result)) = event.ended() else { return };
-                let course = &mut self.registers.running(event.cpu).since;
-                self.totals.whole(course, OpenSystemCall::of(event), SystemCallExit::of(event, end, result));
+                let delta = &mut self.registers.running(event.cpu).since;
+                self.totals.whole(delta, OpenSystemCall::of(event), SystemCallExit::of(event, end, result));
             }
             _ => {
                 if let Some((prev, next)) = event.switch() {
-                    self.registers.switch(event.cpu, prev, next, |course| !course.touched);
+                    self.registers.switch(event.cpu, prev, next, |delta| !delta.touched);
                 }
             }
         }
@@ -472,7 +484,7 @@ impl<S: SummedCalls> EventPartial for CallsPartial<S> {
                 .map(|exit| Box::new(SystemCallExit { thread: threads.known(exit.thread), ..*exit }));
             sums.borrow_mut().join(content, SystemCallDelta { first, ..later });
         };
-        self.registers.add(later.registers, join, |course| sums.borrow_mut().end(&course));
+        self.registers.add(later.registers, join, |delta| sums.borrow_mut().end(&delta));
     }
 }
 
@@ -488,11 +500,11 @@ impl<S: SummedCalls> CallsPartial<S> {
     }
 
     /// Returns the numbers of unmatched and unfinished calls of all threads.
-    pub(crate) fn left(&self) -> (u64, u64) {
+    pub(crate) fn left(&self) -> Unpaired {
         let (unmatched, unfinished) = (self.totals.unmatched, self.totals.unfinished);
         let mut left = CallTotals::<S> { unmatched, unfinished, ..CallTotals::default() };
-        self.registers.contents().for_each(|course| left.end(course));
-        (left.unmatched, left.unfinished)
+        self.registers.contents().for_each(|delta| left.end(delta));
+        Unpaired { unmatched: left.unmatched, unfinished: left.unfinished }
     }
 }
 

@@ -267,7 +267,8 @@ struct RunningOnCpu {
 }
 
 impl FollowedThread {
-    fn to(&mut self, tid: u32, state: Option<Activity>, time: Nanos, observer: &mut impl Observer) {
+    /// Changes the state of the thread `tid`, which is this one; `None` if it has ended.
+    fn change_to(&mut self, tid: u32, state: Option<Activity>, time: Nanos, observer: &mut impl Observer) {
         let before = std::mem::replace(&mut self.state, state.map(|state| (time, state)));
         let before = before.filter(|(_, state)| !matches!(state, Activity::Running(_)));
         observer.change(tid, before, state, time);
@@ -291,7 +292,7 @@ impl FollowedThread {
 
     /// Records that it ran on a CPU before the first switch there. Returns since when it was counted as waiting for that CPU,
     /// if that was its first state.
-    fn is_older(&mut self, cpu: u32, time: Nanos) -> Option<Nanos> {
+    fn set_older(&mut self, cpu: u32, time: Nanos) -> Option<Nanos> {
         let first = self.born.filter(|_| !self.is_older);
         let taken_back =
             self.state.filter(|&(since, state)| state == Activity::Runnable(cpu) && first == Some(since));
@@ -315,7 +316,7 @@ impl<O: Observer> ThreadStateMachine<O> {
         }
         let mut tasks: Vec<(u32, FollowedThread)> = self.tasks.into_iter().collect();
         tasks.sort_unstable_by_key(|(tid, _)| *tid);
-        tasks.into_iter().for_each(|(tid, mut task)| task.to(tid, None, time, &mut self.observer));
+        tasks.into_iter().for_each(|(tid, mut task)| task.change_to(tid, None, time, &mut self.observer));
         self.observer
     }
 
@@ -341,7 +342,7 @@ impl<O: Observer> ThreadStateMachine<O> {
         if tid != 0 {
             let task = self.tasks.entry(tid).or_default();
             task.lose(time, &mut self.observer);
-            task.to(tid, Some(Activity::Running(cpu)), time, &mut self.observer);
+            task.change_to(tid, Some(Activity::Running(cpu)), time, &mut self.observer);
         }
     }
 
@@ -350,7 +351,7 @@ impl<O: Observer> ThreadStateMachine<O> {
         let task = (prev != 0).then(|| self.tasks.entry(prev).or_default());
         let ran_here = task.filter(|task| task.switched.is_none_or(|before| before >= time));
         let since = if prev == 0 || ran_here.is_some() { RanSince::Begin } else { RanSince::Elsewhere };
-        let taken_back = ran_here.and_then(|task| task.is_older(cpu, time));
+        let taken_back = ran_here.and_then(|task| task.set_older(cpu, time));
         self.observer.begin(cpu, taken_back, time);
         since
     }
@@ -368,24 +369,22 @@ impl<O: Observer> ThreadStateMachine<O> {
         let task = self.tasks.entry(tid).or_default();
         task.switched.get_or_insert(time);
         task.call = call.name_or(task.call);
-        let since = match ran_since {
-            RanSince::Elsewhere => None,
-            RanSince::Begin => Some(None),
-            RanSince::Time(since) => Some(Some(since)),
-        };
-        if let Some(since) = since {
-            self.observer.ran(tid, cpu, since, time);
+        match ran_since {
+            RanSince::Elsewhere => {}
+            RanSince::Begin => self.observer.ran(tid, cpu, None, time),
+            RanSince::Time(since) => self.observer.ran(tid, cpu, Some(since), time),
+        }
+        let runs_elsewhere = matches!(task.state(), Some(Activity::Running(on)) if on != cpu);
+        if runs_elsewhere && !matches!(ran_since, RanSince::Elsewhere) {
             // It already runs on another CPU: keep that state.
-            if matches!(task.state(), Some(Activity::Running(on)) if on != cpu) {
-                return;
-            }
+            return;
         }
         if task.state() != Some(Activity::Running(cpu)) {
             task.lose(time, &mut self.observer);
         }
         match AfterSwitch::of(state, cpu, task.call) {
-            AfterSwitch::State(state) => task.to(tid, Some(state), time, &mut self.observer),
-            AfterSwitch::Ended => task.to(tid, None, time, &mut self.observer),
+            AfterSwitch::State(state) => task.change_to(tid, Some(state), time, &mut self.observer),
+            AfterSwitch::Ended => task.change_to(tid, None, time, &mut self.observer),
             AfterSwitch::Unknown => {
                 task.born.get_or_insert(time);
                 task.state = None;
@@ -416,21 +415,21 @@ impl<O: Observer> StateMachine<ThreadStep> for ThreadStateMachine<O> {
                 if next != 0 {
                     let task = self.tasks.entry(next).or_default();
                     task.switched.get_or_insert(time);
-                    task.to(next, Some(Activity::Running(cpu)), time, &mut self.observer);
+                    task.change_to(next, Some(Activity::Running(cpu)), time, &mut self.observer);
                 }
             }
             ThreadStep::Runs { time, cpu, tid } => self.runs(time, cpu, tid),
             ThreadStep::Wakeup { time, tid, cpu } => {
                 let task = self.tasks.entry(tid).or_default();
                 if !matches!(task.state(), Some(Activity::Running(_) | Activity::Runnable(_))) {
-                    task.to(tid, Some(Activity::Runnable(cpu)), time, &mut self.observer);
+                    task.change_to(tid, Some(Activity::Runnable(cpu)), time, &mut self.observer);
                 }
             }
             ThreadStep::Migrate { time, tid, cpu } => {
                 if let Some(task) = self.tasks.get_mut(&tid)
                     && matches!(task.state(), Some(Activity::Runnable(on)) if on != cpu)
                 {
-                    task.to(tid, Some(Activity::Runnable(cpu)), time, &mut self.observer);
+                    task.change_to(tid, Some(Activity::Runnable(cpu)), time, &mut self.observer);
                 }
             }
             ThreadStep::SetOpenCall { cpu, call } => self.cpus.get_or(cpu, RunningOnCpu::default).call = call,
@@ -462,7 +461,7 @@ impl<O: Observer> EventPartial for ThreadStatesDelta<O> {
     fn see(&mut self, event: &KernelEvent<'_>) {
         let (time, cpu) = (event.time, event.cpu);
         let tid = |field| event.integer(field).map(|tid| tid as u32);
-        let on = |field| event.integer(field).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(cpu);
+        let cpu_in = |field| event.integer(field).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(cpu);
         // An exit that is joined with its entry is no event of its own. The result must not depend on joining, so exits do
         // not show which thread runs.
         let runs = if event.kind == Kind::SyscallExit { None } else { self.running.see(event) };
@@ -482,12 +481,12 @@ impl<O: Observer> EventPartial for ThreadStatesDelta<O> {
             }
             Kind::SchedWakeup => {
                 if let Some(tid) = tid(field::wakeup::TID).filter(|&tid| tid != 0) {
-                    self.steps.see(ThreadStep::Wakeup { time, tid, cpu: on(field::wakeup::TARGET_CPU) });
+                    self.steps.see(ThreadStep::Wakeup { time, tid, cpu: cpu_in(field::wakeup::TARGET_CPU) });
                 }
             }
             Kind::SchedMigrate => {
                 if let Some(tid) = tid(field::migrate::TID).filter(|&tid| tid != 0) {
-                    self.steps.see(ThreadStep::Migrate { time, tid, cpu: on(field::migrate::DEST_CPU) });
+                    self.steps.see(ThreadStep::Migrate { time, tid, cpu: cpu_in(field::migrate::DEST_CPU) });
                 }
             }
             _ => {}

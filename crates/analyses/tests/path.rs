@@ -8,7 +8,7 @@ use hodo_analyses::{
     states::States,
     tasks,
     waits::WAITS,
-    wakers::{Each, Wakers},
+    wakers::{EachWakeup, Wakers},
 };
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -20,8 +20,20 @@ use hodo_model::{
 /// A field: its position in the record, and its value.
 type Field = (usize, i64);
 
-/// A kernel event: time, CPU, the running thread if the event contains it, kind, fields.
-type Event<'e> = (u64, u32, Option<u32>, Kind, &'e [Field]);
+/// A kernel event.
+#[derive(Clone, Copy)]
+struct Event<'e> {
+    time: u64,
+    cpu: u32,
+    /// The running thread, if the event contains it.
+    tid: Option<u32>,
+    kind: Kind,
+    fields: &'e [Field],
+}
+
+const fn event(time: u64, cpu: u32, tid: Option<u32>, kind: Kind, fields: &[Field]) -> Event<'_> {
+    Event { time, cpu, tid, kind, fields }
+}
 
 /// Fields as a slice.
 const fn fields<const N: usize>(fields: &'static [Field; N]) -> &'static [Field] {
@@ -35,24 +47,24 @@ const PREEMPTED: i64 = 0;
 /// A switch on a CPU at a time: from whom, its state, to whom.
 macro_rules! switch {
     ($time:literal, $cpu:literal, $prev:literal, $state:expr, $next:literal) => {
-        ($time, $cpu, None, Kind::SchedSwitch, fields(&[(1, $prev), (2, $state), (4, $next)]))
+        event($time, $cpu, None, Kind::SchedSwitch, fields(&[(1, $prev), (2, $state), (4, $next)]))
     };
 }
 
 /// A wake-up on a CPU at a time, of a thread that will run on another CPU.
 macro_rules! wake {
     ($time:literal, $cpu:literal, $tid:literal, $target:literal) => {
-        ($time, $cpu, None, Kind::SchedWaking, fields(&[(0, $tid), (1, $target)]))
+        event($time, $cpu, None, Kind::SchedWaking, fields(&[(0, $tid), (1, $target)]))
     };
 }
 
 /// An event without fields that matter.
 macro_rules! event {
     ($time:literal, $cpu:literal, $kind:ident) => {
-        ($time, $cpu, None, Kind::$kind, fields(&[]))
+        event($time, $cpu, None, Kind::$kind, fields(&[]))
     };
     ($time:literal, $cpu:literal, $kind:ident, $fields:expr) => {
-        ($time, $cpu, None, Kind::$kind, fields(&$fields))
+        event($time, $cpu, None, Kind::$kind, fields(&$fields))
     };
 }
 
@@ -82,7 +94,7 @@ fn table_with(
     let pass = Pass::new(&[analysis]);
     let names = ["futex".to_owned(), "read".to_owned()];
     let mut states = pass.begin(&Start { names: &names, is_first: true, wakeups });
-    for &(time, cpu, tid, kind, fields) in events {
+    for &Event { time, cpu, tid, kind, fields } in events {
         let mut records = Records::default();
         records.push(Nanos(time), (cpu, tid), kind, 0);
         let words = VOCABULARY.iter().find(|words| words.kind == kind).unwrap();
@@ -94,7 +106,7 @@ fn table_with(
         }
         pass.fold(&mut states, &mut [records], &[(0, 0..1)], &mut Scratch::default());
     }
-    let span = (Nanos(events[0].0), Nanos(events[events.len() - 1].0));
+    let span = (Nanos(events[0].time), Nanos(events[events.len() - 1].time));
     let selection = Selection { view: view.to_owned(), tids: tids.to_vec(), window, ..Selection::default() };
     pass.finish(states, &names, span, &[&selection], &NoSources, 1).remove(0)
 }
@@ -202,9 +214,9 @@ fn the_interrupted_thread_is_no_waker() {
         let events = [
             switch!(0, 0, 0, PREEMPTED, 1),
             switch!(10, 0, 1, SLEEPS, 7),
-            (50, 0, None, entry, fields),
+            event(50, 0, None, entry, fields),
             wake!(51, 0, 1, 0),
-            (52, 0, None, exit, &[]),
+            event(52, 0, None, exit, &[]),
             switch!(55, 0, 7, PREEMPTED, 1),
             switch!(60, 0, 1, SLEEPS, 7),
         ];
@@ -235,7 +247,7 @@ fn a_packet_leads_to_its_sender() {
 }
 
 #[test]
-fn what_the_trace_does_not_tell_is_unknown() {
+fn what_the_trace_does_not_record_is_unknown() {
     let events = [
         switch!(10, 0, 7, SLEEPS, 1),
         switch!(20, 0, 1, SLEEPS, 0),
@@ -261,8 +273,8 @@ fn an_event_of_another_thread_shows_that_a_switch_is_missing() {
         switch!(0, 1, 0, PREEMPTED, 2),
         switch!(10, 1, 2, PREEMPTED, 7),
         switch!(20, 0, 1, SLEEPS, 0),
-        (30, 1, Some(2), Kind::SyscallEntry, &[]),
-        (40, 1, Some(2), Kind::SchedWaking, fields(&[(0, 1), (1, 0)])),
+        event(30, 1, Some(2), Kind::SyscallEntry, &[]),
+        event(40, 1, Some(2), Kind::SchedWaking, fields(&[(0, 1), (1, 0)])),
         switch!(45, 0, 0, PREEMPTED, 1),
         switch!(50, 1, 2, SLEEPS, 0),
         switch!(60, 0, 1, SLEEPS, 0),
@@ -341,9 +353,9 @@ fn a_thread_that_an_event_contains_does_not_wait_for_a_cpu() {
             switch!(0, 0, 0, PREEMPTED, 5),
             switch!(10, 0, 5, SLEEPS, 0),
             wake!(20, 0, 5, 0),
-            (20, 0, None, Kind::SchedWakeup, fields(&[(0, 5), (1, 0)])),
-            (30, 0, Some(tid), Kind::SyscallEntry, fields(&[])),
-            (40, 0, Some(0), Kind::SyscallEntry, fields(&[])),
+            event(20, 0, None, Kind::SchedWakeup, fields(&[(0, 5), (1, 0)])),
+            event(30, 0, Some(tid), Kind::SyscallEntry, fields(&[])),
+            event(40, 0, Some(0), Kind::SyscallEntry, fields(&[])),
             switch!(90, 0, 0, PREEMPTED, 5),
             switch!(100, 0, 5, SLEEPS, 0),
         ]
@@ -434,10 +446,10 @@ fn a_thread_waits_after_a_preemption_too() {
 
 #[test]
 fn a_state_without_a_meaning_is_unknown() {
-    let unknown = PrevState::Unknown.number();
+    let leaves = [(1, 5), (2, PrevState::Unknown.number()), (4, 0)];
     let events = [
         switch!(0, 0, 0, PREEMPTED, 5),
-        (10, 0, None, Kind::SchedSwitch, &[(1, 5), (2, unknown), (4, 0)][..]),
+        event(10, 0, None, Kind::SchedSwitch, &leaves),
         event!(25, 0, SchedWakeup, [(0, 5), (1, 0)]),
         switch!(30, 0, 0, PREEMPTED, 5),
         switch!(40, 0, 5, SLEEPS, 0),
@@ -471,7 +483,7 @@ fn without_wakeups_nothing_is_zero() {
     for (table, names) in [
         (table(&Queue, "cpu"), &["waited_ns", "mean", "max"][..]),
         (table(&Wakers, "pair"), &["wakeups", "pairs"]),
-        (table(&Each, "wakeup"), &["wakeups"]),
+        (table(&EachWakeup, "wakeup"), &["wakeups"]),
     ] {
         for name in names {
             assert_eq!(table.figure(name), Some(&Value::Null), "{name}");

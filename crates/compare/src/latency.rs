@@ -10,23 +10,25 @@ use hodo_model::{
 
 use crate::{
     Sides,
-    statistics::{SIGNIFICANT, benjamini_hochberg, bootstrap, mann_whitney},
+    statistics::{ConfidenceInterval, SIGNIFICANT, benjamini_hochberg, bootstrap, mann_whitney},
 };
 
 /// The columns to compare, if a table has them.
 const MEASURES: [&str; 5] = ["average_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns"];
 
-/// One row in one recording.
+/// The values of a row in one recording.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct Sample {
+    /// Index of the recording.
+    recording: usize,
     count: u64,
     total: u64,
     /// Indexed as [`MEASURES`]; the maximum over rows with the same names.
     measures: [Option<u64>; MEASURES.len()],
 }
 
-/// Rows by their names, with the values of each recording.
-type Rows = BTreeMap<Vec<String>, Vec<(usize, Seen)>>;
+/// The samples of each row, by its names, in order of recordings.
+type Samples = BTreeMap<Vec<String>, Vec<Sample>>;
 
 /// The differences between the latencies of two sides.
 #[derive(Debug)]
@@ -46,31 +48,34 @@ pub fn latencies(tables: Sides<&[Table]>) -> Latencies {
         .chain(tables.b)
         .next()
         .map_or(Vec::new(), |table| key_columns(table).map(|(_, name)| name).collect());
-    let rows = tables.map(read);
-    let mut keys: Vec<&Vec<String>> = rows.a.keys().chain(rows.b.keys()).collect();
+    let samples = tables.map(read);
+    let mut keys: Vec<&Vec<String>> = samples.a.keys().chain(samples.b.keys()).collect();
     keys.sort();
     keys.dedup();
     let are_groups = recordings.a > 1 && recordings.b > 1;
-    let mut found: Vec<Found<'_>> =
-        keys.into_iter().map(|key| Found::of(key, &rows, recordings, are_groups)).collect();
-    found.retain(|found| found.sides.a != found.sides.b);
-    let values: Vec<Option<f64>> = found.iter().map(|found| found.p).collect();
-    for (found, adjusted) in found.iter_mut().zip(benjamini_hochberg(&values)) {
-        found.adjusted = adjusted;
+    let mut compared: Vec<ComparedRow<'_>> =
+        keys.into_iter().map(|key| ComparedRow::new(key, &samples, recordings, are_groups)).collect();
+    compared.retain(|row| row.sides.a != row.sides.b);
+    let p_values: Vec<Option<f64>> = compared.iter().map(|row| row.p).collect();
+    for (row, adjusted) in compared.iter_mut().zip(benjamini_hochberg(&p_values)) {
+        row.adjusted = adjusted;
     }
-    found.sort_by(|x, y| {
+    compared.sort_by(|x, y| {
         y.delta_total().abs().total_cmp(&x.delta_total().abs()).then_with(|| x.key.cmp(y.key))
     });
-    let is_certain = |found: &&Found<'_>| !are_groups || found.adjusted.is_some_and(|p| p < SIGNIFICANT);
-    let grown =
-        found.iter().filter(is_certain).filter_map(|found| Some((found.key.join(" "), found.growth()?)));
-    let grown = grown.filter(|(_, growth)| *growth > 0.0).collect();
+    let mut grown = Vec::new();
+    for row in &compared {
+        let is_certain = !are_groups || row.adjusted.is_some_and(|p| p < SIGNIFICANT);
+        if let Some(growth) = row.growth().filter(|&growth| is_certain && growth > 0.0) {
+            grown.push((row.key.join(" "), growth));
+        }
+    }
     let summary: Summary = vec![
         ("a_recordings", (recordings.a as u64).into()),
         ("b_recordings", (recordings.b as u64).into()),
-        ("different", (found.len() as u64).into()),
+        ("different", (compared.len() as u64).into()),
     ];
-    let cells = found.iter().map(|found| found.cells(are_groups));
+    let cells = compared.iter().map(|row| row.cells(are_groups));
     let name = tables.a.iter().chain(tables.b).next().map_or("latencies", Table::name);
     let table = Table::new(name, Shape::Counters, summary, columns(&names, are_groups), cells);
     Latencies { table, grown }
@@ -84,13 +89,14 @@ fn key_columns(table: &Table) -> impl Iterator<Item = (usize, &'static str)> {
         .map(|(index, column)| (index, column.name))
 }
 
-fn read(tables: &[Table]) -> Rows {
-    let mut rows = Rows::new();
+/// Reads the rows of one side. Rows of a table with the same names become one sample.
+fn read(tables: &[Table]) -> Samples {
+    let mut samples = Samples::new();
     for (recording, table) in tables.iter().enumerate() {
-        let at = |name: &str| table.columns().iter().position(|column| column.name == name);
+        let position = |name: &str| table.columns().iter().position(|column| column.name == name);
         // The first column with the unit `Count` holds the count; its name varies.
         let count = table.columns().iter().position(|column| column.unit == Unit::Count);
-        let (total, measures) = (at("total_ns"), MEASURES.map(at));
+        let (total, measures) = (position("total_ns"), MEASURES.map(position));
         let keys: Vec<usize> = key_columns(table).map(|(index, _)| index).collect();
         for batch in table.batches() {
             let columns = cells(batch);
@@ -103,11 +109,11 @@ fn read(tables: &[Table]) -> Rows {
                     Cell::Text(text) => text.to_owned(),
                     _ => String::new(),
                 };
-                let seen = rows.entry(keys.iter().map(text).collect()).or_default();
-                if seen.last().is_none_or(|(last, _)| *last != recording) {
-                    seen.push((recording, Seen::default()));
+                let of_row = samples.entry(keys.iter().map(text).collect()).or_default();
+                if of_row.last().is_none_or(|last| last.recording != recording) {
+                    of_row.push(Sample { recording, ..Sample::default() });
                 }
-                let Some((_, own)) = seen.last_mut() else { continue };
+                let Some(own) = of_row.last_mut() else { continue };
                 own.count = own.count.saturating_add(number(count).unwrap_or(0));
                 own.total = own.total.saturating_add(number(total).unwrap_or(0));
                 for (own, column) in own.measures.iter_mut().zip(measures) {
@@ -116,7 +122,7 @@ fn read(tables: &[Table]) -> Rows {
             }
         }
     }
-    rows
+    samples
 }
 
 /// One row of a side: means over its recordings.
@@ -128,42 +134,53 @@ struct Mean {
 }
 
 impl Mean {
-    fn of(seen: &[(usize, Seen)], recordings: usize) -> Mean {
+    fn of(samples: &[Sample], recordings: usize) -> Mean {
         let all = recordings.max(1) as f64;
-        let sum = |of: fn(&Seen) -> u64| seen.iter().map(|(_, seen)| of(seen) as f64).sum::<f64>() / all;
+        let mean =
+            |value: fn(&Sample) -> u64| samples.iter().map(|sample| value(sample) as f64).sum::<f64>() / all;
         let mut measures = [None; MEASURES.len()];
         for (index, measure) in measures.iter_mut().enumerate() {
-            let known: Vec<f64> =
-                seen.iter().filter_map(|(_, seen)| seen.measures[index].map(|value| value as f64)).collect();
+            let known: Vec<f64> = samples
+                .iter()
+                .filter_map(|sample| sample.measures[index].map(|value| value as f64))
+                .collect();
             *measure = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
         }
-        Mean { count: sum(|seen| seen.count), total: sum(|seen| seen.total), measures }
+        Mean { count: mean(|sample| sample.count), total: mean(|sample| sample.total), measures }
     }
 }
 
-struct Found<'k> {
+/// A row of the comparison.
+struct ComparedRow<'k> {
     key: &'k Vec<String>,
     sides: Sides<Mean>,
     /// The p-value of the difference of averages, for groups.
     p: Option<f64>,
-    interval: Option<(f64, f64)>,
+    /// Of that difference.
+    interval: Option<ConfidenceInterval>,
+    /// The p-value, adjusted for the number of rows.
     adjusted: Option<f64>,
 }
 
 /// Index of the median in [`MEASURES`].
 const MEDIAN: usize = 1;
 
-impl<'k> Found<'k> {
-    fn of(key: &'k Vec<String>, rows: &Sides<Rows>, recordings: Sides<usize>, are_groups: bool) -> Found<'k> {
-        let seen = rows.each().map(|rows| rows.get(key).map_or(&[][..], Vec::as_slice));
-        let sides = Sides::new(Mean::of(seen.a, recordings.a), Mean::of(seen.b, recordings.b));
-        let averages = seen.map(|seen| {
-            let known = seen.iter().filter(|(_, seen)| seen.count > 0);
-            known.map(|(_, seen)| seen.total as f64 / seen.count as f64).collect::<Vec<f64>>()
+impl<'k> ComparedRow<'k> {
+    fn new(
+        key: &'k Vec<String>,
+        samples: &Sides<Samples>,
+        recordings: Sides<usize>,
+        are_groups: bool,
+    ) -> ComparedRow<'k> {
+        let samples = samples.each().map(|samples| samples.get(key).map_or(&[][..], Vec::as_slice));
+        let sides = Sides::new(Mean::of(samples.a, recordings.a), Mean::of(samples.b, recordings.b));
+        let averages = samples.map(|samples| {
+            let known = samples.iter().filter(|sample| sample.count > 0);
+            known.map(|sample| sample.total as f64 / sample.count as f64).collect::<Vec<f64>>()
         });
         let p = mann_whitney(&averages.a, &averages.b).filter(|_| are_groups);
         let interval = bootstrap(&averages.a, &averages.b).filter(|_| are_groups);
-        Found { key, sides, p, interval, adjusted: None }
+        ComparedRow { key, sides, p, interval, adjusted: None }
     }
 
     fn delta_total(&self) -> f64 {
@@ -186,8 +203,9 @@ impl<'k> Found<'k> {
             cells.extend([a, b].map(Value::from));
         }
         if are_groups {
-            let ends = [self.interval.map(|(low, _)| low), self.interval.map(|(_, high)| high)];
-            cells.extend(ends.into_iter().chain([self.p, self.adjusted]).map(Value::from));
+            let (low, high) =
+                (self.interval.map(|interval| interval.low), self.interval.map(|interval| interval.high));
+            cells.extend([low, high, self.p, self.adjusted].map(Value::from));
         }
         cells
     }

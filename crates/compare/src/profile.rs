@@ -12,7 +12,7 @@ use hodo_model::{
 
 use crate::{
     Sides,
-    statistics::{SIGNIFICANT, benjamini_hochberg, bootstrap, mann_whitney},
+    statistics::{ConfidenceInterval, SIGNIFICANT, benjamini_hochberg, bootstrap, mann_whitney},
     union::{Amount, Function, Union},
 };
 
@@ -84,13 +84,16 @@ struct ComparedRow {
     amounts: Sides<Amount>,
     /// The test of times, for groups.
     test: Option<Test>,
+    /// The p-value of the test, adjusted for the number of rows.
     adjusted: Option<f64>,
 }
 
-/// The test of the times of two groups: the confidence interval of the difference, and the p-value.
+/// The test of the times of two groups.
 #[derive(Clone, Copy, Debug)]
 struct Test {
-    interval: Option<(f64, f64)>,
+    /// Of the difference of the times.
+    interval: Option<ConfidenceInterval>,
+    /// The p-value.
     p: f64,
 }
 
@@ -251,7 +254,8 @@ impl Comparison {
         }
         let mut only = Sides::<BTreeSet<String>>::default();
         for (function, ran) in self.union.functions.iter().zip(ran).filter(|(_, ran)| ran.a != ran.b) {
-            only.side(ran.b).insert(function.name.clone());
+            let names = if ran.b { &mut only.b } else { &mut only.a };
+            names.insert(function.name.clone());
         }
         only
     }
@@ -302,7 +306,8 @@ impl Comparison {
         .collect()
     }
 
-    fn of_unit(&self) -> String {
+    /// Returns what amounts are divided by, to append to them.
+    fn per_divisor(&self) -> String {
         match &self.options.divisor {
             Divisor::Recording if self.weights.a.len() + self.weights.b.len() > 2 => {
                 " a recording".to_owned()
@@ -317,14 +322,15 @@ impl Comparison {
         let total = self.instructions(&self.totals);
         let count = |change| self.rows.iter().filter(|row| row.change == change).count();
         if self.is_empty() {
-            return format!("no difference: {}{} on both sides", counted(total.a), self.of_unit());
+            let instructions = number(total.a);
+            return format!("no difference: {instructions} instructions{} on both sides", self.per_divisor());
         }
         let what = if self.options.rows == Rows::Paths { "paths" } else { "functions" };
         let share = total.growth().map_or(String::new(), |growth| format!(" ({:+.2} %)", growth * 100.0));
         format!(
             "{} instructions{}{share}: {} → {}; {what}: {} grown, {} shrunk, {} new, {} vanished",
             signed(total.difference()),
-            self.of_unit(),
+            self.per_divisor(),
             number(total.a),
             number(total.b),
             count(Change::Grown),
@@ -362,8 +368,8 @@ impl Comparison {
         ]);
         if let Some(Test { interval, p }) = test {
             summary.extend([
-                ("low_time_ns", interval.map(|(low, _)| low).into()),
-                ("high_time_ns", interval.map(|(_, high)| high).into()),
+                ("low_time_ns", interval.map(|interval| interval.low).into()),
+                ("high_time_ns", interval.map(|interval| interval.high).into()),
                 ("p_value", p.into()),
                 ("test", "Mann–Whitney U; p_adjusted of rows: Benjamini and Hochberg".into()),
             ]);
@@ -373,12 +379,13 @@ impl Comparison {
 
     /// Returns the grown and the shrunk rows as two tables, for people.
     pub fn tables(&self) -> [Table; 2] {
-        let table_if_more = |name, summary, more| {
-            let rows = self.rows.iter().filter(|row| row.change.is_more() == more);
-            let rows: Vec<Vec<Value>> = rows.map(|row| self.cells(row)).collect();
-            Table::new(name, Shape::Counters, summary, self.columns(), rows)
+        let (grown, shrunk): (Vec<&ComparedRow>, Vec<&ComparedRow>) =
+            self.rows.iter().partition(|row| row.change.is_more());
+        let table = |name, summary, rows: Vec<&ComparedRow>| {
+            let cells = rows.into_iter().map(|row| self.cells(row));
+            Table::new(name, Shape::Counters, summary, self.columns(), cells)
         };
-        [table_if_more("grown", self.summary(), true), table_if_more("shrunk", Vec::new(), false)]
+        [table("grown", self.summary(), grown), table("shrunk", Vec::new(), shrunk)]
     }
 
     /// Returns all rows in one table, for programs.
@@ -473,8 +480,8 @@ impl Comparison {
         if self.are_groups() {
             let interval = row.test.and_then(|test| test.interval);
             cells.extend([
-                Value::from(interval.map(|(low, _)| low)),
-                interval.map(|(_, high)| high).into(),
+                Value::from(interval.map(|interval| interval.low)),
+                interval.map(|interval| interval.high).into(),
                 row.test.map(|test| test.p).into(),
                 row.adjusted.into(),
             ]);
@@ -527,14 +534,14 @@ impl Rate {
 
 /// Returns the instructions of a table of call paths.
 fn instructions(table: &Table) -> u64 {
-    let Some(at) = table.columns().iter().position(|column| column.name == "self_instructions") else {
+    let Some(index) = table.columns().iter().position(|column| column.name == "self_instructions") else {
         return 0;
     };
     let mut sum = 0u64;
     for batch in table.batches() {
         let columns = cells(batch);
         for row in 0..batch.num_rows() {
-            if let Cell::Integer(own) = columns[at].cell(row) {
+            if let Cell::Integer(own) = columns[index].cell(row) {
                 sum = sum.saturating_add(own);
             }
         }
@@ -558,8 +565,4 @@ fn number(value: f64) -> String {
 fn signed(value: f64) -> String {
     let sign = if value > 0.0 { "+" } else { "" };
     format!("{sign}{}", number(value))
-}
-
-fn counted(instructions: f64) -> String {
-    format!("{} instructions", number(instructions))
 }

@@ -9,6 +9,13 @@ pub struct Sides<T> {
     pub b: T,
 }
 
+/// One of the sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    A,
+    B,
+}
+
 impl<T> Sides<T> {
     /// Creates a pair.
     pub const fn new(a: T, b: T) -> Sides<T> {
@@ -25,8 +32,11 @@ impl<T> Sides<T> {
         Sides { a: &self.a, b: &self.b }
     }
 
-    /// Returns B if `is_b`, else A.
-    pub fn side(&mut self, is_b: bool) -> &mut T {
-        if is_b { &mut self.b } else { &mut self.a }
+    /// Returns the value of a side.
+    pub(crate) fn of(&mut self, side: Side) -> &mut T {
+        match side {
+            Side::A => &mut self.a,
+            Side::B => &mut self.b,
+        }
     }
 }

@@ -7,6 +7,8 @@
 const EXACT: usize = 40;
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 2000;
+/// Resamples outside each end of a 95 % interval: 2.5 %.
+const OUTSIDE: usize = RESAMPLES / 40;
 /// P-values below this are significant.
 pub const SIGNIFICANT: f64 = 0.05;
 
@@ -16,7 +18,7 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;
     }
-    let (ranks, ties) = doubled_ranks(a, b);
+    let Ranks { doubled: ranks, ties } = Ranks::new(a, b);
     let (n, m) = (a.len(), b.len());
     let own: u64 = ranks[..n].iter().sum();
     if n + m <= EXACT {
@@ -41,21 +43,30 @@ pub fn least_p(n: usize, m: usize) -> f64 {
     (2.0 / choices).min(1.0)
 }
 
-/// Returns twice the rank of each value, those of `a` first, and the sizes of the groups of equal values. Equal values
-/// share the mean of their ranks.
-fn doubled_ranks(a: &[f64], b: &[f64]) -> (Vec<u64>, Vec<u64>) {
-    let all: Vec<f64> = a.iter().chain(b).copied().collect();
-    let mut order: Vec<usize> = (0..all.len()).collect();
-    order.sort_by(|&x, &y| all[x].total_cmp(&all[y]));
-    let (mut ranks, mut ties) = (vec![0; all.len()], Vec::new());
-    let mut from = 0;
-    for group in order.chunk_by(|&x, &y| all[x] == all[y]) {
-        let to = from + group.len();
-        group.iter().for_each(|&index| ranks[index] = (from + 1 + to) as u64);
-        ties.push(group.len() as u64);
-        from = to;
+/// The ranks of the values of two groups.
+struct Ranks {
+    /// Twice the rank of each value, those of the first group first. Equal values share the mean of their ranks, which
+    /// may be a half.
+    doubled: Vec<u64>,
+    /// The numbers of equal values.
+    ties: Vec<u64>,
+}
+
+impl Ranks {
+    fn new(a: &[f64], b: &[f64]) -> Ranks {
+        let all: Vec<f64> = a.iter().chain(b).copied().collect();
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        order.sort_by(|&x, &y| all[x].total_cmp(&all[y]));
+        let (mut doubled, mut ties) = (vec![0; all.len()], Vec::new());
+        let mut from = 0;
+        for group in order.chunk_by(|&x, &y| all[x] == all[y]) {
+            let to = from + group.len();
+            group.iter().for_each(|&index| doubled[index] = (from + 1 + to) as u64);
+            ties.push(group.len() as u64);
+            from = to;
+        }
+        Ranks { doubled, ties }
     }
-    (ranks, ties)
 }
 
 /// Returns the share of choices of `n` ranks whose sum is at least as far from the mean as `own`.
@@ -80,9 +91,18 @@ fn exact(ranks: &[u64], n: usize, own: u64) -> f64 {
     far.map(|total| ways[total as usize]).sum::<f64>() / ways.iter().sum::<f64>()
 }
 
+/// A confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ConfidenceInterval {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
 /// Returns the 95 % confidence interval of the difference of the means, `b` minus `a`, by percentile bootstrap with a
 /// fixed seed. `None` if a group has fewer than two values, whose variance is unknown.
-pub fn bootstrap(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
+pub fn bootstrap(a: &[f64], b: &[f64]) -> Option<ConfidenceInterval> {
     if a.len() < 2 || b.len() < 2 {
         return None;
     }
@@ -93,7 +113,7 @@ pub fn bootstrap(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     };
     let mut differences: Vec<f64> = (0..RESAMPLES).map(|_| resampled(b) - resampled(a)).collect();
     differences.sort_by(f64::total_cmp);
-    Some((differences[RESAMPLES / 40], differences[RESAMPLES - 1 - RESAMPLES / 40]))
+    Some(ConfidenceInterval { low: differences[OUTSIDE], high: differences[RESAMPLES - 1 - OUTSIDE] })
 }
 
 /// Adjusts the p-values of multiple tests to control the false discovery rate: Benjamini and Hochberg (1995). `None`
@@ -103,8 +123,8 @@ pub fn benjamini_hochberg(values: &[Option<f64>]) -> Vec<Option<f64>> {
         values.iter().enumerate().filter_map(|(index, value)| Some((index, (*value)?))).collect();
     tests.sort_by(|x, y| x.1.total_cmp(&y.1));
     let (count, mut adjusted, mut least) = (tests.len() as f64, vec![None; values.len()], 1.0f64);
-    for (lesser, (index, value)) in tests.into_iter().enumerate().rev() {
-        least = least.min(value * count / (lesser + 1) as f64);
+    for (smaller, (index, value)) in tests.into_iter().enumerate().rev() {
+        least = least.min(value * count / (smaller + 1) as f64);
         adjusted[index] = Some(least);
     }
     adjusted
@@ -133,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_value_is_that_of_groups_apart() {
+    fn groups_that_do_not_overlap_have_the_least_p_value() {
         for (n, m) in [(1, 1), (1, 2), (2, 2), (3, 3), (2, 8), (4, 4), (5, 5), (20, 20)] {
             let a: Vec<f64> = (0..n).map(|value| value as f64).collect();
             let b: Vec<f64> = (0..m).map(|value| value as f64 + 100.0).collect();
@@ -154,16 +174,17 @@ mod tests {
 
     #[test]
     fn intervals_hold_the_difference() {
-        let (low, high) =
+        let ConfidenceInterval { low, high } =
             bootstrap(&[1.0, 2.0, 3.0, 2.0], &[11.0, 12.0, 13.0, 12.0]).expect("groups of four");
         assert!(low < 10.0 && 10.0 < high && low > 8.0 && high < 12.0, "{low} to {high}");
-        assert_eq!(bootstrap(&[1.0, 1.0], &[3.0, 3.0]), Some((2.0, 2.0)));
+        let no_spread = ConfidenceInterval { low: 2.0, high: 2.0 };
+        assert_eq!(bootstrap(&[1.0, 1.0], &[3.0, 3.0]), Some(no_spread));
         assert_eq!(bootstrap(&[1.0], &[3.0, 3.0]), None);
     }
 
-    /// The example of Benjamini and Hochberg's paper has 15 values; these are R's `p.adjust(p, "BH")`.
+    /// Expected values come from R's `p.adjust(p, "BH")`.
     #[test]
-    fn many_tests_are_adjusted() {
+    fn p_values_of_many_tests_are_adjusted() {
         let adjusted = benjamini_hochberg(&[Some(0.01), None, Some(0.04), Some(0.03), Some(0.5)]);
         let expected = [Some(0.04), None, Some(0.16 / 3.0), Some(0.16 / 3.0), Some(0.5)];
         for (adjusted, expected) in adjusted.into_iter().zip(expected) {

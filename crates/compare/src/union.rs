@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     Sides,
     identity::{Match, Modules, match_modules, own_name, without_clone},
+    sides::Side,
 };
 
 /// The cost of a node or function on one side.
@@ -26,7 +27,8 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
-    fn run_in(&mut self, recording: u32, instructions: u64, time: u64) {
+    /// Adds what ran in a recording.
+    fn add_run(&mut self, recording: u32, instructions: u64, time: u64) {
         self.is_there = true;
         self.instructions = self.instructions.saturating_add(instructions);
         self.time = self.time.saturating_add(time);
@@ -37,8 +39,8 @@ impl Amount {
 
     fn add_time(&mut self, recording: u32, time: u64) {
         match self.times.binary_search_by_key(&recording, |(known, _)| *known) {
-            Ok(at) => self.times[at].1 = self.times[at].1.saturating_add(time),
-            Err(at) => self.times.insert(at, (recording, time)),
+            Ok(index) => self.times[index].1 = self.times[index].1.saturating_add(time),
+            Err(index) => self.times.insert(index, (recording, time)),
         }
     }
 
@@ -101,13 +103,13 @@ struct PathRow<'t> {
     time: u64,
 }
 
-/// Calls `each` with every row.
-fn rows(table: &Table, mut each: impl FnMut(PathRow<'_>)) {
-    let at = |name: &str| table.columns().iter().position(|column| column.name == name);
+/// Calls `each` with every row of a table of paths.
+fn each_row(table: &Table, mut each: impl FnMut(PathRow<'_>)) {
+    let position = |name: &str| table.columns().iter().position(|column| column.name == name);
     for batch in table.batches() {
         let mut all: Vec<Option<Cells<'_>>> = cells(batch).into_iter().map(Some).collect();
         let mut column = |name: &str| {
-            let cells = at(name).and_then(|index| all[index].take());
+            let cells = position(name).and_then(|index| all[index].take());
             cells.unwrap_or_else(|| panic!("the table `{}` has no column `{name}`", table.name()))
         };
         let columns = PathColumns {
@@ -148,38 +150,37 @@ impl Union {
     pub(crate) fn of(tables: Sides<&[Table]>) -> Union {
         let modules = tables.map(|tables| {
             let mut modules = Modules::new();
-            let mut see = |row: PathRow<'_>| {
-                let functions = modules.entry(row.module.to_owned()).or_default();
-                functions.insert(own_name(row.function, row.module).to_owned());
-            };
-            tables.iter().for_each(|table| rows(table, &mut see));
+            for table in tables {
+                each_row(table, |row| {
+                    let functions = modules.entry(row.module.to_owned()).or_default();
+                    functions.insert(own_name(row.function, row.module).to_owned());
+                });
+            }
             modules
         });
         let matches = match_modules(modules);
-        let mut growing = UnionBuilder {
-            union: Union::default(),
-            known: FxHashMap::default(),
-            nodes: FxHashMap::default(),
-        };
-        growing.union.notes = matches.iter().filter_map(note).collect();
-        for is_b in [false, true] {
-            let name = |found: &Match| if is_b { found.names.b.clone() } else { found.names.a.clone() };
-            let places: FxHashMap<String, usize> =
-                matches.iter().enumerate().filter_map(|(index, found)| Some((name(found)?, index))).collect();
-            let tables = if is_b { tables.b } else { tables.a };
+        let union = Union { notes: matches.iter().filter_map(note).collect(), ..Union::default() };
+        let mut builder =
+            UnionBuilder { union, matches, functions: FxHashMap::default(), nodes: FxHashMap::default() };
+        for (side, tables) in [(Side::A, tables.a), (Side::B, tables.b)] {
+            let mut match_of_module: FxHashMap<String, usize> = FxHashMap::default();
+            for (index, matched) in builder.matches.iter().enumerate() {
+                match_of_module.extend(matched.names.each().of(side).clone().map(|name| (name, index)));
+            }
             for (recording, table) in (0u32..).zip(tables) {
-                growing.add(table, recording, is_b, &places, &matches);
+                builder.add(table, recording, side, &match_of_module);
             }
         }
-        growing.union
+        builder.union
     }
 
     /// Returns the innermost frames of a path, at most `most`, the root first. In names, `;` is written as `\x3b`, as
     /// in folded text.
     pub(crate) fn path(&self, node: u32, most: usize) -> String {
-        let above = |at: &u32| self.nodes[*at as usize].parent;
-        let name =
-            |at: u32| self.functions[self.nodes[at as usize].function as usize].name.replace(';', "\\x3b");
+        let above = |node: &u32| self.nodes[*node as usize].parent;
+        let name = |node: u32| {
+            self.functions[self.nodes[node as usize].function as usize].name.replace(';', "\\x3b")
+        };
         let mut names: Vec<String> =
             std::iter::successors(Some(node), above).take(most + 1).map(name).collect();
         if names.len() > most {
@@ -191,35 +192,34 @@ impl Union {
 }
 
 /// Returns a note on two modules that are matched in spite of different names.
-fn note(found: &Match) -> Option<String> {
-    let (Some(a), Some(b)) = (&found.names.a, &found.names.b) else { return None };
+fn note(matched: &Match) -> Option<String> {
+    let (Some(a), Some(b)) = (&matched.names.a, &matched.names.b) else { return None };
     (a != b).then(|| {
-        format!("{a} of A is matched with {b} of B: {} executed functions have the same names", found.shared)
+        format!(
+            "{a} of A is matched with {b} of B: {} executed functions have the same names",
+            matched.shared
+        )
     })
 }
 
 /// A union under construction.
 struct UnionBuilder {
     union: Union,
+    matches: Vec<Match>,
     /// Function indices, by index of the module match and name.
-    known: FxHashMap<(usize, String), u32>,
+    functions: FxHashMap<(usize, String), u32>,
+    /// Node indices, by parent and function.
     nodes: FxHashMap<(Option<u32>, u32), u32>,
 }
 
 impl UnionBuilder {
-    fn add(
-        &mut self,
-        table: &Table,
-        recording: u32,
-        is_b: bool,
-        places: &FxHashMap<String, usize>,
-        matches: &[Match],
-    ) {
+    /// Adds a recording's table of paths. `match_of_module` has the index of the match of each module of the side.
+    fn add(&mut self, table: &Table, recording: u32, side: Side, match_of_module: &FxHashMap<String, usize>) {
         // The nodes on the path of the previous row, with the names of its frames on this side.
         let mut path: Vec<(u32, String)> = Vec::new();
-        rows(table, |row| {
+        each_row(table, |row| {
             path.truncate(row.depth);
-            let function = self.function(&row, is_b, places[row.module], matches);
+            let function = self.function(&row, side, match_of_module[row.module]);
             let above = path.last().map(|(node, name)| (*node, name.as_str()));
             // A part that the compiler split off (such as `.cold`) continues in the frame of its function.
             let is_part = above.is_some_and(|(node, name)| {
@@ -229,18 +229,19 @@ impl UnionBuilder {
                 Some((node, _)) if is_part => node,
                 _ => self.node(above.map(|(node, _)| node), function),
             };
-            let amount = self.union.nodes[node as usize].amounts.side(is_b);
-            amount.run_in(recording, row.instructions, row.time);
+            let amount = self.union.nodes[node as usize].amounts.of(side);
+            amount.add_run(recording, row.instructions, row.time);
             amount.calls = amount.calls.saturating_add(if is_part { 0 } else { row.entries });
             path.push((node, row.function.to_owned()));
         });
     }
 
-    fn function(&mut self, row: &PathRow<'_>, is_b: bool, module: usize, matches: &[Match]) -> u32 {
+    /// Returns the index of a row's function; `module` is the index of its module's match.
+    fn function(&mut self, row: &PathRow<'_>, side: Side, module: usize) -> u32 {
         let name = own_name(row.function, row.module);
         let functions = &mut self.union.functions;
-        let index = *self.known.entry((module, name.to_owned())).or_insert_with(|| {
-            let module = match &matches[module].names {
+        let index = *self.functions.entry((module, name.to_owned())).or_insert_with(|| {
+            let module = match &self.matches[module].names {
                 Sides { a: Some(a), b: Some(b) } if a != b => format!("{a} → {b}"),
                 Sides { a: Some(name), .. } | Sides { b: Some(name), .. } => name.clone(),
                 Sides { a: None, b: None } => String::new(),
@@ -249,7 +250,7 @@ impl UnionBuilder {
             functions.push(Function { name, module, names: Sides::default() });
             functions.len() as u32 - 1
         });
-        let names = functions[index as usize].names.side(is_b);
+        let names = functions[index as usize].names.of(side);
         if !names.contains(row.function) {
             names.insert(row.function.to_owned());
         }

@@ -6,18 +6,43 @@ use hodo_compare::{Comparison, Divisor, Options, Rows, Sides, latencies, paths};
 use hodo_model::{Column, Shape, Table, Unit, Value};
 use proptest::prelude::*;
 
-/// A row of call paths: levels above a child of the previous row, function, name of its clone, and costs.
-type Row = (u64, u8, u8, u64, u64, u64);
+/// A row of call paths.
+#[derive(Clone, Copy, Debug)]
+struct PathRow {
+    /// Levels above a child of the previous row.
+    levels_above: u64,
+    function: u8,
+    /// Index in [`CLONES`].
+    clone: u8,
+    instructions: u64,
+    entries: u64,
+    time: u64,
+}
 
-const COPIES: [&str; 3] = ["", ".constprop.0", ".cold"];
+/// Suffixes of the clones of a function.
+const CLONES: [&str; 3] = ["", ".constprop.0", ".cold"];
 
-fn rows() -> impl Strategy<Value = Vec<Row>> {
-    let row = (0u64..3, 0u8..4, 0u8..3, 0u64..1000, 0u64..20, 0u64..1000);
+/// A row of a function that is no clone, one level below the previous row.
+const fn row_of(function: u8, instructions: u64, entries: u64) -> PathRow {
+    PathRow { levels_above: 0, function, clone: 0, instructions, entries, time: 0 }
+}
+
+fn rows() -> impl Strategy<Value = Vec<PathRow>> {
+    let row = (0u64..3, 0u8..4, 0u8..3, 0u64..1000, 0u64..20, 0u64..1000).prop_map(
+        |(levels_above, function, clone, instructions, entries, time)| PathRow {
+            levels_above,
+            function,
+            clone,
+            instructions,
+            entries,
+            time,
+        },
+    );
     prop::collection::vec(row, 1..12)
 }
 
 /// Makes the table of rows; `name` returns the name of a function and its clone.
-fn table(rows: &[Row], name: impl Fn(u8, u8) -> String, module: &str) -> Table {
+fn table(rows: &[PathRow], name: impl Fn(u8, u8) -> String, module: &str) -> Table {
     let columns = vec![
         Column::integer("self_instructions", Unit::Instructions),
         Column::integer("self_time_ns", Unit::Nanoseconds),
@@ -27,40 +52,70 @@ fn table(rows: &[Row], name: impl Fn(u8, u8) -> String, module: &str) -> Table {
         Column::name("module"),
     ];
     let mut next = 0u64;
-    let row = |&(less, function, copy, instructions, entries, time): &Row| {
-        let depth = next.saturating_sub(less);
+    let mut cells: Vec<Vec<Value>> = Vec::new();
+    for &PathRow { levels_above, function, clone, instructions, entries, time } in rows {
+        let depth = next.saturating_sub(levels_above);
         next = depth + 1;
-        let name = name(function, copy);
-        vec![instructions.into(), time.into(), entries.into(), depth.into(), name.into(), module.into()]
-    };
-    let rows: Vec<Vec<Value>> = rows.iter().map(row).collect();
-    Table::new("paths", Shape::Tree, vec![], columns, rows)
+        let name = name(function, clone);
+        cells.push(vec![
+            instructions.into(),
+            time.into(),
+            entries.into(),
+            depth.into(),
+            name.into(),
+            module.into(),
+        ]);
+    }
+    Table::new("paths", Shape::Tree, vec![], columns, cells)
 }
 
-fn usual(rows: &[Row]) -> Table {
-    table(rows, |function, copy| format!("f{function}{}", COPIES[usize::from(copy)]), "m")
+/// Makes the table of rows of the module `m`, whose functions are `f0`, `f1.cold` …
+fn usual(rows: &[PathRow]) -> Table {
+    table(rows, |function, clone| format!("f{function}{}", CLONES[usize::from(clone)]), "m")
 }
 
-fn group() -> impl Strategy<Value = (Vec<Table>, Vec<u64>)> {
+/// The recordings of a side, each with its number of executions.
+#[derive(Clone, Debug)]
+struct Group {
+    tables: Vec<Table>,
+    weights: Vec<u64>,
+}
+
+impl Group {
+    /// A recording of one execution.
+    fn single(table: Table) -> Group {
+        Group { tables: vec![table], weights: vec![1] }
+    }
+}
+
+fn group() -> impl Strategy<Value = Group> {
     prop::collection::vec((rows(), 1u64..5), 1..4).prop_map(|group| {
         let (rows, weights): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-        (rows.iter().map(|rows| usual(rows)).collect(), weights)
+        Group { tables: rows.iter().map(|rows| usual(rows)).collect(), weights }
     })
 }
 
-fn compare(a: &(Vec<Table>, Vec<u64>), b: &(Vec<Table>, Vec<u64>), rows: Rows) -> Comparison {
+fn compare(a: &Group, b: &Group, rows: Rows) -> Comparison {
     let options = Options { rows, divisor: Divisor::Execution("f".to_owned()) };
-    paths(Sides::new(&a.0, &b.0), Sides::new(a.1.clone(), b.1.clone()), options)
+    paths(Sides::new(&a.tables, &b.tables), Sides::new(a.weights.clone(), b.weights.clone()), options)
 }
 
 fn kinds() -> impl Strategy<Value = Rows> {
     prop_oneof![Just(Rows::Functions), Just(Rows::Paths)]
 }
 
-/// Returns the change, and the differences of instructions and calls, by path and function.
-fn deltas(comparison: &Comparison) -> BTreeMap<(String, String), (String, f64, f64)> {
+/// The differences in a row of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+struct Delta {
+    change: String,
+    instructions: f64,
+    calls: f64,
+}
+
+/// Returns the differences by path and function.
+fn deltas(comparison: &Comparison) -> BTreeMap<(String, String), Delta> {
     let table = comparison.table();
-    let at = |name: &str| table.columns().iter().position(|column| column.name == name);
+    let position = |name: &str| table.columns().iter().position(|column| column.name == name);
     let text = |value: &Value| match value {
         Value::Text(text) => text.clone(),
         other => panic!("{other:?} is no text"),
@@ -69,15 +124,15 @@ fn deltas(comparison: &Comparison) -> BTreeMap<(String, String), (String, f64, f
         Value::Real(real) => *real,
         other => panic!("{other:?} is no number"),
     };
-    let entry = |row: &Vec<Value>| {
-        let path = at("path").map_or(String::new(), |path| text(&row[path]));
-        let name = (path, text(&row[at("function").unwrap()]));
-        let delta = |name: &str| real(&row[at(name).unwrap()]);
-        (name, (text(&row[at("change").unwrap()]), delta("delta_instructions"), delta("delta_calls")))
-    };
-    let rows = table.rows();
-    let deltas: BTreeMap<_, _> = rows.iter().map(entry).collect();
-    assert_eq!(deltas.len(), rows.len(), "each stands in one row");
+    let mut deltas = BTreeMap::new();
+    for row in table.rows() {
+        let cell = |name: &str| &row[position(name).unwrap()];
+        let path = position("path").map_or(String::new(), |path| text(&row[path]));
+        let (change, instructions, calls) =
+            (text(cell("change")), real(cell("delta_instructions")), real(cell("delta_calls")));
+        let earlier = deltas.insert((path, text(cell("function"))), Delta { change, instructions, calls });
+        assert_eq!(earlier, None, "each path and function has one row");
+    }
     deltas
 }
 
@@ -114,8 +169,10 @@ proptest! {
             "grown" => "shrunk",
             _ => "grown",
         };
-        let turned = back.into_iter().map(|(name, (change, instructions, calls))| {
-            (name, (opposite(&change).to_owned(), 0.0 - instructions, 0.0 - calls))
+        let turned = back.into_iter().map(|(name, Delta { change, instructions, calls })| {
+            let change = opposite(&change).to_owned();
+            // `0.0 - x`, as the negative of 0.0 is written differently.
+            (name, Delta { change, instructions: 0.0 - instructions, calls: 0.0 - calls })
         });
         prop_assert_eq!(there, turned.collect::<BTreeMap<_, _>>());
     }
@@ -124,11 +181,11 @@ proptest! {
     fn rows_add_up_to_the_whole(a in group(), b in group(), rows in kinds()) {
         let comparison = compare(&a, &b, rows);
         let deltas = deltas(&comparison);
-        let instructions: f64 = deltas.values().map(|(_, instructions, _)| instructions).sum();
-        let calls: f64 = deltas.values().map(|(.., calls)| calls).sum();
+        let instructions: f64 = deltas.values().map(|delta| delta.instructions).sum();
+        let calls: f64 = deltas.values().map(|delta| delta.calls).sum();
         prop_assert!(is_near(instructions, figure(&comparison, "delta_instructions")));
         prop_assert!(is_near(calls, figure(&comparison, "delta_calls")));
-        let total = |(tables, weights): &(Vec<Table>, Vec<u64>)| {
+        let total = |Group { tables, weights }: &Group| {
             let own = |row: &Vec<Value>| match row[0] { Value::Integer(count) => count, _ => 0 };
             let sum: u64 = tables.iter().flat_map(|table| table.rows()).map(|row| own(&row)).sum();
             sum as f64 / weights.iter().sum::<u64>() as f64
@@ -153,16 +210,16 @@ proptest! {
 
     /// A build with another file name whose functions are all clones is the same program.
     #[test]
-    fn names_of_copies_and_of_files_make_no_difference(rows in rows(), kind in kinds()) {
-        let named = |copy: &'static str, module| table(&rows, move |function, _| format!("f{function}{copy}"), module);
+    fn names_of_clones_and_of_files_make_no_difference(rows in rows(), kind in kinds()) {
+        let named = |clone: &'static str, module| table(&rows, move |function, _| format!("f{function}{clone}"), module);
         let (old, new) = (named("", "prog-1"), named(".constprop.0", "prog-2"));
-        let comparison = compare(&(vec![old], vec![1]), &(vec![new], vec![1]), kind);
+        let comparison = compare(&Group::single(old), &Group::single(new), kind);
         prop_assert!(comparison.is_empty(), "{:?}", comparison.table());
         prop_assert_eq!(comparison.notes().len(), 1);
     }
 
     #[test]
-    fn latencies_differ_from_none_of_themselves(rows in prop::collection::vec((0u8..3, 1u64..9, 0u64..99), 0..6)) {
+    fn latencies_do_not_differ_from_themselves(rows in prop::collection::vec((0u8..3, 1u64..9, 0u64..99), 0..6)) {
         let columns = vec![
             Column::name("call"),
             Column::integer("tid", Unit::None),
@@ -191,37 +248,32 @@ proptest! {
 /// A part that the compiler split off (such as `.cold`) is neither a callee nor a call of its function.
 #[test]
 fn split_parts_belong_to_their_function() {
-    let whole =
-        table(&[(0, 0, 0, 100, 0, 0), (0, 1, 0, 50, 3, 0)], |function, _| format!("f{function}"), "m");
-    let split = table(
-        &[(0, 0, 0, 90, 0, 0), (0, 0, 2, 10, 4, 0), (0, 1, 0, 50, 3, 0)],
-        |function, copy| format!("f{function}{}", COPIES[usize::from(copy)]),
-        "m",
-    );
-    let comparison = compare(&(vec![whole], vec![1]), &(vec![split], vec![1]), Rows::Paths);
+    let whole = usual(&[row_of(0, 100, 0), row_of(1, 50, 3)]);
+    let cold = PathRow { clone: 2, ..row_of(0, 10, 4) };
+    let split = usual(&[row_of(0, 90, 0), cold, row_of(1, 50, 3)]);
+    let comparison = compare(&Group::single(whole), &Group::single(split), Rows::Paths);
     assert!(comparison.is_empty(), "{:?}", comparison.table());
 }
 
 /// With five recordings per side, a slower function is significant and an unchanged one is not.
 #[test]
 fn times_of_groups_are_tested() {
-    let side = |slower: u64| -> (Vec<Table>, Vec<u64>) {
+    let side = |slower: u64| {
         let recording = |index: u64| {
-            let rows = [
-                (0, 0, 0, 10 + slower, 1, 1000 + index + slower * 100),
-                (0, 1, 0, 7 + slower, 1, 50 + index),
-            ];
-            usual(&rows)
+            usual(&[
+                PathRow { time: 1000 + index + slower * 100, ..row_of(0, 10 + slower, 1) },
+                PathRow { time: 50 + index, ..row_of(1, 7 + slower, 1) },
+            ])
         };
-        ((0..5).map(recording).collect(), vec![1; 5])
+        Group { tables: (0..5).map(recording).collect(), weights: vec![1; 5] }
     };
     let comparison = compare(&side(0), &side(3), Rows::Functions);
     let table = comparison.table();
     let cell = |function: &str, column: &str| {
-        let at = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
+        let position = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
         let rows = table.rows();
-        let row = rows.iter().find(|row| row[at("function")] == Value::from(function)).unwrap();
-        match row[at(column)] {
+        let row = rows.iter().find(|row| row[position("function")] == Value::from(function)).unwrap();
+        match row[position(column)] {
             Value::Real(real) => real,
             ref other => panic!("{other:?}"),
         }
@@ -240,28 +292,29 @@ fn times_of_groups_are_tested() {
 /// A function that the other side still executes on another path is not searched for among inlined functions.
 #[test]
 fn only_what_a_side_never_ran_may_be_inlined_there() {
-    let named = |rows: &[Row]| table(rows, |function, _| format!("f{function};"), "m");
-    let a = named(&[(0, 0, 0, 9, 1, 0), (0, 1, 0, 5, 1, 0), (1, 2, 0, 5, 1, 0)]);
-    let b = named(&[(0, 1, 0, 9, 1, 0), (0, 3, 0, 5, 1, 0)]);
-    let comparison = compare(&(vec![a], vec![1]), &(vec![b], vec![1]), Rows::Paths);
+    let named = |rows: &[PathRow]| table(rows, |function, _| format!("f{function};"), "m");
+    let sibling = PathRow { levels_above: 1, ..row_of(2, 5, 1) };
+    let a = named(&[row_of(0, 9, 1), row_of(1, 5, 1), sibling]);
+    let b = named(&[row_of(1, 9, 1), row_of(3, 5, 1)]);
+    let comparison = compare(&Group::single(a), &Group::single(b), Rows::Paths);
     let only = comparison.only_in();
     assert_eq!(only.a.into_iter().collect::<Vec<_>>(), ["f0;", "f2;"]);
     assert_eq!(only.b.into_iter().collect::<Vec<_>>(), ["f3;"]);
     assert!(deltas(&comparison).keys().any(|(path, _)| path == "f0\\x3b;f1\\x3b"));
     let inlined = [("f0;".to_owned(), 4), ("f2;".to_owned(), 2)].into_iter().collect();
-    let said = comparison.with_inlined(Sides::new(Default::default(), inlined)).table();
-    let column = said.columns().iter().position(|column| column.name == "matched").unwrap();
-    let count = said.rows().iter().filter(|row| row[column] != Value::Null).count();
-    assert_eq!(count, 2, "{said:?}");
+    let table = comparison.with_inlined(Sides::new(Default::default(), inlined)).table();
+    let column = table.columns().iter().position(|column| column.name == "matched").unwrap();
+    let count = table.rows().iter().filter(|row| row[column] != Value::Null).count();
+    assert_eq!(count, 2, "{table:?}");
 }
 
 /// Growth of groups is certain if it is larger than what recordings of one side differ by, or if these do not differ.
 #[test]
-fn growth_of_groups_asks_the_spread() {
+fn growth_of_groups_is_compared_with_their_spread() {
     let growth = |a: &[u64], b: &[u64]| {
-        let group = |sums: &[u64]| -> (Vec<Table>, Vec<u64>) {
-            let tables = sums.iter().map(|&instructions| usual(&[(0, 0, 0, instructions, 1, 1)]));
-            (tables.collect(), vec![1; sums.len()])
+        let group = |sums: &[u64]| {
+            let tables = sums.iter().map(|&instructions| usual(&[row_of(0, instructions, 1)])).collect();
+            Group { tables, weights: vec![1; sums.len()] }
         };
         compare(&group(a), &group(b), Rows::Functions).growth().expect("A has instructions")
     };

@@ -43,8 +43,8 @@ impl FlowLoop for EngineLoop {
         Box::new(analysis)
     }
 
-    fn analysis(of: &dyn AnyFlow) -> &dyn AnyAnalysis {
-        of
+    fn analysis(analysis: &dyn AnyFlow) -> &dyn AnyAnalysis {
+        analysis
     }
 }
 

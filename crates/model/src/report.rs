@@ -239,5 +239,5 @@ pub trait FlowLoop: 'static {
     fn compile(analysis: impl FastFlow) -> Box<Self::Analysis>;
 
     /// Returns the analysis alone.
-    fn analysis(of: &Self::Analysis) -> &dyn AnyAnalysis;
+    fn analysis(analysis: &Self::Analysis) -> &dyn AnyAnalysis;
 }

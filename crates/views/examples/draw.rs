@@ -54,6 +54,7 @@ fn table() -> Table {
     Table::new("states", Shape::Intervals, summary, columns, (0..ROWS).map(row))
 }
 
+/// Counts the bytes that are written.
 struct Count(u64);
 
 impl Write for Count {
@@ -69,7 +70,8 @@ impl Write for Count {
 
 fn main() -> io::Result<()> {
     let names: Vec<String> = std::env::args().skip(1).collect();
-    for _ in 0..3 {
+    // The first round is cold.
+    for _round in 0..3 {
         let begin = Instant::now();
         let table = table();
         println!("{:10} {:7.1} ms", "build", begin.elapsed().as_secs_f64() * 1e3);

@@ -116,7 +116,7 @@ pub(crate) type Begin = for<'o> fn(&SchemaRef, &Options, Output<'o>) -> io::Resu
 
 /// A table being drawn by a view.
 pub(crate) trait Draw: Send {
-    /// Whether it takes all rows and applies the limit itself.
+    /// Whether it receives all rows, and applies [`Options::limit`] itself.
     fn limits_itself(&self) -> bool {
         false
     }

@@ -35,15 +35,15 @@ pub(crate) fn line(loss: &Loss) -> String {
         line += ", ";
         printable(&loss.stream, &mut line);
     }
-    let mut at = |word: &str, time: u64| {
+    let mut append_time = |word: &str, time: u64| {
         line += word;
         instant(time, &mut line);
     };
     match loss.time {
-        Some((begin, end)) if begin == end => at(", at ", begin.0),
+        Some((begin, end)) if begin == end => append_time(", at ", begin.0),
         Some((begin, end)) => {
-            at(", from ", begin.0);
-            at(" to ", end.0);
+            append_time(", from ", begin.0);
+            append_time(" to ", end.0);
         }
         None => {}
     }

@@ -1,6 +1,6 @@
 //! Text in SVG.
 
-/// Text as XML may hold it.
+/// Escapes text for XML, also control characters, which XML does not allow.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {

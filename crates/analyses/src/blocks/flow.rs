@@ -83,7 +83,7 @@ impl Flow {
                     let until = |index: u128| (u128::from(whole) * index / count) as u64;
                     until(index + 1) - until(index)
                 };
-                let found = instructions.entry(address).or_insert(InstructionCount {
+                let instruction = instructions.entry(address).or_insert(InstructionCount {
                     address,
                     function: block.function,
                     offset: block.offset.wrapping_add(address.wrapping_sub(start)),
@@ -96,15 +96,15 @@ impl Flow {
                     taken: 0,
                     not_taken: 0,
                 });
-                found.executions = found.executions.saturating_add(block.counts.executions);
+                instruction.executions = instruction.executions.saturating_add(block.counts.executions);
                 let time = block.counts.time.part(index as u64, index as u64 + 1, count as u64);
-                found.time = found.time.saturating_add(time);
-                found.cycles = found.cycles.saturating_add(part(block.counts.cycles));
-                found.counted = found.counted.saturating_add(part(block.counts.counted));
+                instruction.time = instruction.time.saturating_add(time);
+                instruction.cycles = instruction.cycles.saturating_add(part(block.counts.cycles));
+                instruction.counted = instruction.counted.saturating_add(part(block.counts.counted));
                 if index + 1 == count && block.end != End::Next {
-                    found.end = block.end;
-                    found.taken = found.taken.saturating_add(block.counts.taken);
-                    found.not_taken = found.not_taken.saturating_add(block.counts.not_taken);
+                    instruction.end = block.end;
+                    instruction.taken = instruction.taken.saturating_add(block.counts.taken);
+                    instruction.not_taken = instruction.not_taken.saturating_add(block.counts.not_taken);
                 }
                 if index > 0 {
                     step(last, address, block.counts.executions);
@@ -133,7 +133,8 @@ impl Flow {
         instructions: Vec<InstructionCount>,
         steps: &BTreeMap<(u64, u64), u64>,
     ) -> Flow {
-        let index = |address| instructions.binary_search_by_key(&address, |found| found.address).ok();
+        let index =
+            |address| instructions.binary_search_by_key(&address, |instruction| instruction.address).ok();
         let known = steps
             .iter()
             .filter_map(|(&(from, to), &count)| Some(FlowStep { from: index(from)?, to: index(to)?, count }));

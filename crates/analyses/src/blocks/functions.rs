@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hodo_model::{Column, FunctionId, Shape, Sources, Summary, Table, Unit, Value};
 
-use super::{CountedBlock, Flow};
+use super::{CountedBlock, Flow, InstructionCount};
 use crate::{clock::Time, columns::most_first};
 
 /// The cost of some instructions.
@@ -27,11 +27,12 @@ pub(super) fn lines(blocks: &[CountedBlock], summary: Summary, sources: &dyn Sou
     type Key<'s> = (FunctionId, Option<(&'s str, u32)>);
     let mut lines: BTreeMap<Key<'_>, (u64, BlockCost)> = BTreeMap::new();
     for flow in Flow::of(blocks, sources) {
-        for at in &flow.instructions {
-            let line = sources.line(flow.module, at.address).map(|line| (line.file, line.line));
+        for instruction in &flow.instructions {
+            let &InstructionCount { address, function, executions, time, .. } = instruction;
+            let line = sources.line(flow.module, address).map(|line| (line.file, line.line));
             // Instructions are in order of address.
-            let (_, cost) = lines.entry((at.function, line)).or_insert((at.address, BlockCost::default()));
-            cost.add(at.executions, at.time);
+            let (_, cost) = lines.entry((function, line)).or_insert((address, BlockCost::default()));
+            cost.add(executions, time);
         }
     }
     let rows = lines.into_iter().map(|((function, line), (address, cost))| {
@@ -57,8 +58,13 @@ pub(super) fn lines(blocks: &[CountedBlock], summary: Summary, sources: &dyn Sou
     Table::new("lines", Shape::Counters, summary, columns, most_first(rows))
 }
 
-/// The costs of a function that was inlined: in all, and without functions inlined into it.
-type InlinedCosts = [BlockCost; 2];
+/// The costs of a function that was inlined.
+#[derive(Default)]
+struct InlinedCosts {
+    all: BlockCost,
+    /// Without functions inlined into it.
+    own: BlockCost,
+}
 
 /// Returns the functions that the compiler inlined into others, and their costs there.
 pub(super) fn inlined(blocks: &[CountedBlock], summary: Summary, sources: &dyn Sources) -> Table {
@@ -66,24 +72,23 @@ pub(super) fn inlined(blocks: &[CountedBlock], summary: Summary, sources: &dyn S
     for flow in Flow::of(blocks, sources) {
         let Some(first) = flow.instructions.first() else { continue };
         let (_, module) = sources.names(first.function);
-        let addresses: Vec<u64> = flow.instructions.iter().map(|at| at.address).collect();
+        let addresses: Vec<u64> = flow.instructions.iter().map(|instruction| instruction.address).collect();
         sources.inlined_frames(flow.module, &addresses, &mut |index, frames| {
-            let at = &flow.instructions[index];
+            let &InstructionCount { executions, time, .. } = &flow.instructions[index];
             for (depth, function) in frames.iter().enumerate() {
                 // A recursive function may be inlined into itself.
                 if frames[..depth].contains(function) {
                     continue;
                 }
                 let costs = functions.entry((function.clone(), module.clone())).or_default();
-                let [all, own] = costs;
-                all.add(at.executions, at.time);
+                costs.all.add(executions, time);
                 if depth == 0 {
-                    own.add(at.executions, at.time);
+                    costs.own.add(executions, time);
                 }
             }
         });
     }
-    let rows = functions.into_iter().map(|(names, [all, own])| {
+    let rows = functions.into_iter().map(|(names, InlinedCosts { all, own })| {
         let row = vec![
             Value::from(own.instructions),
             all.instructions.into(),

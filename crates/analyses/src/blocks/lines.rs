@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hodo_model::{End, Sources};
 
-use super::{CountedBlock, Flow, InstructionCount, flow::FlowStep};
+use super::{CountedBlock, Flow, flow::FlowStep};
 use crate::clock::Time;
 
 /// The cost of a source line.
@@ -40,20 +40,30 @@ pub fn by_line(blocks: &[CountedBlock], sources: &dyn Sources) -> Vec<LineCount>
     flows.iter().flat_map(|flow| of_flow(flow, sources)).collect()
 }
 
-/// A file and a line, or the index of a function if no line is known.
-type LineKey<'a> = (Option<(&'a str, u32)>, u32);
+/// What code is summed by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum LineKey<'a> {
+    /// The function with this index: the line is unknown.
+    Function(u32),
+    /// A line of a file.
+    Line(&'a str, u32),
+}
+
+/// The most steps from a piece without lines to its owner, as such pieces may form a cycle.
+const MOST_STEPS: usize = 64;
 
 /// Returns the executed lines of one module.
 pub fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
-    let line = |at: &InstructionCount| sources.line(flow.module, at.address);
+    // Each with the address of its first instruction.
     let mut lines: BTreeMap<LineKey<'_>, (LineCount, u64)> = BTreeMap::new();
-    for at in &flow.instructions {
-        let found = line(at);
-        let location = found.map(|line| (line.file, line.line));
-        let key = (location, if location.is_some() { 0 } else { at.function.index });
+    for instruction in &flow.instructions {
+        let key = match sources.line(flow.module, instruction.address) {
+            Some(line) => LineKey::Line(line.file, line.line),
+            None => LineKey::Function(instruction.function.index),
+        };
         let (count, _) = lines.entry(key).or_insert_with(|| {
-            let (function, module) = sources.names(at.function);
-            let (file, line) = location.unwrap_or_default();
+            let (function, module) = sources.names(instruction.function);
+            let (file, line) = if let LineKey::Line(file, line) = key { (file, line) } else { ("", 0) };
             let count = LineCount {
                 module,
                 function,
@@ -65,15 +75,15 @@ pub fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
                 cycles: 0,
                 counted: 0,
             };
-            (count, at.address)
+            (count, instruction.address)
         });
-        count.instructions = count.instructions.saturating_add(at.executions);
-        count.time = count.time.saturating_add(at.time);
-        count.cycles = count.cycles.saturating_add(at.cycles);
-        count.counted = count.counted.saturating_add(at.counted);
+        count.instructions = count.instructions.saturating_add(instruction.executions);
+        count.time = count.time.saturating_add(instruction.time);
+        count.cycles = count.cycles.saturating_add(instruction.cycles);
+        count.counted = count.counted.saturating_add(instruction.counted);
     }
     for ((file, line), executions) in executions(flow, sources) {
-        if let Some((count, _)) = lines.get_mut(&(Some((file, line)), 0)) {
+        if let Some((count, _)) = lines.get_mut(&LineKey::Line(file, line)) {
             count.executions = executions;
         }
     }
@@ -147,10 +157,9 @@ fn owners(pieces: &[ExecutedLines<'_>], steps: &[FlowStep]) -> Vec<usize> {
     }
     let mut owners: Vec<usize> = (0..pieces.len()).collect();
     for owner in &mut owners {
-        // Pieces without lines may form a cycle.
-        for _ in 0..pieces.len().min(64) {
+        for _ in 0..pieces.len().min(MOST_STEPS) {
             match (&pieces[*owner].lines[..], &before[*owner][..], &after[*owner][..]) {
-                ([], &[one], _) | ([], _, &[one]) => *owner = one,
+                ([], &[neighbour], _) | ([], _, &[neighbour]) => *owner = neighbour,
                 _ => break,
             }
         }
@@ -163,13 +172,13 @@ impl<'a> Pieces<'a> {
         let begins = beginnings(flow);
         let mut piece_of = Vec::with_capacity(flow.instructions.len());
         let mut pieces: Vec<ExecutedLines<'a>> = Vec::new();
-        for (at, begins) in flow.instructions.iter().zip(begins) {
+        for (instruction, begins) in flow.instructions.iter().zip(begins) {
             if begins {
-                pieces.push(ExecutedLines { executions: at.executions, lines: Vec::new() });
+                pieces.push(ExecutedLines { executions: instruction.executions, lines: Vec::new() });
             }
             piece_of.push(pieces.len() - 1);
             let lines = &mut pieces.last_mut().expect("the first instruction begins a piece").lines;
-            let line = sources.line(flow.module, at.address).filter(|line| line.begins);
+            let line = sources.line(flow.module, instruction.address).filter(|line| line.begins);
             let line = line.map(|line| (line.file, line.line));
             lines.extend(line.filter(|line| lines.last() != Some(line)));
         }

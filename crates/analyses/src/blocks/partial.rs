@@ -4,7 +4,7 @@ use hodo_model::{Arrival, Code, End, FlowEvent, FunctionId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{SegmentClock, Time, TimeShare};
+use crate::clock::{NO_OTHERS, SegmentClock, Time, TimeShare};
 
 /// A sequence of instructions, with its counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -66,11 +66,19 @@ impl CountedBlock {
     }
 }
 
-/// Identifies a block: module, offset, tick, number of instructions.
-type BlockKey = (u32, u64, u64, u32);
+/// Identifies a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct BlockKey {
+    module: u32,
+    offset: u64,
+    since: u64,
+    /// The number of instructions.
+    length: u32,
+}
 
 fn key(block: &CountedBlock) -> BlockKey {
-    (block.function.module, block.offset, block.since, block.lengths.len() as u32)
+    let &CountedBlock { function, offset, since, ref lengths, .. } = block;
+    BlockKey { module: function.module, offset, since, length: lengths.len() as u32 }
 }
 
 /// Distinct blocks in order of first execution.
@@ -98,7 +106,8 @@ impl BlockList {
     /// Returns the index of the block of this code.
     #[inline]
     fn of(&mut self, at: &Arrival, code: &Code<'_>) -> u32 {
-        let key = (at.function.module, code.offset, code.since, code.lengths.len() as u32);
+        let (module, length) = (at.function.module, code.lengths.len() as u32);
+        let key = BlockKey { module, offset: code.offset, since: code.since, length };
         match self.index.get(&key) {
             Some(&index) => index,
             None => self.push(CountedBlock {
@@ -145,8 +154,8 @@ impl BlockList {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct PendingBranch {
     block: u32,
-    /// The branch target, and the address after the branch.
     target: u64,
+    /// The address after the branch.
     next: u64,
 }
 
@@ -184,7 +193,7 @@ pub struct ExecutedBlocks {
     branch: Option<PendingBranch>,
     #[serde(skip)]
     clock: SegmentClock<u32>,
-    /// The same with core cycles.
+    /// The clock of core cycles.
     #[serde(skip)]
     cycles: SegmentClock<u32>,
     /// Nanoseconds that belong to the block that ran last before the chunk.
@@ -294,7 +303,7 @@ impl ExecutedBlocks {
 
     fn share(&mut self) {
         let ExecutedBlocks { list, clock, last, before, .. } = self;
-        clock.share(0, |share| match (share, *last) {
+        clock.share(NO_OTHERS, |share| match (share, *last) {
             (TimeShare::Ran { owner: UNSELECTED, .. }, _) => {}
             (TimeShare::Ran { owner: block, time, .. }, _) => {
                 let counts = list.counts(block);
@@ -316,7 +325,7 @@ impl ExecutedBlocks {
             return cycles.begin(Some(count));
         }
         if cycles.read(count) {
-            cycles.share(0, |share| {
+            cycles.share(NO_OTHERS, |share| {
                 if let TimeShare::Ran { owner, instructions, piece, .. } = share
                     && owner != UNSELECTED
                 {
@@ -374,6 +383,7 @@ impl ExecutedBlocks {
         all.iter_mut().for_each(|block| block.since = 0);
         all.sort_unstable();
         all.dedup_by(|next, before| {
+            // With equal counts, only the code decides.
             let next_counts = std::mem::replace(&mut next.counts, before.counts);
             let same = *next == *before;
             next.counts = next_counts;
@@ -410,15 +420,15 @@ mod tests {
         partial
     }
 
-    fn travels(partial: ExecutedBlocks) -> bool {
+    fn survives_a_part_file(partial: ExecutedBlocks) -> bool {
         let analysis: &dyn AnyAnalysis = &Blocks { report: BlocksReport::Blocks };
         let partial: AnyPartial = Box::new(partial);
         analysis.unpack(&analysis.pack(&partial)).is_some()
     }
 
     #[test]
-    fn a_partial_that_names_what_is_not_there_is_not_sound() {
-        assert!(travels(partial()));
+    fn a_partial_with_wrong_indices_is_not_sound() {
+        assert!(survives_a_part_file(partial()));
         let changes: [fn(&mut ExecutedBlocks); 3] = [
             |partial| partial.last = LastBlock::Block(1),
             |partial| partial.branch = Some(PendingBranch { block: 1, target: 0, next: 0 }),
@@ -427,7 +437,7 @@ mod tests {
         for (index, change) in changes.iter().enumerate() {
             let mut partial = partial();
             change(&mut partial);
-            assert!(!travels(partial), "{index}");
+            assert!(!survives_a_part_file(partial), "{index}");
         }
     }
 }

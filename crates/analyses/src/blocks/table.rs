@@ -39,11 +39,14 @@ fn with_cycles(
         (all.saturating_add(cycles), all_counted.saturating_add(counted))
     });
     if cycles > 0 {
-        let at = 1 + columns.iter().position(|column| column.name == "time_ns").unwrap_or(0);
+        let after_time = 1 + columns.iter().position(|column| column.name == "time_ns").unwrap_or(0);
         let more = [Column::integer("cycles", Unit::Cycles), Column::real("ipc", Unit::InstructionsPerCycle)];
-        columns.splice(at..at, more);
+        columns.splice(after_time..after_time, more);
         for (row, (cycles, counted)) in rows.iter_mut().zip(counts) {
-            row.splice(at..at, [Value::from(cycles), instructions_per_cycle(counted, cycles)]);
+            row.splice(
+                after_time..after_time,
+                [Value::from(cycles), instructions_per_cycle(counted, cycles)],
+            );
         }
         summary.push(("cycles", cycles.into()));
         summary.push(("ipc", instructions_per_cycle(counted, cycles)));

@@ -82,13 +82,13 @@ impl Analysis for Branches {
         let rows = rows.into_iter().map(|(CountKey { kind, from, to }, executions)| {
             let ((function, module), (to_function, to_module)) =
                 (context.sources.names(from.function), context.sources.names(to.function));
-            let at = address(from, context.sources);
-            let line = context.sources.line(from.function.module, at);
+            let from_address = address(from, context.sources);
+            let line = context.sources.line(from.function.module, from_address);
             let line = line.map(|line| format!("{}:{}", line.file, line.line));
             vec![
                 Value::from(kind.name()),
                 Value::from(executions),
-                Value::from(at),
+                Value::from(from_address),
                 Value::from(address(to, context.sources)),
                 Value::from(function),
                 Value::from(module),

@@ -208,23 +208,24 @@ mod tests {
         partial
     }
 
-    /// What was counted, from which offset to which, and how often.
-    fn list(partial: &BranchCounts) -> Vec<(CountKind, u64, u64, u64)> {
-        let counts = partial.counts.iter();
-        let mut list: Vec<_> =
-            counts.map(|(key, count)| (key.kind, key.from.offset, key.to.offset, *count)).collect();
-        list.sort_unstable();
-        list
+    /// The counts in words, in order.
+    fn list(partial: &BranchCounts) -> Vec<String> {
+        let mut counts: Vec<_> = partial.counts.iter().collect();
+        counts.sort_unstable();
+        let line = |(CountKey { kind, from, to }, count): (&CountKey, &u64)| {
+            format!("{} {:#x} → {:#x}: {count}", kind.name(), from.offset, to.offset)
+        };
+        counts.into_iter().map(line).collect()
     }
 
     #[test]
     fn steps_are_taken_or_next_and_interruptions_are_neither() {
         let expected = [
-            (CountKind::Taken, 0x16, 0x10, 1),
-            (CountKind::Next, 0x12, 0x15, 2),
-            (CountKind::Run, 0x10, 0x12, 3),
-            (CountKind::Run, 0x15, 0x16, 2),
-            (CountKind::Run, 0x90, 0x90, 1),
+            "taken 0x16 → 0x10: 1",
+            "next 0x12 → 0x15: 2",
+            "run 0x10 → 0x12: 3",
+            "run 0x15 → 0x16: 2",
+            "run 0x90 → 0x90: 1",
         ];
         assert_eq!(list(&folded(&events())), expected);
     }

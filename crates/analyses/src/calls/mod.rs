@@ -106,10 +106,12 @@ impl BegunCall {
         Moment::Begin { depth: depth as usize, function, entry, time: time.known(), before }
     }
 
-    fn end(&self, end: When, at: u64) -> Moment {
+    fn end(&self, end: When, until: u64) -> Moment {
         let BegunCall { depth, function, entry, time, before } = *self;
         let (depth, begin, end) = (depth as usize, time.known(), end.known());
-        Moment::End { call: Call { depth, function, entry, begin, end, before, instructions: at - before } }
+        Moment::End {
+            call: Call { depth, function, entry, begin, end, before, instructions: until - before },
+        }
     }
 }
 
@@ -121,9 +123,17 @@ enum CallLogEntry {
     /// A call ends.
     End(CompletedCall),
     /// Execution arrives at a frame below the known ones.
-    Arrive(Box<(FlowEdge, Arrival)>, When, u64),
-    /// All calls end because flow is missing (`true`: a gap) or not selected.
-    Forget(bool, When, u64),
+    Arrive {
+        arrival: Box<(FlowEdge, Arrival)>,
+        time: When,
+        before: u64,
+    },
+    /// All calls end because flow is missing (`is_gap`) or not selected.
+    Forget {
+        is_gap: bool,
+        time: When,
+        before: u64,
+    },
 }
 
 /// A call that ended, with the time and instruction count of its end. The fields written last are apart from the other
@@ -150,7 +160,7 @@ enum Pending {
     Step(FrameStep),
     Path(u32),
     Arrive(Box<(FlowEdge, Arrival)>),
-    Forget { gap: bool },
+    Forget { is_gap: bool },
 }
 
 /// Operations since the last timestamp.
@@ -218,11 +228,11 @@ impl ChunkCalls {
             FlowEvent::Begin(clock) => self.time(clock),
             FlowEvent::Time(clock) => self.time(Some(clock)),
             FlowEvent::End => self.time(None),
-            FlowEvent::Gap => self.forget(Pending::Forget { gap: true }),
+            FlowEvent::Gap => self.forget(Pending::Forget { is_gap: true }),
             FlowEvent::Number(_) | FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Skip { instructions } => {
                 if !self.edge.is_gap() {
-                    self.forget(Pending::Forget { gap: false });
+                    self.forget(Pending::Forget { is_gap: false });
                 }
                 self.edge = FlowEdge::Gap;
                 self.log.instructions += instructions;
@@ -311,10 +321,12 @@ impl ChunkCalls {
                 }
                 Pending::Step(step) => self.timed.step(step, before, when),
                 Pending::Arrive(arrival) => {
-                    self.timed.items.push(CallLogEntry::Arrive(arrival, when(before), before));
+                    let time = when(before);
+                    self.timed.items.push(CallLogEntry::Arrive { arrival, time, before });
                 }
-                Pending::Forget { gap } => {
-                    self.timed.items.push(CallLogEntry::Forget(gap, when(before), before))
+                Pending::Forget { is_gap } => {
+                    let time = when(before);
+                    self.timed.items.push(CallLogEntry::Forget { is_gap, time, before });
                 }
             }
         }
@@ -439,17 +451,17 @@ impl OpenCalls {
                     let open = BegunCall { depth, function, entry, time, before };
                     emit(open.above(below, so_far).end(end, so_far + until));
                 }
-                CallLogEntry::Arrive(arrival, time, before) => {
+                CallLogEntry::Arrive { arrival, time, before } => {
                     let ((edge, at), before) = (*arrival, so_far + before);
                     self.arrive(edge, &at, &mut Reporter { emit: &mut *emit, time, before });
                     below = self.stack.len().saturating_sub(1);
                 }
-                CallLogEntry::Forget(gap, time, before) => {
+                CallLogEntry::Forget { is_gap, time, before } => {
                     let before = so_far + before;
                     cut(&mut self.stack, &mut Reporter { emit: &mut *emit, time, before }, 0);
                     below = 0;
                     self.edge = FlowEdge::Gap;
-                    if gap {
+                    if is_gap {
                         emit(Moment::Gap);
                     }
                 }
@@ -464,14 +476,14 @@ impl OpenCalls {
         Spare(part.timed.items)
     }
 
-    fn arrive<F: FnMut(Moment)>(&mut self, edge: FlowEdge, at: &Arrival, teller: &mut Reporter<'_, F>) {
+    fn arrive<F: FnMut(Moment)>(&mut self, edge: FlowEdge, at: &Arrival, reporter: &mut Reporter<'_, F>) {
         let edge = mem::replace(&mut self.edge, FlowEdge::Flow).then(edge);
         let known = match self.stack.is_empty() {
             true => Err(edge),
-            false => arrive(&mut self.stack, teller, Below::Nothing, edge, &ArrivedAt::of(at)),
+            false => arrive(&mut self.stack, reporter, Below::Nothing, edge, &ArrivedAt::of(at)),
         };
         if known.is_err() {
-            let note = teller.open(0, at.function, FrameEntry::Root);
+            let note = reporter.open(0, at.function, FrameEntry::Root);
             self.stack.push(StackFrame::root(at.function, note));
         }
     }

@@ -9,7 +9,7 @@ fn run(index: u32, place: Place, instructions: u64) -> FlowEvent<'static> {
     FlowEvent::Run { at, instructions, code }
 }
 
-fn reported(seen: &[FlowEvent]) -> Vec<String> {
+fn reported(events: &[FlowEvent]) -> Vec<String> {
     let mut reported = Vec::new();
     let time = |time: Option<Nanos>| time.map_or("?".to_owned(), |time| time.0.to_string());
     let mut emit = |moment: Moment| {
@@ -30,7 +30,7 @@ fn reported(seen: &[FlowEvent]) -> Vec<String> {
     let reports_begins = true;
     let mut calls = OpenCalls::default();
     let mut part = ChunkCalls::unknown(reports_begins, Spare::default());
-    seen.iter().for_each(|seen| part.fold(seen));
+    events.iter().for_each(|event| part.fold(event));
     calls.follow(part, &mut emit);
     calls.end(&mut emit);
     reported
@@ -39,7 +39,7 @@ fn reported(seen: &[FlowEvent]) -> Vec<String> {
 #[test]
 fn times_between_two_clocks_are_spread_over_the_instructions() {
     let call = FlowEvent::Call { return_address: 100 };
-    let seen = [
+    let events = [
         FlowEvent::Begin(Some(Nanos(1000))),
         run(1, Place::Entry, 10),
         call,
@@ -51,19 +51,19 @@ fn times_between_two_clocks_are_spread_over_the_instructions() {
     ];
     let expected =
         ["f1 at 1000", " f2 at 1020", " f2 1020 to 1060, 20 instructions", "f1 1000 to ?, 45 instructions"];
-    assert_eq!(reported(&seen), expected);
+    assert_eq!(reported(&events), expected);
 }
 
 /// An instruction of a function: the kernel's have numbers from 100 on.
-fn at(index: u32, offset: u64, place: Place) -> FlowEvent<'static> {
+fn run_at(index: u32, offset: u64, place: Place) -> FlowEvent<'static> {
     let FlowEvent::Run { at, instructions, code } = run(index, place, 1) else { unreachable!() };
     let at = Arrival { address: u64::from(index) * 100 + offset, ..at };
     FlowEvent::Run { at, instructions, code }
 }
 
 /// The functions that begin, indented by their depth.
-fn begun(seen: &[FlowEvent]) -> Vec<String> {
-    reported(seen).iter().filter_map(|line| Some(line.strip_suffix(" at ?")?.to_owned())).collect()
+fn begun(events: &[FlowEvent]) -> Vec<String> {
+    reported(events).iter().filter_map(|line| Some(line.strip_suffix(" at ?")?.to_owned())).collect()
 }
 
 /// An interrupt with its `Leave`.
@@ -76,116 +76,136 @@ const INTERRUPT_RETURN: [FlowEvent<'static>; 2] =
 
 #[test]
 fn an_interrupt_returns_to_what_it_interrupted() {
-    let entry = |index| at(index, 0, Place::Entry);
-    let mut seen = vec![FlowEvent::Begin(None), entry(1)];
+    let entry = |index| run_at(index, 0, Place::Entry);
+    let mut events = vec![FlowEvent::Begin(None), entry(1)];
     // The first instruction of the called function raises a page fault, whose handler is itself interrupted.
-    seen.push(FlowEvent::Call { return_address: 150 });
-    seen.extend(interrupt(200));
-    seen.push(entry(100));
-    seen.extend(interrupt(10_050));
-    seen.push(at(101, 8, Place::Middle));
-    seen.extend(INTERRUPT_RETURN);
-    seen.push(at(100, 50, Place::Middle));
-    seen.extend(INTERRUPT_RETURN);
-    seen.push(entry(2));
+    events.push(FlowEvent::Call { return_address: 150 });
+    events.extend(interrupt(200));
+    events.push(entry(100));
+    events.extend(interrupt(10_050));
+    events.push(run_at(101, 8, Place::Middle));
+    events.extend(INTERRUPT_RETURN);
+    events.push(run_at(100, 50, Place::Middle));
+    events.extend(INTERRUPT_RETURN);
+    events.push(entry(2));
     // A system call.
-    seen.extend(interrupt(204));
-    seen.push(entry(102));
-    seen.extend(INTERRUPT_RETURN);
-    seen.extend([at(2, 4, Place::Middle), FlowEvent::Return, at(1, 50, Place::Middle)]);
-    seen.extend([FlowEvent::Call { return_address: 160 }, entry(3)]);
-    assert_eq!(begun(&seen), ["f1", " f100", "  f101", " f2", "  f102", " f3"]);
+    events.extend(interrupt(204));
+    events.push(entry(102));
+    events.extend(INTERRUPT_RETURN);
+    events.extend([run_at(2, 4, Place::Middle), FlowEvent::Return, run_at(1, 50, Place::Middle)]);
+    events.extend([FlowEvent::Call { return_address: 160 }, entry(3)]);
+    assert_eq!(begun(&events), ["f1", " f100", "  f101", " f2", "  f102", " f3"]);
 }
 
 #[test]
 fn a_signal_handler_lies_above_the_interrupted_function() {
-    let mut seen = vec![FlowEvent::Begin(None), at(1, 0, Place::Entry)];
-    seen.extend(interrupt(150));
-    seen.push(at(100, 0, Place::Entry));
-    seen.extend(INTERRUPT_RETURN);
-    seen.extend([at(2, 0, Place::Entry), FlowEvent::Return, at(3, 0, Place::Entry)]);
+    let mut events = vec![FlowEvent::Begin(None), run_at(1, 0, Place::Entry)];
+    events.extend(interrupt(150));
+    events.push(run_at(100, 0, Place::Entry));
+    events.extend(INTERRUPT_RETURN);
+    events.extend([run_at(2, 0, Place::Entry), FlowEvent::Return, run_at(3, 0, Place::Entry)]);
     // The trampoline calls the kernel, which continues where the signal came.
-    seen.extend(interrupt(310));
-    seen.push(at(100, 0, Place::Entry));
-    seen.extend(INTERRUPT_RETURN);
-    seen.extend([at(1, 50, Place::Middle), FlowEvent::Call { return_address: 160 }, at(4, 0, Place::Entry)]);
-    assert_eq!(begun(&seen), ["f1", " f100", " f2", "  f3", "   f100", " f4"]);
+    events.extend(interrupt(310));
+    events.push(run_at(100, 0, Place::Entry));
+    events.extend(INTERRUPT_RETURN);
+    events.extend([
+        run_at(1, 50, Place::Middle),
+        FlowEvent::Call { return_address: 160 },
+        run_at(4, 0, Place::Entry),
+    ]);
+    assert_eq!(begun(&events), ["f1", " f100", " f2", "  f3", "   f100", " f4"]);
 }
 
 #[test]
 fn an_interrupt_may_follow_another_at_once() {
-    let mut seen = vec![FlowEvent::Begin(None), at(1, 0, Place::Entry)];
-    seen.extend(interrupt(150));
-    seen.push(at(100, 0, Place::Entry));
-    seen.extend(INTERRUPT_RETURN);
-    seen.extend(interrupt(150));
-    seen.push(at(101, 0, Place::Entry));
-    seen.extend(INTERRUPT_RETURN);
-    seen.extend([at(1, 50, Place::Middle), FlowEvent::Call { return_address: 160 }, at(3, 0, Place::Entry)]);
-    assert_eq!(begun(&seen), ["f1", " f100", " f101", " f3"]);
+    let mut events = vec![FlowEvent::Begin(None), run_at(1, 0, Place::Entry)];
+    events.extend(interrupt(150));
+    events.push(run_at(100, 0, Place::Entry));
+    events.extend(INTERRUPT_RETURN);
+    events.extend(interrupt(150));
+    events.push(run_at(101, 0, Place::Entry));
+    events.extend(INTERRUPT_RETURN);
+    events.extend([
+        run_at(1, 50, Place::Middle),
+        FlowEvent::Call { return_address: 160 },
+        run_at(3, 0, Place::Entry),
+    ]);
+    assert_eq!(begun(&events), ["f1", " f100", " f101", " f3"]);
 }
 
 #[test]
 fn a_return_that_faults_ends_the_function() {
-    let mut seen = vec![FlowEvent::Begin(None), at(1, 0, Place::Entry)];
-    seen.extend([FlowEvent::Call { return_address: 150 }, at(2, 0, Place::Entry), FlowEvent::Return]);
-    seen.extend(interrupt(150));
-    seen.push(at(100, 0, Place::Entry));
-    seen.extend(INTERRUPT_RETURN);
-    seen.extend([at(1, 50, Place::Middle), FlowEvent::Call { return_address: 160 }, at(3, 0, Place::Entry)]);
-    assert_eq!(begun(&seen), ["f1", " f2", "  f100", " f3"]);
+    let mut events = vec![FlowEvent::Begin(None), run_at(1, 0, Place::Entry)];
+    events.extend([FlowEvent::Call { return_address: 150 }, run_at(2, 0, Place::Entry), FlowEvent::Return]);
+    events.extend(interrupt(150));
+    events.push(run_at(100, 0, Place::Entry));
+    events.extend(INTERRUPT_RETURN);
+    events.extend([
+        run_at(1, 50, Place::Middle),
+        FlowEvent::Call { return_address: 160 },
+        run_at(3, 0, Place::Entry),
+    ]);
+    assert_eq!(begun(&events), ["f1", " f2", "  f100", " f3"]);
 }
 
 #[test]
 fn a_return_of_a_recursive_function_that_faults_ends_one_frame() {
-    let call = |return_address| [FlowEvent::Call { return_address }, at(2, 0, Place::Entry)];
-    let mut seen = vec![FlowEvent::Begin(None), at(1, 0, Place::Entry)];
-    seen.extend(call(150));
-    seen.extend(call(250));
-    seen.push(FlowEvent::Return);
-    seen.extend(interrupt(250));
-    seen.push(at(100, 0, Place::Entry));
-    seen.extend(INTERRUPT_RETURN);
-    seen.extend([at(2, 50, Place::Middle), FlowEvent::Call { return_address: 260 }, at(3, 0, Place::Entry)]);
-    assert_eq!(begun(&seen), ["f1", " f2", "  f2", "   f100", "  f3"]);
+    let call = |return_address| [FlowEvent::Call { return_address }, run_at(2, 0, Place::Entry)];
+    let mut events = vec![FlowEvent::Begin(None), run_at(1, 0, Place::Entry)];
+    events.extend(call(150));
+    events.extend(call(250));
+    events.push(FlowEvent::Return);
+    events.extend(interrupt(250));
+    events.push(run_at(100, 0, Place::Entry));
+    events.extend(INTERRUPT_RETURN);
+    events.extend([
+        run_at(2, 50, Place::Middle),
+        FlowEvent::Call { return_address: 260 },
+        run_at(3, 0, Place::Entry),
+    ]);
+    assert_eq!(begun(&events), ["f1", " f2", "  f2", "   f100", "  f3"]);
 }
 
 /// `call 1f; 1: mov %rax, (%rsp); ret` leaves no frame: the function that it enters returns to the caller.
 #[test]
 fn a_retpoline_is_replaced_by_the_function_that_it_enters() {
-    let seen = [
+    let events = [
         FlowEvent::Begin(None),
-        at(1, 0, Place::Entry),
+        run_at(1, 0, Place::Entry),
         FlowEvent::Call { return_address: 150 },
-        at(2, 0, Place::Entry),
+        run_at(2, 0, Place::Entry),
         FlowEvent::Call { return_address: 205 },
-        at(2, 10, Place::Middle),
+        run_at(2, 10, Place::Middle),
         FlowEvent::Return,
-        at(3, 0, Place::Entry),
+        run_at(3, 0, Place::Entry),
         FlowEvent::Return,
-        at(1, 50, Place::Middle),
+        run_at(1, 50, Place::Middle),
         FlowEvent::Call { return_address: 160 },
-        at(4, 0, Place::Entry),
+        run_at(4, 0, Place::Entry),
     ];
-    assert_eq!(begun(&seen), ["f1", " f2", "  f2", "  f3", " f4"]);
+    assert_eq!(begun(&events), ["f1", " f2", "  f2", "  f3", " f4"]);
 }
 
 /// Only the kernel is traced: each entry is another system call or interrupt.
 #[test]
 fn a_return_out_of_what_is_traced_ends_the_interrupt() {
-    let mut seen = vec![FlowEvent::Begin(None)];
+    let mut events = vec![FlowEvent::Begin(None)];
     for _ in 0..2 {
-        seen.extend([FlowEvent::Enter, at(100, 0, Place::Entry), FlowEvent::Call { return_address: 10_050 }]);
-        seen.extend([at(101, 0, Place::Entry), FlowEvent::Return, at(100, 50, Place::Middle)]);
-        seen.extend(INTERRUPT_RETURN);
-        seen.push(FlowEvent::Leave { next: None });
+        events.extend([
+            FlowEvent::Enter,
+            run_at(100, 0, Place::Entry),
+            FlowEvent::Call { return_address: 10_050 },
+        ]);
+        events.extend([run_at(101, 0, Place::Entry), FlowEvent::Return, run_at(100, 50, Place::Middle)]);
+        events.extend(INTERRUPT_RETURN);
+        events.push(FlowEvent::Leave { next: None });
     }
-    assert_eq!(begun(&seen), ["f100", " f101", "f100", " f101"]);
+    assert_eq!(begun(&events), ["f100", " f101", "f100", " f101"]);
 }
 
 #[test]
 fn a_gap_ends_what_was_open() {
-    let seen = [FlowEvent::Begin(None), run(1, Place::Entry, 3), FlowEvent::Gap, run(2, Place::Middle, 4)];
+    let events = [FlowEvent::Begin(None), run(1, Place::Entry, 3), FlowEvent::Gap, run(2, Place::Middle, 4)];
     let expected = ["f1 at ?", "f1 ? to ?, 3 instructions", "gap", "f2 at ?", "f2 ? to ?, 4 instructions"];
-    assert_eq!(reported(&seen), expected);
+    assert_eq!(reported(&events), expected);
 }

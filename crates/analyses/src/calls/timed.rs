@@ -51,9 +51,11 @@ impl Timed {
 /// Emits items whose times are known.
 struct Clocked<'t> {
     timed: &'t mut Timed,
-    /// Number of instructions of the chunk so far, and before the last timestamp.
+    /// Number of instructions of the chunk so far.
     before: u64,
+    /// Number of instructions of the chunk before the last timestamp.
     at_clock: u64,
+    /// The last timestamp.
     since: When,
     shares: Shares,
 }
@@ -102,8 +104,9 @@ impl ChunkCalls {
         while let Some(function_run) = runs.get(folded) {
             let at = function_run.arrival(functions);
             if let Err(edge) = arrive(stack, &mut clocked, Below::Unknown, *last, &ArrivedAt::of(&at)) {
-                let (before, when) = (clocked.before, clocked.when(clocked.before));
-                clocked.timed.items.push(CallLogEntry::Arrive(Box::new((edge, at)), when, before));
+                let (before, time) = (clocked.before, clocked.when(clocked.before));
+                let arrival = Box::new((edge, at));
+                clocked.timed.items.push(CallLogEntry::Arrive { arrival, time, before });
                 stack.push(StackFrame::root(at.function, ()));
             }
             // Fast path: the following runs, while they are entered by call, return or fall-through.

@@ -94,7 +94,7 @@ impl EventAnalysis for CallStackIntervals {
     fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         let CallStackSteps { steps, traces } = whole;
         let mut stacks = steps.finish();
-        let mut rows = self.heading().expect("its rows may leave").builder();
+        let mut rows = self.heading().expect("rows that settle have a heading").builder();
         let count = stacks.kept.0.settled + add_rows(stacks.kept.0.rest(), &traces, context, &mut rows);
         let unfinished: u64 = stacks.owners.values().map(|stack| stack.len() as u64).sum();
         rows.finish(vec![

@@ -212,11 +212,11 @@ impl<K: KeptCalls> EventPartial for CallStackSteps<K> {
                 self.steps.see(CallStackStep::Switch(TraceKey { trace, id }, text(NEXT_NAME)));
             }
             Kind::FunctionEntry | Kind::FunctionExit => {
-                let own = |id| TraceKey { trace, id };
+                let key = |id| TraceKey { trace, id };
                 let owner = match event.reported().and_then(|thread| thread.tid()) {
-                    Some(tid) => StackOwner::Thread(own(tid)),
-                    None if event.cpu == 0 => StackOwner::Task(own(0)),
-                    None => StackOwner::Stream(own(event.cpu)),
+                    Some(tid) => StackOwner::Thread(key(tid)),
+                    None if event.cpu == 0 => StackOwner::Task(key(0)),
+                    None => StackOwner::Stream(key(event.cpu)),
                 };
                 let address = event.integer(field::function::FUNCTION).map(|value| value as u64);
                 let named = text(field::function::NAME).map(EventFunction::Named);

@@ -24,7 +24,8 @@ struct CallStackNode {
 }
 
 impl CallStackNode {
-    fn at(&mut self, path: &[(EventFunction, Nanos)]) -> &mut CallStackNode {
+    /// Returns the node that calls lead to from here; adds it if it does not exist.
+    fn node_of(&mut self, path: &[(EventFunction, Nanos)]) -> &mut CallStackNode {
         path.iter().fold(self, |node, (function, _)| node.calls.entry(function.clone()).or_default())
     }
 }
@@ -38,9 +39,9 @@ impl KeptCalls for Trees {
         let Some(((_, begin), callers)) = stack.split_last() else { return };
         let length = time.0.saturating_sub(begin.0);
         let root = self.0.entry(owner).or_default();
-        let node = root.at(stack);
+        let node = root.node_of(stack);
         (node.count, node.total) = (node.count + 1, node.total + length);
-        root.at(callers).below += length;
+        root.node_of(callers).below += length;
     }
 }
 

@@ -54,8 +54,8 @@ impl LossesAndTimes {
         self.events_lost = self.events_lost.saturating_add(other.events_lost);
         self.packets_lost = self.packets_lost.saturating_add(other.packets_lost);
         self.span = match (self.span, other.span) {
-            (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
-            (one, other) => one.or(other),
+            (Some(own), Some(other)) => Some((own.0.min(other.0), own.1.max(other.1))),
+            (own, other) => own.or(other),
         };
     }
 
@@ -77,13 +77,13 @@ impl LossesAndTimes {
 struct StreamCounts {
     name: String,
     events: BTreeMap<String, u64>,
-    extent: LossesAndTimes,
+    losses: LossesAndTimes,
 }
 
 impl StreamCounts {
     fn add(&mut self, other: StreamCounts) {
         self.name = other.name;
-        self.extent.add(other.extent);
+        self.losses.add(other.losses);
         other.events.into_iter().for_each(|(name, count)| *self.events.entry(name).or_default() += count);
     }
 }
@@ -106,8 +106,8 @@ impl Analysis for Count {
     fn fold(&self, partial: &mut EventCounts, item: Item<'_>) {
         let Item::Counts(counts) = item else { return };
         let events = counts.events.iter().filter(|(_, count)| *count > 0);
-        let (name, extent) = (counts.name.to_owned(), LossesAndTimes::of(counts));
-        let mut stream = StreamCounts { name, extent, ..StreamCounts::default() };
+        let (name, losses) = (counts.name.to_owned(), LossesAndTimes::of(counts));
+        let mut stream = StreamCounts { name, losses, ..StreamCounts::default() };
         // Several classes may have one name.
         events.for_each(|&(name, count)| *stream.events.entry(name.to_owned()).or_default() += count);
         partial.0.entry(counts.stream).or_default().add(stream);
@@ -127,7 +127,7 @@ impl Analysis for Count {
     fn finish(&self, partials: Vec<EventCounts>, context: &FinishContext<'_>) -> Table {
         let streams = only(partials).0;
         let mut all = LossesAndTimes::default();
-        streams.values().for_each(|stream| all.add(stream.extent));
+        streams.values().for_each(|stream| all.add(stream.losses));
         let events = streams.values().flat_map(|stream| stream.events.values()).sum();
         let summary = all.summary(events, streams.len() as u64);
         let (columns, rows) = match context.selection.view.as_str() {
@@ -162,7 +162,7 @@ fn by_stream<'s>(streams: impl Iterator<Item = &'s StreamCounts>) -> TableRows {
         Column::signed("end_ns", Unit::Nanoseconds).secondary(),
     ];
     let rows = streams.map(|stream| {
-        let LossesAndTimes { events_lost, packets_lost, span } = stream.extent;
+        let LossesAndTimes { events_lost, packets_lost, span } = stream.losses;
         let count: u64 = stream.events.values().sum();
         vec![
             stream.name.as_str().into(),

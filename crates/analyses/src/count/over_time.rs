@@ -35,7 +35,7 @@ pub struct CountBins {
     width: i128,
     bins: BTreeMap<i128, CountBin>,
     untimed: u64,
-    extent: LossesAndTimes,
+    losses: LossesAndTimes,
     streams: BTreeSet<(u32, u32)>,
 }
 
@@ -64,7 +64,7 @@ impl Analysis for CountOverTime {
         let events = counts.events.iter().map(|(_, count)| count).sum();
         partial.streams.insert(counts.stream);
         partial.width = partial.width.max(counts.width);
-        partial.extent.add(LossesAndTimes::of(counts));
+        partial.losses.add(LossesAndTimes::of(counts));
         match counts.bin {
             Some(bin) => {
                 let (events_lost, packets_lost) = (counts.events_lost, counts.packets_lost);
@@ -78,7 +78,7 @@ impl Analysis for CountOverTime {
         later.bins.into_iter().for_each(|(number, bin)| earlier.add(number, bin));
         earlier.width = earlier.width.max(later.width);
         earlier.untimed += later.untimed;
-        earlier.extent.add(later.extent);
+        earlier.losses.add(later.losses);
         earlier.streams.extend(later.streams);
         earlier
     }
@@ -88,9 +88,9 @@ impl Analysis for CountOverTime {
     }
 
     fn finish(&self, partials: Vec<CountBins>, _: &FinishContext<'_>) -> Table {
-        let CountBins { width, bins, untimed, extent, streams } = only(partials);
+        let CountBins { width, bins, untimed, losses, streams } = only(partials);
         let events: u64 = bins.values().map(|bin| bin.events).sum();
-        let mut summary = extent.summary(events + untimed, streams.len() as u64);
+        let mut summary = losses.summary(events + untimed, streams.len() as u64);
         summary.push(("untimed", untimed.into()));
         summary.push(("width_ns", time(Some(OriginNanos(width)))));
         let ends = bins.first_key_value().zip(bins.last_key_value());

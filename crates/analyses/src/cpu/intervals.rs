@@ -21,8 +21,19 @@ use super::time_slices::{CpuSlice, TimeSlices};
 #[derive(Clone, Copy, Debug)]
 pub struct CpuIntervals;
 
-/// CPU, thread and begin of each interval.
-type SliceRow = (u32, Option<Thread>, Nanos);
+/// A thread slice without its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct SliceRow {
+    cpu: u32,
+    from: Nanos,
+    thread: Option<Thread>,
+}
+
+impl SliceRow {
+    fn of(&CpuSlice { cpu, thread, from, .. }: &CpuSlice) -> SliceRow {
+        SliceRow { cpu, from, thread }
+    }
+}
 
 /// Thread slices of each CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -35,7 +46,7 @@ pub struct SlicesOfCpus {
 
 impl SlicesOfCpus {
     fn ran(&mut self, slice: &CpuSlice) {
-        self.rows.see(slice.to, (slice.cpu, slice.thread, slice.from));
+        self.rows.see(slice.to, SliceRow::of(slice));
     }
 }
 
@@ -75,7 +86,7 @@ impl Analysis for CpuIntervals {
         let before = partial.slices.before_first(context.span.0, context.threads);
         let before = before.filter(|slice| (from..context.span.1).contains(&slice.to));
         let mut settled = partial.rows.settle(context.span.1);
-        settled.extend(before.map(|slice| (slice.to, (slice.cpu, slice.thread, slice.from))));
+        settled.extend(before.map(|slice| (slice.to, SliceRow::of(&slice))));
         partial.rows.settled += add_rows(settled, context, rows);
     }
 
@@ -87,8 +98,8 @@ impl Analysis for CpuIntervals {
             .before_first(context.span.0, context.threads)
             .filter(|slice| slice.to >= whole.until);
         let ends = before.chain(whole.slices.after_last(context.span.1));
-        rest.extend(ends.map(|slice| (slice.to, (slice.cpu, slice.thread, slice.from))));
-        let mut rows = self.heading().expect("its rows may leave").builder();
+        rest.extend(ends.map(|slice| (slice.to, SliceRow::of(&slice))));
+        let mut rows = self.heading().expect("rows that settle have a heading").builder();
         let count = whole.rows.settled + add_rows(rest, context, &mut rows);
         rows.finish(vec![("intervals", count.into()), ("left_out", whole.rows.left_out.into())])
     }
@@ -97,18 +108,18 @@ impl Analysis for CpuIntervals {
 /// Adds the selected intervals by end. Returns how many.
 fn add_rows(intervals: Vec<(Nanos, SliceRow)>, context: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
     let mut wanted = Vec::new();
-    for (to, (cpu, thread, from)) in intervals {
-        let thread = thread.map(|thread| context.threads.settled(thread));
+    for (to, row) in intervals {
+        let thread = row.thread.map(|thread| context.threads.settled(thread));
         // The thread is unknown if a switch is missing: then no selection of threads includes the interval.
         let of_thread = match thread {
             Some(thread) => !thread.is_idle() && context.threads.wanted(thread, context.selection),
             None => context.selection.is_of_any_thread(),
         };
-        if of_thread && context.selection.wants_cpu(cpu) {
-            wanted.push((to, cpu, from, thread));
+        if of_thread && context.selection.wants_cpu(row.cpu) {
+            wanted.push((to, SliceRow { thread, ..row }));
         }
     }
-    crate::settling::add_in_order(wanted, rows, |&(to, cpu, from, thread)| {
+    crate::settling::add_in_order(wanted, rows, |&(to, SliceRow { cpu, from, thread })| {
         let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into(), u64::from(cpu).into()];
         let unknown = [Value::Null, Value::Null, Value::Null];
         row.extend(thread.map_or(unknown, |thread| context.threads.cells(thread)));

@@ -161,9 +161,6 @@ fn table(
     length: u64,
     view: &str,
 ) -> Table {
-    let busy = |uses: &UsesOfCpu| {
-        uses.iter().filter(|(thread, _)| !thread.is_idle()).map(|(_, used)| used.time).sum::<u64>()
-    };
     let total: u64 = cpus.values().map(busy).sum();
     let whole = length.saturating_mul(cpus.len() as u64);
     let switches: u64 = cpus.values().flat_map(UsesOfCpu::values).map(|used| used.switches).sum();
@@ -176,34 +173,41 @@ fn table(
     ];
     summary.extend(missing_of(missing.values()));
     let (columns, rows) = match view {
-        "cpu" => {
-            let mut rows = Vec::new();
-            for (cpu, uses) in &cpus {
-                let (busy, switches) = (busy(uses), uses.values().map(|used| used.switches).sum::<u64>());
-                let idle = uses
-                    .iter()
-                    .filter(|(thread, _)| thread.is_idle())
-                    .map(|(_, used)| used.time)
-                    .sum::<u64>();
-                let unknown = missing.get(cpu).map_or(0, |missing| missing.time);
-                let times = [busy.into(), share(busy, length), idle.into(), unknown.into()];
-                rows.push(
-                    [u64::from(*cpu).into()].into_iter().chain(times).chain([switches.into()]).collect(),
-                );
-            }
-            let columns = vec![
-                Column::integer("cpu", Unit::None),
-                Column::integer("busy_ns", Unit::Nanoseconds),
-                Column::real("busy_share", Unit::Share),
-                Column::integer("idle_ns", Unit::Nanoseconds),
-                Column::integer("unknown_ns", Unit::Nanoseconds),
-                Column::integer("switches", Unit::Count),
-            ];
-            (columns, rows)
-        }
+        "cpu" => by_cpu(&cpus, missing, length),
         view => by_thread(threads, cpus, length, view == "process"),
     };
     Table::new("cpu", Shape::Counters, summary, columns, rows)
+}
+
+/// Returns the time in which threads other than the idle one ran.
+fn busy(uses: &UsesOfCpu) -> u64 {
+    uses.iter().filter(|(thread, _)| !thread.is_idle()).map(|(_, used)| used.time).sum()
+}
+
+fn by_cpu(cpus: &BTreeMap<u32, UsesOfCpu>, missing: &FxHashMap<u32, Missing>, length: u64) -> TableRows {
+    let columns = vec![
+        Column::integer("cpu", Unit::None),
+        Column::integer("busy_ns", Unit::Nanoseconds),
+        Column::real("busy_share", Unit::Share),
+        Column::integer("idle_ns", Unit::Nanoseconds),
+        Column::integer("unknown_ns", Unit::Nanoseconds),
+        Column::integer("switches", Unit::Count),
+    ];
+    let mut rows = Vec::new();
+    for (cpu, uses) in cpus {
+        let (busy, all) = (busy(uses), uses.values().map(|used| used.time).sum::<u64>());
+        let unknown = missing.get(cpu).map_or(0, |missing| missing.time);
+        let switches: u64 = uses.values().map(|used| used.switches).sum();
+        rows.push(vec![
+            u64::from(*cpu).into(),
+            busy.into(),
+            share(busy, length),
+            (all - busy).into(),
+            unknown.into(),
+            switches.into(),
+        ]);
+    }
+    (columns, rows)
 }
 
 /// Returns the summary cells for missing switches.
@@ -241,9 +245,13 @@ fn by_thread(threads: &Threads, cpus: BTreeMap<u32, UsesOfCpu>, length: u64, pro
     let mut rows = most_first(sums.into_iter().map(row));
     if processes {
         // A process is not one thread, and has no priority or number of CPUs of its own.
-        for column in [7, 6, 1] {
-            columns.remove(column);
-            rows.iter_mut().for_each(|row| drop(row.remove(column)));
+        for name in ["tid", "priority", "cpus"] {
+            let index = columns
+                .iter()
+                .position(|column| column.name == name)
+                .expect("it is one of the columns above");
+            columns.remove(index);
+            rows.iter_mut().for_each(|row| drop(row.remove(index)));
         }
     }
     (columns, rows)

@@ -96,8 +96,7 @@ pub(super) fn apply(histories: &mut Histories, time: Nanos, trace: u32, event: B
             }
         }
         BoardEvent::Send { id } => {
-            let work =
-                CompletedWork { errand: WorkKind::Message, begin: time, author: Author::Thread(thread) };
+            let work = CompletedWork { kind: WorkKind::Message, begin: time, author: Author::Thread(thread) };
             boards.messages.insert(id, work);
         }
         BoardEvent::Receive { id } => {

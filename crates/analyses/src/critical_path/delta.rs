@@ -100,7 +100,7 @@ pub struct Delta {
     labels: HistoryLabels,
 }
 
-/// The names that a table needs, and what everything did.
+/// What all threads did, and the names that a table needs.
 pub(crate) struct Whole {
     pub(crate) histories: Histories,
     pub(crate) labels: HistoryLabels,
@@ -244,7 +244,7 @@ impl Delta {
         use field::{message, task_switch, task_wake};
         let integer = |field| event.integer(field).unwrap_or(0);
         let mut named = |field, name| self.labels.task(event, field, name);
-        let own = match event.kind {
+        let board_event = match event.kind {
             Kind::TaskSwitch => BoardEvent::Switch {
                 prev: named(task_switch::PREV, task_switch::PREV_NAME),
                 next: named(task_switch::NEXT, task_switch::NEXT_NAME),
@@ -257,6 +257,6 @@ impl Delta {
             Kind::MessageSend => BoardEvent::Send { id: integer(message::ID) as u64 },
             _ => BoardEvent::Receive { id: integer(message::ID) as u64 },
         };
-        self.steps.see(HistoryStep::Board(event.time, event.trace(), own));
+        self.steps.see(HistoryStep::Board { time: event.time, trace: event.trace(), event: board_event });
     }
 }

@@ -14,7 +14,7 @@ use hodo_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{ClockSpan, SegmentClock, TimeShare};
+use crate::clock::{ClockSpan, NO_OTHERS, SegmentClock, TimeShare};
 
 /// A stretch of time in which a thread ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl FunctionsOfStretches {
 
     fn share(&self, partial: &mut RanFunctions) {
         let RanFunctions { costs, clock } = partial;
-        clock.share(0, |share| {
+        clock.share(NO_OTHERS, |share| {
             if let TimeShare::Ran { owner, instructions, piece, .. } = share {
                 self.add(costs, owner, instructions, piece.span());
             }

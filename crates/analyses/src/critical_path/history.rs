@@ -145,7 +145,7 @@ pub(crate) enum WorkKind {
 /// Work that a thread began and an interrupt completed: a block request, a packet, a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CompletedWork {
-    pub(crate) errand: WorkKind,
+    pub(crate) kind: WorkKind,
     pub(crate) begin: Nanos,
     pub(crate) author: Author,
 }

@@ -43,18 +43,18 @@ pub(super) fn below(mut functions: Vec<FunctionOfStretch>, length: u64, most: us
         return Vec::new();
     }
     let untraced = functions.iter().fold(length, |rest, function| rest.saturating_sub(function.time));
-    functions.sort_by(|one, other| {
+    functions.sort_by(|x, y| {
         let weight = |function: &FunctionOfStretch| Reverse((function.time, function.instructions));
-        weight(one).cmp(&weight(other)).then_with(|| one.name.cmp(&other.name))
+        weight(x).cmp(&weight(y)).then_with(|| x.name.cmp(&y.name))
     });
     let others = functions.split_off(most.min(functions.len()));
-    let one = |FunctionOfStretch { name, instructions, time }| RowBelow {
+    let row = |FunctionOfStretch { name, instructions, time }| RowBelow {
         kind: "function",
         label: name,
         time,
         instructions: Some(instructions),
     };
-    let mut rows: Vec<RowBelow> = functions.into_iter().map(one).collect();
+    let mut rows: Vec<RowBelow> = functions.into_iter().map(row).collect();
     if !others.is_empty() {
         let mut sum = FunctionOfStretch::default();
         others.iter().for_each(|function| sum.add(function));
@@ -62,7 +62,7 @@ pub(super) fn below(mut functions: Vec<FunctionOfStretch>, length: u64, most: us
             1 => "1 more function".to_owned(),
             count => format!("{count} more functions"),
         };
-        rows.push(RowBelow { kind: "functions", label, ..one(sum) });
+        rows.push(RowBelow { kind: "functions", label, ..row(sum) });
     }
     if untraced > 0 {
         let label = "not in the control flow".to_owned();
@@ -125,8 +125,8 @@ fn text(value: &Value) -> String {
 /// Returns the stretches of a table of the view `stretch` in which a thread ran, in order; an empty list if it has several hosts,
 /// because the host of the control flow is unknown.
 pub fn running(table: &Table) -> Vec<ThreadStretch> {
-    let Some(places) = StretchColumns::of(table) else { return Vec::new() };
-    table.rows().iter().filter_map(|row| places.stretch(row)).collect()
+    let Some(columns) = StretchColumns::of(table) else { return Vec::new() };
+    table.rows().iter().filter_map(|row| columns.stretch(row)).collect()
 }
 
 /// Makes the table of a `view`, `tree` or `piece`, from that of the view `stretch` and from what ran in each of its
@@ -135,32 +135,33 @@ pub fn running(table: &Table) -> Vec<ThreadStretch> {
 /// # Panics
 /// If the table is of another view.
 pub fn with_functions(table: Table, executed: &[Table], view: &str, most: usize) -> Table {
-    let places = StretchColumns::of(&table).expect("a table of the view `stretch`");
+    let columns = StretchColumns::of(&table).expect("a table of the view `stretch`");
     let rows = table.rows();
-    let stretches = rows.iter().filter(|row| places.stretch(row).is_some()).count();
+    let stretches = rows.iter().filter(|row| columns.stretch(row).is_some()).count();
     let mut ran = by_stretch(stretches, executed).into_iter();
     let mut pieces: Vec<(Vec<Value>, Vec<FunctionOfStretch>)> = Vec::with_capacity(rows.len());
     for row in rows {
-        let functions = places.stretch(&row).and_then(|_| ran.next()).unwrap_or_default();
+        let functions = columns.stretch(&row).and_then(|_| ran.next()).unwrap_or_default();
         pieces.push((row, functions));
     }
     let functions = || pieces.iter().flat_map(|(_, functions)| functions);
     let instructions: u64 = functions().map(|function| function.instructions).sum();
     let (loss, mut summary) = (table.loss.clone(), table.summary.clone());
     let known: u64 = functions().map(|function| function.time).sum();
-    let running = pieces.iter().filter_map(|(row, _)| places.stretch(row));
+    let running = pieces.iter().filter_map(|(row, _)| columns.stretch(row));
     let running: u64 = running.map(|stretch| stretch.end.0 - stretch.begin.0).sum();
-    let behind = summary.iter().position(|(name, _)| *name == "pieces").map_or(summary.len(), |at| at + 1);
+    let pieces_figure = summary.iter().position(|(name, _)| *name == "pieces");
+    let after_pieces = pieces_figure.map_or(summary.len(), |index| index + 1);
     summary.splice(
-        behind..behind,
+        after_pieces..after_pieces,
         [("instructions", instructions.into()), ("untraced_ns", running.saturating_sub(known).into())],
     );
     let made = match view {
-        "piece" => by_piece(&table, summary, &places, &pieces, most),
+        "piece" => by_piece(&table, summary, &columns, &pieces, most),
         _ => {
             let leaves = pieces.iter().map(|(row, functions)| PathLeaf {
-                labels: labels(&row[places.what]),
-                length: integer(&row[places.duration]),
+                labels: labels(&row[columns.what]),
+                length: integer(&row[columns.duration]),
                 functions,
             });
             tree::table(summary, leaves, Some(most))
@@ -195,28 +196,28 @@ fn labels(value: &Value) -> Vec<String> {
 fn by_piece(
     table: &Table,
     summary: Summary,
-    places: &StretchColumns,
+    columns: &StretchColumns,
     pieces: &[(Vec<Value>, Vec<FunctionOfStretch>)],
     most: usize,
 ) -> Table {
-    let mut columns = table.columns().to_vec();
-    columns[places.what] = Column::integer("instructions", Unit::Count);
+    let mut headings = table.columns().to_vec();
+    headings[columns.what] = Column::integer("instructions", Unit::Count);
     let mut rows = Vec::new();
     for (row, functions) in pieces {
         let ran: u64 = functions.iter().map(|function| function.instructions).sum();
         let mut piece = row.clone();
-        piece[places.what] = Some(ran).filter(|_| !functions.is_empty()).into();
+        piece[columns.what] = Some(ran).filter(|_| !functions.is_empty()).into();
         rows.push(piece);
-        let length = integer(&row[places.duration]);
+        let length = integer(&row[columns.duration]);
         for RowBelow { kind, label, time, instructions } in below(functions.clone(), length, most) {
             let mut own = vec![Value::Null; row.len()];
-            own[places.duration] = time.into();
-            own[places.depth] = (integer(&row[places.depth]) + 1).into();
-            own[places.cause] = kind.into();
-            own[places.detail] = label.into();
-            own[places.what] = instructions.into();
+            own[columns.duration] = time.into();
+            own[columns.depth] = (integer(&row[columns.depth]) + 1).into();
+            own[columns.cause] = kind.into();
+            own[columns.detail] = label.into();
+            own[columns.what] = instructions.into();
             rows.push(own);
         }
     }
-    Table::new("critical-path", Shape::Intervals, summary, columns, rows)
+    Table::new("critical-path", Shape::Intervals, summary, headings, rows)
 }

@@ -39,7 +39,8 @@ impl InsideKernel {
         InsideKernel { call: self.call.or(earlier.call), fault: self.fault.or(earlier.fault) }
     }
 
-    fn via(self) -> WaitIn {
+    /// Where a thread waits that leaves its CPU now.
+    fn wait(self) -> WaitIn {
         match self.call {
             Some(InCall::In(call)) => WaitIn::Call(call),
             Some(InCall::No) if self.fault == Some(true) => WaitIn::Fault,
@@ -94,6 +95,7 @@ pub(crate) enum HistoryStep {
     Leave {
         cpu: TraceKey,
     },
+    /// A request: its device and sector.
     Issue {
         time: Nanos,
         cpu: TraceKey,
@@ -118,7 +120,11 @@ pub(crate) enum HistoryStep {
         inside: InsideKernel,
     },
     /// An event of a board.
-    Board(Nanos, u32, super::board::BoardEvent),
+    Board {
+        time: Nanos,
+        trace: u32,
+        event: super::board::BoardEvent,
+    },
 }
 
 /// A CPU.
@@ -127,7 +133,7 @@ struct CpuOccupancy {
     /// The next thread of the last switch; `None` before the first switch.
     now: Option<u32>,
     /// The thread that ran last: that of the last switch, or of a later event that contains its thread.
-    seen: Option<u32>,
+    runs: Option<u32>,
     inside: InsideKernel,
     /// The interrupts that run, the innermost last, and what each of them completed last.
     interrupts: Vec<(InterruptSource, Option<u32>)>,
@@ -152,8 +158,9 @@ pub(crate) struct Histories {
     cpus: FxHashMap<TraceKey, CpuOccupancy>,
     tasks: FxHashMap<TraceKey, TracedThread>,
     works: Vec<CompletedWork>,
-    /// Requests that are not complete, by trace, device and sector; packets that are not received, by trace.
+    /// Requests that are not complete, by trace, device and sector.
     requests: FxHashMap<(u32, u32, u64), CompletedWork>,
+    /// Packets that are not received, by trace and address of their buffer.
     packets: FxHashMap<(u32, u64), CompletedWork>,
     boards: Boards,
 }
@@ -180,6 +187,10 @@ impl Histories {
 
     pub(crate) fn boards(&self) -> &Boards {
         &self.boards
+    }
+
+    pub(super) fn boards_mut(&mut self) -> &mut Boards {
+        &mut self.boards
     }
 
     pub(super) fn occupants_mut(&mut self, cpu: TraceKey) -> &mut Occupants {
@@ -224,7 +235,7 @@ impl Histories {
         let previous = self.tasks.get(&TraceKey { id: prev, ..cpu }).filter(|_| prev != 0);
         let is_from_elsewhere = previous.is_some_and(|task| !task.history.may_run_since_begin());
         let occupancy = self.cpus.entry(cpu).or_default();
-        occupancy.seen = Some(next);
+        occupancy.runs = Some(next);
         let inside = inside.or(occupancy.inside);
         occupancy.inside = resumed.filter(|_| next != 0).unwrap_or_default();
         occupancy.interrupts.clear();
@@ -257,7 +268,7 @@ impl Histories {
         let thread = TraceKey { id: tid, ..cpu };
         let resumed = self.tasks.get(&thread).map(|task| task.inside);
         let occupancy = self.cpus.entry(cpu).or_default();
-        if occupancy.seen.replace(tid) == Some(tid) {
+        if occupancy.runs.replace(tid) == Some(tid) {
             return;
         }
         occupancy.inside = resumed.filter(|_| tid != 0).unwrap_or_default();
@@ -312,7 +323,7 @@ impl Histories {
             PrevState::Runnable => Doing::Ready(cpu.id),
             PrevState::Ended => Doing::Ended,
             PrevState::Unknown => Doing::Unknown(Why::State),
-            _ => Doing::Blocked(inside.via()),
+            _ => Doing::Blocked(inside.wait()),
         };
         history.push(time, to);
     }
@@ -332,21 +343,18 @@ impl Histories {
     /// Who wakes a thread on a CPU.
     fn waker(&self, cpu: TraceKey, flags: Option<i64>) -> Waker {
         let occupancy = self.cpus.get(&cpu);
-        let in_interrupt = flags.map(|flags| flags & IN_INTERRUPT != 0);
         let interrupts = occupancy.map_or(&[][..], |occupancy| &occupancy.interrupts);
-
-        match (interrupts.last(), in_interrupt) {
-            (Some((source, _)), None | Some(true)) => {
-                let done = interrupts.iter().rev().find_map(|(_, done)| *done);
-                done.map_or(Waker::Interrupt(*source), Waker::Work)
-            }
-            (None, Some(true)) => Waker::SomeInterrupt,
-            (_, None | Some(false)) => match occupancy.and_then(|occupancy| occupancy.now) {
+        let in_interrupt = flags.map_or(!interrupts.is_empty(), |flags| flags & IN_INTERRUPT != 0);
+        if !in_interrupt {
+            return match occupancy.and_then(|occupancy| occupancy.now) {
                 Some(0) => Waker::SomeInterrupt,
                 Some(tid) => Waker::Thread(tid),
                 None => Waker::Cpu(cpu.id),
-            },
+            };
         }
+        let Some((source, _)) = interrupts.last() else { return Waker::SomeInterrupt };
+        let completed = interrupts.iter().rev().find_map(|(_, completed)| *completed);
+        completed.map_or(Waker::Interrupt(*source), Waker::Work)
     }
 
     fn wakes(&mut self, time: Nanos, cpu: TraceKey, (tid, target): (u32, u32), by: Waker, is_early: bool) {
@@ -366,12 +374,14 @@ impl Histories {
         task.history.push(time, Doing::Woken(target, by));
     }
 
+    /// Who begins work on a CPU.
     fn author(&self, cpu: TraceKey) -> Author {
-        let occupancy = self.cpus.get(&cpu);
-        match occupancy.map(|occupancy| (occupancy.interrupts.is_empty(), occupancy.now)) {
-            Some((false, _)) | Some((_, Some(0))) => Author::Interrupt,
-            Some((true, Some(tid))) => Author::Thread(TraceKey { id: tid, ..cpu }),
-            Some((true, None)) | None => Author::Cpu(cpu),
+        let Some(occupancy) = self.cpus.get(&cpu) else { return Author::Cpu(cpu) };
+        match occupancy.now {
+            _ if !occupancy.interrupts.is_empty() => Author::Interrupt,
+            Some(0) => Author::Interrupt,
+            Some(tid) => Author::Thread(TraceKey { id: tid, ..cpu }),
+            None => Author::Cpu(cpu),
         }
     }
 
@@ -433,7 +443,7 @@ impl StateMachine<HistoryStep> for Histories {
             }
             HistoryStep::Issue { time, cpu, request: (device, sector) } => {
                 let work =
-                    CompletedWork { errand: WorkKind::Block(device), begin: time, author: self.author(cpu) };
+                    CompletedWork { kind: WorkKind::Block(device), begin: time, author: self.author(cpu) };
                 // A busy device returns a request, and a kernel worker issues it again: its author stays.
                 self.requests.entry((cpu.trace, device, sector)).or_insert(work);
             }
@@ -442,7 +452,7 @@ impl StateMachine<HistoryStep> for Histories {
                 self.completes(cpu, work);
             }
             HistoryStep::Send { time, cpu, packet } => {
-                let work = CompletedWork { errand: WorkKind::Packet, begin: time, author: self.author(cpu) };
+                let work = CompletedWork { kind: WorkKind::Packet, begin: time, author: self.author(cpu) };
                 self.packets.insert((cpu.trace, packet), work);
             }
             HistoryStep::Receive { cpu, packet } => {
@@ -453,13 +463,7 @@ impl StateMachine<HistoryStep> for Histories {
                 let occupancy = self.cpus.entry(cpu).or_default();
                 occupancy.inside = inside.or(occupancy.inside);
             }
-            HistoryStep::Board(time, trace, event) => super::board::apply(self, time, trace, event),
+            HistoryStep::Board { time, trace, event } => super::board::apply(self, time, trace, event),
         }
-    }
-}
-
-impl Histories {
-    pub(super) fn boards_mut(&mut self) -> &mut Boards {
-        &mut self.boards
     }
 }

@@ -18,8 +18,16 @@ pub(super) struct Subject {
     pub(super) chosen: u64,
 }
 
-/// How good a subject is: its rank, then how long it lived or ran.
-type Rank = (u8, u64);
+/// The kinds of threads, the best subject last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It began before the trace, or did not end in it.
+    Incomplete,
+    /// It began and ended in the trace.
+    Whole,
+    /// The only thread of a board without a scheduler.
+    Board,
+}
 
 /// Picks the best of the threads that the user chose. `None` if there are none.
 pub(super) fn choose(histories: &Histories, naming: &PathNames<'_, '_>) -> Option<Subject> {
@@ -30,21 +38,24 @@ pub(super) fn choose(histories: &Histories, naming: &PathNames<'_, '_>) -> Optio
     let boards = histories.boards();
     let rated = chosen.into_iter().map(|(thread, history)| {
         let (from, to) = life(history, naming.context.span);
-        let is_main = boards.contains(thread.trace) && !boards.has_scheduler(thread.trace);
-        let rank: Rank = match (is_main, is_whole(history)) {
-            (true, _) => (2, to.0.saturating_sub(from.0)),
-            (false, true) => (1, to.0.saturating_sub(from.0)),
-            (false, false) => (0, running(history, naming.context.span)),
+        let lived = to.0.saturating_sub(from.0);
+        let rating = if boards.contains(thread.trace) && !boards.has_scheduler(thread.trace) {
+            (Rank::Board, lived)
+        } else if is_whole(history) {
+            (Rank::Whole, lived)
+        } else {
+            (Rank::Incomplete, running(history, naming.context.span))
         };
-        (rank, thread, from, to)
+        (rating, Subject { thread, from, to, chosen: count })
     });
     // Of equal ones, the first.
-    let (_, thread, from, to) = rated.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
-    let (from, to) = match selection.window {
-        Some((begin, end)) => (from.max(begin).min(to), to.min(end).max(from)),
-        None => (from, to),
-    };
-    Some(Subject { thread, from, to: to.max(from), chosen: count })
+    let (_, mut subject) = rated.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
+    if let Some((begin, end)) = selection.window {
+        let Subject { from, to, .. } = subject;
+        (subject.from, subject.to) = (from.max(begin).min(to), to.min(end).max(from));
+    }
+    subject.to = subject.to.max(subject.from);
+    Some(subject)
 }
 
 /// When a thread began and ended in the trace.

@@ -12,7 +12,11 @@ use super::{
     tree::{self, PathLeaf},
     walk::{PathStretch, StretchCause, WaitEndedBy},
 };
-use crate::columns::{most_first, share};
+use crate::{
+    columns::{most_first, share},
+    io::device_numbers,
+    irq::SOFTIRQS,
+};
 
 /// Names of threads, devices and calls.
 #[derive(Clone, Copy)]
@@ -20,10 +24,6 @@ pub(crate) struct PathNames<'l, 'c> {
     pub(crate) labels: &'l HistoryLabels,
     pub(crate) context: &'l FinishContext<'c>,
 }
-
-/// The vectors of soft interrupts (`include/linux/interrupt.h`).
-const SOFTIRQS: [&str; 10] =
-    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
 /// System calls by what a thread waits for in them, separated by spaces; a prefix that ends in `*`.
 const CLASSES: [(&str, &str); 4] = [
@@ -125,8 +125,7 @@ impl PathNames<'_, '_> {
         match cause {
             StretchCause::Cpu(thread) if thread.id == 0 => Some("idle".to_owned()),
             StretchCause::Cpu(thread) => Some(self.name(thread)),
-            // `MKDEV` of the kernel, as events have it.
-            StretchCause::Block(device) => Some(format!("{}:{}", device >> 20, device & 0xf_ffff)),
+            StretchCause::Block(device) => Some(device_numbers(device)),
             StretchCause::Interrupt(InterruptSource::Irq(number)) => {
                 let name = self.labels.interrupts.get(&TraceKey { trace, id: number });
                 Some(name.map_or_else(|| format!("irq {number}"), |name| format!("irq {number} {name}")))
@@ -168,18 +167,18 @@ impl PathStretch {
     }
 }
 
-fn who(naming: &PathNames<'_, '_>, thread: TraceKey) -> [Value; 3] {
+fn thread_cells(naming: &PathNames<'_, '_>, thread: TraceKey) -> [Value; 3] {
     [naming.comm(thread).into(), u64::from(thread.id).into(), naming.host(thread).into()]
 }
 
-fn who_columns() -> [Column; 3] {
+fn thread_columns() -> [Column; 3] {
     [Column::name("comm"), Column::integer("tid", Unit::None), Column::name("host").secondary()]
 }
 
 /// The table of the chosen view.
 pub(super) fn table(naming: &PathNames<'_, '_>, subject: Option<&Subject>, pieces: &[PathStretch]) -> Table {
-    let sum = |is: fn(&PathStretch) -> bool| -> u64 {
-        pieces.iter().filter(|piece| is(piece)).map(PathStretch::length).sum()
+    let sum = |counts: fn(&PathStretch) -> bool| -> u64 {
+        pieces.iter().filter(|piece| counts(piece)).map(PathStretch::length).sum()
     };
     let span = subject.map_or((Nanos(0), Nanos(0)), |subject| (subject.from, subject.to));
     let summary = vec![
@@ -249,13 +248,13 @@ fn by_piece(
         Column::integer("duration_ns", Unit::Nanoseconds),
         Column::integer("depth", Unit::None),
     ];
-    columns.extend(who_columns());
+    columns.extend(thread_columns());
     columns.extend([Column::name("cause"), Column::name("detail"), Column::name("through")]);
     columns.extend(with_labels.then(|| Column::list("what", &Type::Text, Unit::None)));
     let rows = pieces.iter().map(|piece| {
         let depth = piece.waits.len() as u64;
         let mut row = vec![piece.begin.0.into(), piece.length().into(), depth.into()];
-        row.extend(who(naming, piece.thread));
+        row.extend(thread_cells(naming, piece.thread));
         row.extend([piece.cause.name().into(), naming.detail(piece.thread.trace, piece.cause).into()]);
         let waits = piece.waits.iter().map(|&(thread, via)| {
             let call = naming.call(via).unwrap_or_else(|| naming.wait(via));
@@ -269,19 +268,28 @@ fn by_piece(
     Table::new("critical-path", Shape::Intervals, summary, columns, rows)
 }
 
+/// The pieces of a group; times in nanoseconds.
+#[derive(Default)]
+struct PieceSums {
+    count: u64,
+    total: u64,
+    longest: u64,
+}
+
 /// What pieces are summed by: how the subject waits, the cause, the thread.
 type PathGroup = (Option<WaitIn>, StretchCause, TraceKey);
 
 fn by_cause(naming: &PathNames<'_, '_>, summary: hodo_model::Summary, pieces: &[PathStretch]) -> Table {
     let all: u64 = pieces.iter().map(PathStretch::length).sum();
-    // The number of pieces of each, their sum and the longest, in nanoseconds.
-    let mut groups: BTreeMap<PathGroup, (u64, u64, u64)> = BTreeMap::new();
+    let mut groups: BTreeMap<PathGroup, PieceSums> = BTreeMap::new();
     for piece in pieces {
-        let (count, total, longest) = groups.entry((piece.via(), piece.cause, piece.thread)).or_default();
-        (*count, *total, *longest) = (*count + 1, *total + piece.length(), (*longest).max(piece.length()));
+        let sums = groups.entry((piece.via(), piece.cause, piece.thread)).or_default();
+        sums.count += 1;
+        sums.total += piece.length();
+        sums.longest = sums.longest.max(piece.length());
     }
     let mut columns = vec![Column::name("wait"), Column::name("call"), Column::name("cause")];
-    columns.extend(who_columns());
+    columns.extend(thread_columns());
     columns.extend([
         Column::name("detail"),
         Column::integer("count", Unit::Count),
@@ -289,11 +297,12 @@ fn by_cause(naming: &PathNames<'_, '_>, summary: hodo_model::Summary, pieces: &[
         Column::integer("max_ns", Unit::Nanoseconds).secondary(),
         Column::real("share", Unit::Share),
     ]);
-    let rows = most_first(groups.into_iter().map(|((via, cause, thread), (count, total, longest))| {
+    let rows = most_first(groups.into_iter().map(|((via, cause, thread), sums)| {
+        let PieceSums { count, total, longest } = sums;
         let wait = via.map(|via| naming.wait(via));
         let call = via.and_then(|via| naming.call(via));
         let mut row = vec![wait.into(), call.into(), cause.name().into()];
-        row.extend(who(naming, thread));
+        row.extend(thread_cells(naming, thread));
         row.push(naming.detail(thread.trace, cause).into());
         row.extend([count.into(), total.into(), longest.into(), share(total, all)]);
         ((total, (via, cause, thread)), row)

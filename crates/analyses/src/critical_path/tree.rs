@@ -7,6 +7,7 @@ use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 use super::joined::{FunctionOfStretch, RowBelow, below};
 use crate::columns::share;
 
+/// The pieces with some labels in common.
 #[derive(Default)]
 struct PathBranch {
     count: u64,
@@ -35,7 +36,8 @@ impl PathBranch {
         for (label, branch) in below {
             let ran = branch.functions.values().map(|(_, function)| function.instructions);
             let instructions = (!branch.functions.is_empty()).then(|| ran.sum());
-            rows.push(row((branch.total, branch.count.into()), instructions, all, depth, label, most));
+            let row = PathRow { total: branch.total, count: Some(branch.count), instructions, depth, label };
+            rows.push(row.cells(all, most.is_some()));
             branch.rows(all, depth + 1, most, rows);
             branch.function_rows(all, depth + 1, most, rows);
         }
@@ -48,24 +50,29 @@ impl PathBranch {
             below(functions.collect(), self.total, most.unwrap_or(0))
         {
             let count = self.functions.get(&label).map(|(count, _)| *count);
-            rows.push(row((time, count.into()), instructions, all, depth, &label, most));
+            let row = PathRow { total: time, count, instructions, depth, label: &label };
+            rows.push(row.cells(all, most.is_some()));
         }
     }
 }
 
-/// Makes a row. It has a cell for instructions if there is control flow, which `most` says.
-fn row(
-    (total, count): (u64, Value),
+struct PathRow<'l> {
+    /// In nanoseconds.
+    total: u64,
+    count: Option<u64>,
     instructions: Option<u64>,
-    all: u64,
     depth: u64,
-    label: &str,
-    most: Option<usize>,
-) -> Vec<Value> {
-    let mut row = vec![share(total, all), total.into(), count];
-    row.extend(most.map(|_| instructions.into()));
-    row.extend([depth.into(), label.into()]);
-    row
+    label: &'l str,
+}
+
+impl PathRow<'_> {
+    /// Returns the cells, given the length of the whole path; one is for instructions if there is control flow.
+    fn cells(&self, all: u64, has_flow: bool) -> Vec<Value> {
+        let mut cells = vec![share(self.total, all), self.total.into(), self.count.into()];
+        cells.extend(has_flow.then_some(self.instructions.into()));
+        cells.extend([self.depth.into(), self.label.into()]);
+        cells
+    }
 }
 
 /// A piece of the path.

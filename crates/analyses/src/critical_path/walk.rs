@@ -197,7 +197,7 @@ impl PathWalk<'_> {
 
     /// The thread waits for work; before that began, the path follows the thread that began it.
     fn work(&mut self, begin: Nanos, work: CompletedWork, via: WaitIn) {
-        let cause = match work.errand {
+        let cause = match work.kind {
             WorkKind::Block(device) => StretchCause::Block(device),
             WorkKind::Packet => StretchCause::Network,
             WorkKind::Message => StretchCause::Message,

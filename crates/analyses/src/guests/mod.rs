@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, share},
     durations::Durations,
-    mark::{Clocks, Mark, ReadingDelta, ReadingOf},
+    mark::{Clocks, Mark, ReadingDelta, StampedMarks},
 };
 
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
@@ -48,10 +48,11 @@ enum GuestChange {
     Gap,
 }
 
+/// A change at a position.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct GuestStep {
     mark: Mark,
-    what: GuestChange,
+    change: GuestChange,
 }
 
 /// The changes in some chunks of a thread.
@@ -63,29 +64,29 @@ pub struct GuestsPartial {
     machine: Option<Virtual>,
     /// The last reported VMCS.
     vmcs: Option<Virtual>,
-    /// The steps before these indices have their times, and their cycles.
+    /// How many steps are stamped.
     #[serde(skip)]
-    reported: [usize; 2],
+    stamped: StampedMarks,
 }
 
 impl GuestsPartial {
     /// Adds a step, unless it repeats what is known: each synchronisation point of the trace repeats the state.
-    fn step(&mut self, what: GuestChange, mark: Mark) {
-        let known = match what {
+    fn step(&mut self, change: GuestChange, mark: Mark) {
+        let known = match change {
             GuestChange::Change(Virtual::Guest | Virtual::Host) => &mut self.machine,
             GuestChange::Change(Virtual::Vmcs(_)) => &mut self.vmcs,
-            _ => return self.steps.push(GuestStep { mark, what }),
+            _ => return self.steps.push(GuestStep { mark, change }),
         };
-        let GuestChange::Change(change) = what else { return };
-        if known.replace(change) != Some(change) {
-            self.steps.push(GuestStep { mark, what });
+        let GuestChange::Change(state) = change else { return };
+        if known.replace(state) != Some(state) {
+            self.steps.push(GuestStep { mark, change });
         }
     }
 
     fn stamp(&mut self, reading: &ReadingDelta) {
-        let reported = &mut self.reported[usize::from(reading.of() == ReadingOf::Cycles)];
-        self.steps[*reported..].iter_mut().for_each(|step| reading.stamp(&mut step.mark));
-        *reported = self.steps.len();
+        let stamped = &mut self.stamped[reading.clock() as usize];
+        self.steps[*stamped..].iter_mut().for_each(|step| reading.stamp(&mut step.mark));
+        *stamped = self.steps.len();
     }
 
     /// Returns the stays in guests and on the host of a whole thread, in order.
@@ -95,10 +96,10 @@ impl GuestsPartial {
         // The trace begins inside of it.
         stay.is_complete = false;
         let (mut vmcs, mut reason) = (None, None);
-        for &GuestStep { mark, what } in &self.steps {
+        for &GuestStep { mark, change } in &self.steps {
             // VMCS and reason of a change may follow it.
             let has_just_begun = mark.before == stay.begin.before;
-            match what {
+            match change {
                 GuestChange::Gap => stay.is_complete = false,
                 GuestChange::Change(Virtual::Vmcs(address)) => {
                     vmcs = Some(address);
@@ -190,11 +191,11 @@ impl Analysis for Guests {
 
     fn merge(&self, mut earlier: GuestsPartial, later: GuestsPartial, _: &Threads) -> GuestsPartial {
         let Clocks { instructions, segments, .. } = earlier.clocks;
-        for GuestStep { mark, what } in later.steps {
-            earlier.step(what, mark.after(instructions, segments));
+        for GuestStep { mark, change } in later.steps {
+            earlier.step(change, mark.after(instructions, segments));
         }
         earlier.clocks.add(&later.clocks);
-        earlier.reported = [earlier.steps.len(); 2];
+        earlier.stamped = [earlier.steps.len(); 2];
         earlier
     }
 

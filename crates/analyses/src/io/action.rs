@@ -12,18 +12,21 @@ use super::Operation;
 /// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Action {
-    /// Reads, writes or syncs a file; whether the result is a number of bytes.
-    Transfer(Operation, bool),
+    /// Reads, writes or syncs a file; `has_bytes`: the result is a number of bytes.
+    Transfer {
+        operation: Operation,
+        has_bytes: bool,
+    },
     /// Syncs all files or a range of memory, without a descriptor.
     SyncOther,
     /// Copies from the first descriptor to the second.
     Copy,
     /// Returns a descriptor of a named file.
     Open,
-    /// Returns a descriptor of something other than a named file: an index of [`LABELS`].
-    Make(u8),
+    /// Returns a descriptor of something other than a named file.
+    Make(Nameless),
     /// Returns two such descriptors.
-    MakeTwo(u8),
+    MakeTwo(Nameless),
     Close,
     CloseRange,
     Duplicate,
@@ -33,23 +36,48 @@ pub(super) enum Action {
     Execute,
 }
 
-/// Labels of files without a name.
-pub(super) const LABELS: [&str; 11] = [
-    "socket",
-    "pipe",
-    "eventfd",
-    "epoll",
-    "timerfd",
-    "signalfd",
-    "inotify",
-    "memfd",
-    "pidfd",
-    "perf_event",
-    "io_uring",
-];
+/// A file without a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Nameless {
+    Socket,
+    Pipe,
+    EventFd,
+    Epoll,
+    TimerFd,
+    SignalFd,
+    Inotify,
+    MemFd,
+    PidFd,
+    PerfEvent,
+    IoUring,
+}
+
+impl Nameless {
+    /// Returns the label in place of a name.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Nameless::Socket => "socket",
+            Nameless::Pipe => "pipe",
+            Nameless::EventFd => "eventfd",
+            Nameless::Epoll => "epoll",
+            Nameless::TimerFd => "timerfd",
+            Nameless::SignalFd => "signalfd",
+            Nameless::Inotify => "inotify",
+            Nameless::MemFd => "memfd",
+            Nameless::PidFd => "pidfd",
+            Nameless::PerfEvent => "perf_event",
+            Nameless::IoUring => "io_uring",
+        }
+    }
+}
 
 /// `O_CLOEXEC`; `SOCK_CLOEXEC` and similar flags have the same value.
 pub(super) const CLOSE_ON_EXEC: i64 = 0o2_000_000;
+
+/// No flag closes the new descriptor on exec.
+const NEVER: i64 = 0;
+/// The new descriptor is always closed on exec.
+const ALWAYS: i64 = -1;
 
 /// A system call by name, with the positions of its arguments, for tracers that record arguments without names.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +87,7 @@ pub(super) struct FileCall {
     descriptors: (usize, usize),
     /// The argument with flags.
     flags: Option<usize>,
-    /// The flag that closes the new descriptor on exec; -1 if it is always closed.
+    /// The flag that closes the new descriptor on exec, [`NEVER`] or [`ALWAYS`].
     closes: i64,
 }
 
@@ -67,8 +95,9 @@ impl FileCall {
     /// Returns the call with this name, if it concerns descriptors.
     pub(super) fn of(name: &str) -> Option<FileCall> {
         let call = |action, flags, closes| FileCall { action, descriptors: (0, 1), flags, closes };
-        let plain = |action| call(action, None, 0);
-        let make = |label, flags| call(Action::Make(label), Some(flags), CLOSE_ON_EXEC);
+        let plain = |action| call(action, None, NEVER);
+        let make = |file, flags| call(Action::Make(file), Some(flags), CLOSE_ON_EXEC);
+        // The numbers are positions of the argument with flags.
         Some(match name {
             "sync" | "msync" => plain(Action::SyncOther),
             "open" => call(Action::Open, Some(1), CLOSE_ON_EXEC),
@@ -82,28 +111,28 @@ impl FileCall {
             // CLOSE_RANGE_CLOEXEC: closes nothing now.
             "close_range" => call(Action::CloseRange, Some(2), 4),
             "execve" | "execveat" => plain(Action::Execute),
-            "socket" => make(0, 1),
-            "accept" => plain(Action::Make(0)),
-            "accept4" => make(0, 3),
-            "socketpair" => call(Action::MakeTwo(0), Some(1), CLOSE_ON_EXEC),
-            "pipe" => plain(Action::MakeTwo(1)),
-            "pipe2" => call(Action::MakeTwo(1), Some(1), CLOSE_ON_EXEC),
-            "eventfd" | "eventfd2" => make(2, 1),
-            "epoll_create" => plain(Action::Make(3)),
-            "epoll_create1" => make(3, 0),
-            "timerfd_create" => make(4, 1),
-            "signalfd" | "signalfd4" => make(5, 3),
-            "inotify_init" | "inotify_init1" => make(6, 0),
+            "socket" => make(Nameless::Socket, 1),
+            "accept" => plain(Action::Make(Nameless::Socket)),
+            "accept4" => make(Nameless::Socket, 3),
+            "socketpair" => call(Action::MakeTwo(Nameless::Socket), Some(1), CLOSE_ON_EXEC),
+            "pipe" => plain(Action::MakeTwo(Nameless::Pipe)),
+            "pipe2" => call(Action::MakeTwo(Nameless::Pipe), Some(1), CLOSE_ON_EXEC),
+            "eventfd" | "eventfd2" => make(Nameless::EventFd, 1),
+            "epoll_create" => plain(Action::Make(Nameless::Epoll)),
+            "epoll_create1" => make(Nameless::Epoll, 0),
+            "timerfd_create" => make(Nameless::TimerFd, 1),
+            "signalfd" | "signalfd4" => make(Nameless::SignalFd, 3),
+            "inotify_init" | "inotify_init1" => make(Nameless::Inotify, 0),
             // MFD_CLOEXEC and PERF_FLAG_FD_CLOEXEC; the last two calls always set close-on-exec.
-            "memfd_create" => call(Action::Make(7), Some(1), 1),
-            "perf_event_open" => call(Action::Make(9), Some(4), 8),
-            "pidfd_open" => call(Action::Make(8), None, -1),
-            "io_uring_setup" => call(Action::Make(10), None, -1),
+            "memfd_create" => call(Action::Make(Nameless::MemFd), Some(1), 1),
+            "perf_event_open" => call(Action::Make(Nameless::PerfEvent), Some(4), 8),
+            "pidfd_open" => call(Action::Make(Nameless::PidFd), None, ALWAYS),
+            "io_uring_setup" => call(Action::Make(Nameless::IoUring), None, ALWAYS),
             _ => match Operation::of(name)? {
                 (Operation::Open, _) => plain(Action::Open),
                 (Operation::Close, _) => plain(Action::Close),
                 (Operation::Copy, _) => plain(Action::Copy),
-                (operation, has_bytes) => plain(Action::Transfer(operation, has_bytes)),
+                (operation, has_bytes) => plain(Action::Transfer { operation, has_bytes }),
             },
         })
     }
@@ -121,7 +150,7 @@ impl FileCall {
             action: self.action,
             fd: descriptor(entry::FD, self.descriptors.0),
             other: descriptor(entry::OTHER_FD, self.descriptors.1),
-            closes: self.closes < 0 || flags & self.closes != 0,
+            closes: self.closes == ALWAYS || flags & self.closes != 0,
             command: either(entry::COMMAND, 1).unwrap_or(-1),
             value: either(entry::VALUE, 2).unwrap_or(0),
             // LTTng writes an empty name if it can not read it.

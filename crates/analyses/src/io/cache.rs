@@ -11,15 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::most_first,
     durations::{Add, add_all, add_fields},
+    memory::pages_of_order,
     per_thread_sums::PerThreadSums,
 };
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct PageCache;
-
-/// An upper bound of the kernel's page allocation orders; higher values are invalid.
-const MOST_ORDER: i64 = 32;
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct CachedPages {
@@ -52,8 +50,7 @@ impl Analysis for PageCache {
         if !matches!(event.kind, Kind::CacheAdd | Kind::CacheDelete) {
             return;
         }
-        let order = event.integer(field::cache::ORDER).filter(|order| (0..MOST_ORDER).contains(order));
-        let pages = 1 << order.unwrap_or(0);
+        let pages = pages_of_order(event.integer(field::cache::ORDER));
         let number = |field| event.integer(field).unwrap_or(0) as u64;
         let file = (number(field::cache::DEV) as u32, number(field::cache::INODE));
         partial.0.of(event.thread, event.cpu, file).add(match event.kind {
@@ -85,8 +82,12 @@ impl Analysis for PageCache {
             Column::integer("pages_deleted", Unit::Count),
         ];
         let rows = most_first(files.into_iter().map(|((device, inode), pages)| {
-            let row: Vec<Value> =
-                vec![super::numbers(device).into(), inode.into(), pages.added.into(), pages.deleted.into()];
+            let row: Vec<Value> = vec![
+                super::device_numbers(device).into(),
+                inode.into(),
+                pages.added.into(),
+                pages.deleted.into(),
+            ];
             ((pages.added + pages.deleted, (device, inode)), row)
         }));
         Table::new("io", Shape::Counters, summary, columns, rows)

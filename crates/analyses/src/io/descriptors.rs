@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Operation,
-    action::{Action, CLOSE_ON_EXEC, FileCallExit, LABELS, OpenFileCall},
+    action::{Action, CLOSE_ON_EXEC, FileCallExit, OpenFileCall},
 };
 use crate::{
     deferred_ops::StateMachine,
@@ -84,8 +84,14 @@ struct OpenDescriptor {
     closes: bool,
 }
 
-/// The key of a use: thread, CPU, descriptor, file.
-pub(super) type FileUseKey = (Thread, u32, Option<i32>, FileId);
+/// Who used a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct FileUser {
+    pub(super) thread: Thread,
+    pub(super) cpu: u32,
+    pub(super) fd: Option<i32>,
+    pub(super) file: FileId,
+}
 
 /// The uses of a file.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -114,7 +120,7 @@ pub(super) struct Descriptors {
     /// Processes by the address of their table in the state dump.
     addresses: FxHashMap<u64, Vec<u32>>,
     files: FxHashMap<Box<str>, FileId>,
-    pub(super) uses: FxHashMap<FileUseKey, FileUse>,
+    pub(super) uses: FxHashMap<FileUser, FileUse>,
 }
 
 impl StateMachine<FileStep> for Descriptors {
@@ -155,8 +161,9 @@ impl StateMachine<FileStep> for Descriptors {
             FileStep::Begins { tid } => drop(self.processes.remove(&Thread::new(tid, 0))),
             FileStep::Dumped { table, pid, fd, file, flags } => {
                 let slot = OpenDescriptor { file: self.file(&file), closes: flags & CLOSE_ON_EXEC != 0 };
-                let at = table.and_then(|table| self.addresses.get(&table)).cloned().unwrap_or_default();
-                for pid in at.into_iter().chain(pid) {
+                let processes =
+                    table.and_then(|table| self.addresses.get(&table)).cloned().unwrap_or_default();
+                for pid in processes.into_iter().chain(pid) {
                     self.tables.entry(pid).or_default().insert(fd, slot);
                 }
             }
@@ -213,35 +220,36 @@ impl Descriptors {
         let mut used = FileUse { operations: 1, errors: failed.into(), ..FileUse::default() };
         used.time = exit.time.0.saturating_sub(entry.time.0);
         let bytes = if failed { 0 } else { exit.result as u64 };
-        let name = |descriptors: &Descriptors, fd: Option<i32>| {
+        let user = |descriptors: &Descriptors, fd: Option<i32>| {
             let slot = process.and_then(|pid| descriptors.tables.get(&pid)?.get(&fd?));
-            slot.map_or(UNKNOWN, |slot| slot.file)
+            FileUser { thread, cpu, fd, file: slot.map_or(UNKNOWN, |slot| slot.file) }
         };
         match entry.action {
-            Action::Transfer(operation, has_bytes) => {
+            Action::Transfer { operation, has_bytes } => {
                 let bytes = if has_bytes { bytes } else { 0 };
                 match operation {
                     Operation::Read => used.read = bytes,
                     Operation::Write => used.written = bytes,
                     _ => {}
                 }
-                self.used((thread, cpu, entry.fd, name(self, entry.fd)), used);
+                self.used(user(self, entry.fd), used);
             }
             Action::Copy => {
                 let (from, to) =
                     (FileUse { read: bytes, ..used }, FileUse { written: bytes, shared: 1, ..used });
-                self.used((thread, cpu, entry.fd, name(self, entry.fd)), from);
-                self.used((thread, cpu, entry.other, name(self, entry.other)), to);
+                self.used(user(self, entry.fd), from);
+                self.used(user(self, entry.other), to);
             }
-            Action::SyncOther => self.used((thread, cpu, None, UNKNOWN), used),
+            Action::SyncOther => self.used(user(self, None), used),
             Action::Open => {
                 let file = entry.file.as_deref().map_or(UNKNOWN, |name| self.file(name));
                 let fd = (!failed).then_some(exit.result as i32);
-                self.used((thread, cpu, fd, file), FileUse { opens: (!failed).into(), ..used });
+                let opener = FileUser { thread, cpu, fd, file };
+                self.used(opener, FileUse { opens: (!failed).into(), ..used });
                 self.set(process, fd, Some(OpenDescriptor { file, closes: entry.closes }));
             }
             Action::Close => {
-                self.used((thread, cpu, entry.fd, name(self, entry.fd)), used);
+                self.used(user(self, entry.fd), used);
                 if exit.result != -EBADF {
                     self.set(process, entry.fd, None);
                 }
@@ -251,7 +259,7 @@ impl Descriptors {
         }
     }
 
-    fn used(&mut self, user: FileUseKey, used: FileUse) {
+    fn used(&mut self, user: FileUser, used: FileUse) {
         self.uses.entry(user).or_default().add(used);
     }
 
@@ -271,12 +279,12 @@ impl Descriptors {
         let duplicated = |descriptors: &Descriptors| descriptors.tables.get(&pid)?.get(&entry.fd?).copied();
         let copy = |slot: Option<OpenDescriptor>, closes| slot.map(|slot| OpenDescriptor { closes, ..slot });
         match entry.action {
-            Action::Make(label) => {
-                let file = self.file(LABELS[usize::from(label)]);
+            Action::Make(nameless) => {
+                let file = self.file(nameless.label());
                 self.set(process, made, Some(OpenDescriptor { file, closes: entry.closes }));
             }
-            Action::MakeTwo(label) => {
-                let file = self.file(LABELS[usize::from(label)]);
+            Action::MakeTwo(nameless) => {
+                let file = self.file(nameless.label());
                 for fd in exit.made {
                     self.set(process, fd, Some(OpenDescriptor { file, closes: entry.closes }));
                 }

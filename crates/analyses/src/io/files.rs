@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     action::{FileCall, FileCallExit, OpenFileCall},
-    descriptors::{Descriptors, FileId, FileStep, FileUse, UNKNOWN},
+    descriptors::{Descriptors, FileId, FileStep, FileUse, FileUser, UNKNOWN},
 };
 use crate::{
     columns::{TableRows, most_first},
@@ -215,7 +215,7 @@ impl Analysis for Files {
         let descriptors = whole.steps.finish();
         let names = descriptors.names();
         let mut users: FileUses = FxHashMap::default();
-        for (&(thread, cpu, fd, file), used) in &descriptors.uses {
+        for (&FileUser { thread, cpu, fd, file }, used) in &descriptors.uses {
             let thread = threads.settled(thread);
             if threads.wanted(thread, context.selection) && context.selection.wants_cpu(cpu) {
                 users.entry((thread, fd, file)).or_default().add(*used);
@@ -277,9 +277,9 @@ fn process(threads: &Threads, thread: Thread) -> Thread {
 fn by_file(threads: &Threads, users: FileUses, names: &[Option<&str>]) -> TableRows {
     let mut files: FxHashMap<FileId, (FileUse, Vec<Thread>)> = FxHashMap::default();
     for ((thread, _, file), used) in users {
-        let sum = files.entry(file).or_default();
-        sum.0.add(used);
-        sum.1.push(process(threads, thread));
+        let (sum, processes) = files.entry(file).or_default();
+        sum.add(used);
+        processes.push(process(threads, thread));
     }
     let rows = files.into_iter().map(|(file, (used, mut processes))| {
         processes.sort_unstable();

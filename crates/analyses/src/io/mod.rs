@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::{TableRows, duration_cells, duration_columns},
     durations::{Add, Durations, add_fields},
-    pairs::Pairs,
+    pairs::{Pairs, Unpaired},
     syscalls::Syscalls,
     system_calls::{CallsPartial, OfName},
 };
@@ -112,8 +112,14 @@ impl Operation {
 const RWBS_WRITE: i64 = 1;
 const SECTOR_BYTES: u64 = 512;
 
-/// A completed request: its time, whether it wrote, its sectors, whether it failed.
-type CompletedRequest = (Nanos, bool, u64, bool);
+/// The completion of a request.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct CompletedRequest {
+    time: Nanos,
+    wrote: bool,
+    sectors: u64,
+    failed: bool,
+}
 
 /// Requests of a device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -126,10 +132,10 @@ struct DeviceRequests {
 add_fields!(DeviceRequests { durations, errors } wrapping { bytes });
 
 impl DeviceRequests {
-    fn see(&mut self, begin: Nanos, (end, _, sectors, failed): CompletedRequest) {
-        self.durations.see(end.0.saturating_sub(begin.0));
-        self.bytes = self.bytes.wrapping_add(sectors.wrapping_mul(SECTOR_BYTES));
-        self.errors += u64::from(failed);
+    fn see(&mut self, begin: Nanos, completed: CompletedRequest) {
+        self.durations.see(completed.time.0.saturating_sub(begin.0));
+        self.bytes = self.bytes.wrapping_add(completed.sectors.wrapping_mul(SECTOR_BYTES));
+        self.errors += u64::from(completed.failed);
     }
 }
 
@@ -137,14 +143,14 @@ impl DeviceRequests {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Device {
     name: Option<String>,
-    going_on: Pairs<Nanos, CompletedRequest>,
+    open: Pairs<Nanos, CompletedRequest>,
     read: DeviceRequests,
     written: DeviceRequests,
 }
 
 impl Device {
-    fn of(&mut self, writes: bool) -> &mut DeviceRequests {
-        if writes { &mut self.written } else { &mut self.read }
+    fn see(&mut self, begin: Nanos, completed: CompletedRequest) {
+        if completed.wrote { &mut self.written } else { &mut self.read }.see(begin, completed);
     }
 }
 
@@ -225,8 +231,8 @@ fn summary(users: &FxHashMap<Thread, FileOperations>, blocks: &BlockDevices) -> 
     let mut all = FileOperations::default();
     users.values().for_each(|user| all.add(*user));
     let requests = || blocks.devices.values().flat_map(|device| [&device.read, &device.written]);
-    let left = |which: fn((u64, u64)) -> u64| {
-        blocks.devices.values().map(|device| which(device.going_on.left())).sum::<u64>()
+    let unpaired = |count: fn(Unpaired) -> u64| {
+        blocks.devices.values().map(|device| count(device.open.left())).sum::<u64>()
     };
     vec![
         ("read_bytes", all.read.into()),
@@ -234,8 +240,8 @@ fn summary(users: &FxHashMap<Thread, FileOperations>, blocks: &BlockDevices) -> 
         ("operations", all.operations.into()),
         ("requests", requests().map(|requests| requests.durations.count).sum::<u64>().into()),
         ("request_bytes", requests().map(|requests| requests.bytes).fold(0, u64::wrapping_add).into()),
-        ("requests_unmatched", left(|left| left.0).into()),
-        ("requests_unfinished", left(|left| left.1).into()),
+        ("requests_unmatched", unpaired(|unpaired| unpaired.unmatched).into()),
+        ("requests_unfinished", unpaired(|unpaired| unpaired.unfinished).into()),
     ]
 }
 
@@ -250,9 +256,9 @@ impl Add for BlockDevices {
             own.read.add(device.read);
             own.written.add(device.written);
             own.name = device.name.or(own.name.take());
-            let Device { going_on, read, written, .. } = own;
-            going_on.add(device.going_on, |begin, done| {
-                if done.1 { &mut *written } else { &mut *read }.see(begin, done)
+            let Device { open, read, written, .. } = own;
+            open.add(device.open, |begin, done| {
+                if done.wrote { &mut *written } else { &mut *read }.see(begin, done)
             });
         }
     }
@@ -265,9 +271,7 @@ impl BlockDevices {
 
     fn device(&mut self, number: u32) -> &mut Device {
         let Self { from_start, devices } = self;
-        devices
-            .entry(number)
-            .or_insert_with(|| Device { going_on: Pairs::new(*from_start), ..Device::default() })
+        devices.entry(number).or_insert_with(|| Device { open: Pairs::new(*from_start), ..Device::default() })
     }
 
     /// Folds an event of the block layer.
@@ -281,16 +285,17 @@ impl BlockDevices {
         }
         let Some(sector) = event.integer(field::block::SECTOR).map(|sector| sector as u64) else { return };
         if event.kind == Kind::BlockIssue {
-            return device.going_on.begin(sector, event.time);
+            return device.open.begin(sector, event.time);
         }
-        let writes = match event.integer(field::block::RWBS) {
+        let wrote = match event.integer(field::block::RWBS) {
             Some(flags) => flags & RWBS_WRITE != 0,
             None => event.text(field::block::RWBS).is_some_and(|letters| letters.contains(&b'W')),
         };
         let sectors = event.integer(field::block::NR_SECTOR).unwrap_or(0) as u64;
         let failed = event.integer(field::block::ERROR).is_some_and(|error| error != 0);
-        if let Some((begin, done)) = device.going_on.end(sector, (event.time, writes, sectors, failed)) {
-            device.of(writes).see(begin, done);
+        let completed = CompletedRequest { time: event.time, wrote, sectors, failed };
+        if let Some((begin, completed)) = device.open.end(sector, completed) {
+            device.see(begin, completed);
         }
     }
 }
@@ -319,7 +324,7 @@ fn by_operation<'s>(calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>
 }
 
 /// Splits a device number into its major (12 bits) and minor number (20 bits), as the kernel packs them.
-fn numbers(device: u32) -> String {
+pub(crate) fn device_numbers(device: u32) -> String {
     format!("{}:{}", device >> 20, device & 0xf_ffff)
 }
 
@@ -336,7 +341,7 @@ fn by_device(devices: FxHashMap<u32, Device>) -> TableRows {
     devices.sort_unstable_by_key(|(number, _)| *number);
     let mut rows = Vec::new();
     for (number, device) in devices {
-        let name = device.name.unwrap_or_else(|| numbers(number));
+        let name = device.name.unwrap_or_else(|| device_numbers(number));
         for (operation, requests) in [("read", device.read), ("write", device.written)] {
             if requests.durations.count == 0 {
                 continue;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{columns::interval_columns, pairs::Pairs, settling::SettlingRows};
 
-use super::{HandlerEnd, Phase, SOFT, key};
+use super::{HandlerEnd, Phase, SOFTIRQS, key};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ impl Analysis for InterruptIntervals {
             }
             Kind::IrqExit => hard.end(key, end).map(|(begin, end)| row(Phase::Hard, begin, end)),
             Kind::SoftirqEntry => {
-                let name = SOFT.get(number as usize).copied().unwrap_or_default();
+                let name = SOFTIRQS.get(number as usize).copied().unwrap_or_default();
                 return soft.begin(key, (time, name.into()));
             }
             Kind::SoftirqExit => soft.end(key, end).map(|(begin, end)| row(Phase::Soft, begin, end)),
@@ -108,13 +108,13 @@ impl Analysis for InterruptIntervals {
 
     fn finish(&self, partials: Vec<HandlerRuns>, context: &FinishContext<'_>) -> Table {
         let HandlerRuns { hard, soft, rows: mut runs } = only(partials);
-        let (unmatched, unfinished) = (hard.left().0 + soft.left().0, hard.left().1 + soft.left().1);
-        let mut rows = self.heading().expect("its rows may leave").builder();
+        let (hard, soft) = (hard.left(), soft.left());
+        let mut rows = self.heading().expect("rows that settle have a heading").builder();
         let count = runs.settled + add_rows(runs.rest(), context, &mut rows);
         rows.finish(vec![
             ("intervals", count.into()),
-            ("unmatched", unmatched.into()),
-            ("unfinished", unfinished.into()),
+            ("unmatched", (hard.unmatched + soft.unmatched).into()),
+            ("unfinished", (hard.unfinished + soft.unfinished).into()),
             ("left_out", runs.left_out.into()),
         ])
     }

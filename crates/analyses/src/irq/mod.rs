@@ -78,7 +78,7 @@ impl Phase {
 struct Handler(Phase, u32);
 
 /// Names of softirqs by vector: the kernel's `softirq_to_name`.
-const SOFT: [&str; 10] =
+pub(crate) const SOFTIRQS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -190,7 +190,7 @@ impl Analysis for Interrupts {
     fn finish(&self, partials: Vec<HandlerState>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let HandlerState { names, hard, soft, raised, mut sums } = whole;
-        let (unmatched, unfinished) = (hard.left().0 + soft.left().0, hard.left().1 + soft.left().1);
+        let (hard, soft) = (hard.left(), soft.left());
         raised.finish(|begin, end| sums.see(Phase::Raise, begin, end));
         let mut handlers: Vec<((Handler, u32), Durations)> = Vec::new();
         for (phase, numbers) in [Phase::Hard, Phase::Soft, Phase::Raise].into_iter().zip(sums.handlers) {
@@ -205,8 +205,8 @@ impl Analysis for Interrupts {
         let mut summary = vec![
             ("hard_ns", total(Phase::Hard)),
             ("soft_ns", total(Phase::Soft)),
-            ("unmatched", unmatched.into()),
-            ("unfinished", unfinished.into()),
+            ("unmatched", (hard.unmatched + soft.unmatched).into()),
+            ("unfinished", (hard.unfinished + soft.unfinished).into()),
         ];
         let (columns, rows) = match context.selection.view.as_str() {
             "slowest" => {
@@ -226,7 +226,7 @@ impl Analysis for Interrupts {
 fn cells(names: &FxHashMap<u32, String>, Handler(phase, number): Handler) -> [Value; 3] {
     let name = match phase {
         Phase::Hard => names.get(&number).cloned(),
-        Phase::Soft | Phase::Raise => SOFT.get(number as usize).map(|name| (*name).to_owned()),
+        Phase::Soft | Phase::Raise => SOFTIRQS.get(number as usize).map(|name| (*name).to_owned()),
     };
     [phase.name().into(), u64::from(number).into(), name.map_or(Value::Null, Value::from)]
 }

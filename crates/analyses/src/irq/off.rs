@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::{TableRows, duration_cells, duration_columns, interval_columns},
     durations::{Add, Durations, LongItem, Longest, add_all},
-    pairs::Pairs,
+    pairs::{Pairs, Unpaired},
 };
 
 /// The analysis; `ALL`: it keeps each interval, not only the longest.
@@ -99,7 +99,7 @@ impl<const ALL: bool> Analysis for InterruptsOff<ALL> {
         sums.cpus.retain(|cpu, _| context.selection.wants_cpu(*cpu));
         let mut all = Durations::default();
         sums.cpus.values().for_each(|durations| all.add(durations.clone()));
-        let (unmatched, unfinished) = off.left();
+        let Unpaired { unmatched, unfinished } = off.left();
         let mut summary = vec![
             ("count", all.count.into()),
             ("total_ns", all.total.into()),

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     durations::{Durations, add_all, add_fields},
-    mark::{Clocks, Mark, ReadingDelta, ReadingOf},
+    mark::{ClockKind, Clocks, Mark, ReadingDelta, StampedMarks},
     stack::{
         self, ArrivedAt, Below, FlowEdge, FrameEntry, KnownFrames, ReturnAddress, StackFrame, Watch, arrive,
         cut,
@@ -63,7 +63,7 @@ impl Which {
 }
 
 /// An interrupt on the stack, or the oldest frame, while system calls are analysed.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Interrupted {
     /// Whether it is one of the system calls to analyse.
     is_asked: bool,
@@ -93,7 +93,7 @@ enum FrameLogEntry {
     /// All open executions are lost.
     Forget(Mark),
     /// The newest interrupt below the known frames is one of the system calls to analyse.
-    Name,
+    SystemCall,
     /// Executions above the oldest known frame, before another one replaced it.
     Outermost(FxHashMap<FunctionId, OutermostSum>),
 }
@@ -143,9 +143,9 @@ pub struct ExecutionsPartial {
     /// Executions that wait for the next timestamp, if all functions are analysed.
     #[serde(skip)]
     waiting: Vec<CompletedExecution>,
-    /// The items before these indices have their times, and their cycles.
+    /// How many items are stamped.
     #[serde(skip)]
-    reported: [usize; 2],
+    stamped: StampedMarks,
 }
 
 /// The executions of a whole thread.
@@ -196,9 +196,9 @@ impl Watch<BegunExecution> for Watcher<'_> {
     fn leave(&mut self, frame: &StackFrame<BegunExecution>) {
         let is_root = frame.entry == FrameEntry::Root;
         let is_outermost = self.which.is_each() && self.outermost.leave(frame.function);
-        let (is_asked, begins) = match self.which {
-            Which::One(function) => (*function == frame.function, !is_root),
-            Which::Each => (true, !is_root),
+        let Interrupted { is_asked, begins } = match self.which {
+            Which::One(function) => Interrupted { is_asked: *function == frame.function, begins: !is_root },
+            Which::Each => Interrupted { is_asked: true, begins: !is_root },
             Which::SystemCalls { .. } => self.leave_kernel(frame),
         };
         if !is_asked || is_root && self.below == Below::Unknown {
@@ -238,36 +238,35 @@ impl Watcher<'_> {
             self.interrupts.push(Interrupted { is_asked: false, begins: true });
         }
         if self.which.implements(function) {
-            name(self.interrupts, self.below, self.items);
+            note_system_call(self.interrupts, self.below, self.items);
         }
     }
 
-    /// Follows the interrupts on the stack: a frame is left. Returns whether it is that of a system call to analyse,
-    /// and whether its begin is known.
-    fn leave_kernel(&mut self, frame: &StackFrame<BegunExecution>) -> (bool, bool) {
+    /// Follows the interrupts on the stack: a frame is left. Returns the interrupt if the frame is that of one.
+    fn leave_kernel(&mut self, frame: &StackFrame<BegunExecution>) -> Interrupted {
         if frame.entry != FrameEntry::Root && !frame.entry.is_interrupt() {
-            return (false, false);
+            return Interrupted::default();
         }
-        self.interrupts.pop().map_or((false, false), |interrupt| (interrupt.is_asked, interrupt.begins))
+        self.interrupts.pop().unwrap_or_default()
     }
 }
 
 /// Notes that the newest interrupt is a system call to analyse. If it is below the known frames, the earlier partials will
 /// find it.
-fn name(interrupts: &mut [Interrupted], below: Below, items: &mut Vec<FrameLogEntry>) {
+fn note_system_call(interrupts: &mut [Interrupted], below: Below, items: &mut Vec<FrameLogEntry>) {
     let is_oldest = interrupts.len() == 1;
     if let Some(newest) = interrupts.last_mut()
         && !std::mem::replace(&mut newest.is_asked, true)
         && is_oldest
         && below == Below::Unknown
     {
-        items.push(FrameLogEntry::Name);
+        items.push(FrameLogEntry::SystemCall);
     }
 }
 
 /// Returns how frames end if execution leaves them over an edge to an arrival.
 #[inline(always)]
-fn how(edge: FlowEdge, at: &Arrival) -> IntervalEnd {
+fn frame_end(edge: FlowEdge, at: &Arrival) -> IntervalEnd {
     match edge {
         edge if edge.is_gap() => IntervalEnd::Lost,
         FlowEdge::Indirect | FlowEdge::Enter if at.place == Place::Middle => IntervalEnd::Unwound,
@@ -291,7 +290,7 @@ impl ExecutionsPartial {
             sums: FxHashMap::default(),
             outermost: Outermost::default(),
             waiting: Vec::new(),
-            reported: [0; 2],
+            stamped: StampedMarks::default(),
         }
     }
 
@@ -366,7 +365,7 @@ impl ExecutionsPartial {
         self.edge = edge;
         self.clocks = after;
         if until.is_some() {
-            self.reported[0] = self.items.len();
+            self.stamped[ClockKind::Time as usize] = self.items.len();
             self.sum_waiting();
         }
     }
@@ -388,7 +387,7 @@ impl ExecutionsPartial {
     fn arrive(&mut self, which: &Which, below: Below, arrived: &Arrived, mark: Mark) -> Result<(), FlowEdge> {
         let &Arrived { edge, at, entered } = arrived;
         let ExecutionsPartial { stack, level, interrupts, items, waiting, outermost, .. } = self;
-        let ended = how(edge, &at);
+        let ended = frame_end(edge, &at);
         let mut watcher =
             Watcher { which, below, at: mark, ended, entered, level, interrupts, items, waiting, outermost };
         let known = match stack.is_empty() {
@@ -439,18 +438,18 @@ impl ExecutionsPartial {
 
     /// Sets the values of all marks that wait for a clock reading.
     fn stamp(&mut self, reading: &ReadingDelta) {
-        let reported = &mut self.reported[usize::from(reading.of() == ReadingOf::Cycles)];
-        for item in &mut self.items[*reported..] {
+        let stamped = &mut self.stamped[reading.clock() as usize];
+        for item in &mut self.items[*stamped..] {
             match item {
                 FrameLogEntry::Done(done) => {
                     reading.stamp(&mut done.begin);
                     reading.stamp(&mut done.end);
                 }
                 FrameLogEntry::Arrive(_, mark) | FrameLogEntry::Forget(mark) => reading.stamp(mark),
-                FrameLogEntry::Name | FrameLogEntry::Outermost(_) => {}
+                FrameLogEntry::SystemCall | FrameLogEntry::Outermost(_) => {}
             }
         }
-        *reported = self.items.len();
+        *stamped = self.items.len();
         // Frames entered since the last reading are on top of the stack.
         for frame in self.stack.iter_mut().rev() {
             if !reading.is_awaited(&frame.note.begin) {
@@ -458,7 +457,7 @@ impl ExecutionsPartial {
             }
             reading.stamp(&mut frame.note.begin);
         }
-        if reading.of() == ReadingOf::Time {
+        if reading.clock() == ClockKind::Time {
             for done in &mut self.waiting {
                 reading.stamp(&mut done.begin);
                 reading.stamp(&mut done.end);
@@ -485,17 +484,17 @@ impl ExecutionsPartial {
     /// Adds the next partial; `below` is what lies below this one's frames.
     fn follow(&mut self, which: &Which, below: Below, mut later: ExecutionsPartial) {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
-        let behind = |mark: Mark| mark.after(instructions, segments);
+        let shifted = |mark: Mark| mark.after(instructions, segments);
         self.items.reserve(later.items.len());
         for item in mem::take(&mut later.items) {
             match item {
                 FrameLogEntry::Done(done) => {
-                    let (begin, end) = (behind(done.begin), behind(done.end));
+                    let (begin, end) = (shifted(done.begin), shifted(done.end));
                     let level = done.level.saturating_add(self.level);
                     self.items.push(FrameLogEntry::Done(CompletedExecution { begin, end, level, ..done }));
                 }
                 FrameLogEntry::Arrive(arrived, mark) => {
-                    let (Arrived { edge, at, entered }, mark) = (*arrived, behind(mark));
+                    let (Arrived { edge, at, entered }, mark) = (*arrived, shifted(mark));
                     let edge = mem::replace(&mut self.edge, FlowEdge::Flow).then(edge);
                     let arrived = Arrived { edge, at, entered: entered || edge.enters() };
                     if let (Err(edge), Below::Unknown) = (self.arrive(which, below, &arrived, mark), below) {
@@ -503,8 +502,8 @@ impl ExecutionsPartial {
                         self.items.push(FrameLogEntry::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
                     }
                 }
-                FrameLogEntry::Forget(mark) => self.forget(which, below, behind(mark)),
-                FrameLogEntry::Name => name(&mut self.interrupts, below, &mut self.items),
+                FrameLogEntry::Forget(mark) => self.forget(which, below, shifted(mark)),
+                FrameLogEntry::SystemCall => note_system_call(&mut self.interrupts, below, &mut self.items),
                 FrameLogEntry::Outermost(sums) => self.outermost.add(sums),
             }
         }
@@ -515,13 +514,13 @@ impl ExecutionsPartial {
             if which.is_each() {
                 self.outermost.enter(frame.function);
             }
-            self.stack.push(StackFrame { note: BegunExecution { begin: behind(begin), caller }, ..*frame });
+            self.stack.push(StackFrame { note: BegunExecution { begin: shifted(begin), caller }, ..*frame });
         }
         self.level = self.level.saturating_add(later.level);
         self.edge = self.edge.then(later.edge);
         self.clocks.add(&later.clocks);
         add_all(&mut self.sums, later.sums);
-        self.reported = [self.items.len(); 2];
+        self.stamped = [self.items.len(); 2];
         self.sum_waiting();
     }
 
@@ -542,7 +541,7 @@ impl ExecutionsPartial {
             FrameLogEntry::Done(done) => Some(done),
             FrameLogEntry::Arrive(..)
             | FrameLogEntry::Forget(_)
-            | FrameLogEntry::Name
+            | FrameLogEntry::SystemCall
             | FrameLogEntry::Outermost(_) => None,
         });
         ClosedExecutions { done: done.collect(), sums: whole.sums, outermost: whole.outermost.take() }

@@ -95,8 +95,8 @@ pub(super) fn table(threads: Vec<ExecutionsPartial>, context: &FinishContext<'_>
     let count = threads.len() as u64;
     let ran = threads.iter().map(ExecutionsPartial::instructions).fold(0, u64::saturating_add);
     let sums = AllExecutions::by_function(threads);
-    let total = |of: fn(&ExecutionSum) -> u64| {
-        sums.values().map(|sum| of(&sum.all)).fold(0, |all: u64, more| all.saturating_add(more))
+    let total = |figure: fn(&ExecutionSum) -> u64| {
+        sums.values().map(|sum| figure(&sum.all)).fold(0, |all: u64, more| all.saturating_add(more))
     };
     let executions = total(|sum| sum.instructions.count);
     let incomplete = total(|sum| sum.incomplete);

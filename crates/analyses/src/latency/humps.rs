@@ -29,23 +29,18 @@ pub struct Humps {
 /// one and four times that one, and of several such gaps it is the one with the greatest variance of the logarithms
 /// between both sides (Otsu's method). `None` without such a gap.
 pub fn humps(lengths: &[(u64, u64)]) -> Option<Humps> {
-    let log = |length: u64| (length.max(1) as f64).ln();
-    let weight = |part: &[(u64, u64)]| {
-        part.iter().fold((0.0, 0.0), |(count, sum), &(length, more)| {
-            (count + more as f64, sum + more as f64 * log(length))
-        })
-    };
-    let all = weight(lengths);
-    let (mut below, mut best) = ((0.0, 0.0), None);
+    let mut all = Logarithms::default();
+    lengths.iter().for_each(|&(length, count)| all.add(length, count));
+    let (mut below, mut best) = (Logarithms::default(), None);
     for (index, pair) in lengths.windows(2).enumerate() {
         let [(short, count), (long, _)] = *pair else { continue };
-        below = (below.0 + count as f64, below.1 + count as f64 * log(short));
+        below.add(short, count);
         if short.max(1).saturating_mul(GAP) > long {
             continue;
         }
-        let above = (all.0 - below.0, all.1 - below.1);
-        let distance = above.1 / above.0 - below.1 / below.0;
-        let variance = above.0 * below.0 * distance * distance;
+        let above = Logarithms { count: all.count - below.count, sum: all.sum - below.sum };
+        let distance = above.sum / above.count - below.sum / below.count;
+        let variance = above.count * below.count * distance * distance;
         if best.is_none_or(|(most, _)| variance > most) {
             best = Some((variance, index + 1));
         }
@@ -58,12 +53,26 @@ pub fn humps(lengths: &[(u64, u64)]) -> Option<Humps> {
     Some(Humps { fast: fast_hump, slow: slow_hump, from: slow.first()?.0, extra })
 }
 
+/// The number of some lengths, and the sum of their logarithms.
+#[derive(Clone, Copy, Default)]
+struct Logarithms {
+    count: f64,
+    sum: f64,
+}
+
+impl Logarithms {
+    fn add(&mut self, length: u64, count: u64) {
+        self.count += count as f64;
+        self.sum += count as f64 * (length.max(1) as f64).ln();
+    }
+}
+
 fn hump(lengths: &[(u64, u64)]) -> Hump {
     let count = lengths.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
-    let mut seen = 0;
+    let mut below = 0;
     let median = lengths.iter().find(|(_, own)| {
-        seen += own;
-        seen >= count.div_ceil(2)
+        below += own;
+        below >= count.div_ceil(2)
     });
     Hump { count, median: median.map_or(0, |(length, _)| *length) }
 }
@@ -78,28 +87,28 @@ mod tests {
         for every in [2, 5, 20, 50, 99, 100, 200, 1000] {
             let slow = 3000 / every;
             let fast = 3000 - slow;
-            let found = humps(&[(5, fast - fast / 2), (6, fast / 2), (80_000, slow)]).expect("two humps");
-            assert_eq!((found.fast.count, found.slow.count), (fast, slow), "{every}");
-            assert_eq!((found.fast.median, found.slow.median, found.from), (5, 80_000, 80_000), "{every}");
-            assert_eq!(found.extra, 79_995 * slow, "{every}");
+            let split = humps(&[(5, fast - fast / 2), (6, fast / 2), (80_000, slow)]).expect("two humps");
+            assert_eq!((split.fast.count, split.slow.count), (fast, slow), "{every}");
+            assert_eq!((split.fast.median, split.slow.median, split.from), (5, 80_000, 80_000), "{every}");
+            assert_eq!(split.extra, 79_995 * slow, "{every}");
         }
         assert_eq!(humps(&[]), None);
         assert_eq!(humps(&[(7, 100)]), None);
         assert_eq!(humps(&[(10, 50), (20, 30), (39, 20)]), None, "no gap");
         // A single execution above both is not the second hump.
-        let found = humps(&[(5, 2000), (80_000, 1000), (80_000_000, 1)]).expect("two humps");
-        assert_eq!((found.fast.count, found.slow.count), (2000, 1001));
+        let split = humps(&[(5, 2000), (80_000, 1000), (80_000_000, 1)]).expect("two humps");
+        assert_eq!((split.fast.count, split.slow.count), (2000, 1001));
     }
 
     proptest! {
         #[test]
         fn both_humps_have_all_executions(lengths in prop::collection::btree_map(any::<u64>(), 1u64..1000, 0..40)) {
             let lengths: Vec<(u64, u64)> = lengths.into_iter().collect();
-            if let Some(found) = humps(&lengths) {
+            if let Some(split) = humps(&lengths) {
                 let all: u64 = lengths.iter().map(|(_, count)| count).sum();
-                prop_assert_eq!(found.fast.count + found.slow.count, all);
-                prop_assert!(found.fast.median.max(1).saturating_mul(GAP) <= found.from);
-                prop_assert!(found.from <= found.slow.median);
+                prop_assert_eq!(split.fast.count + split.slow.count, all);
+                prop_assert!(split.fast.median.max(1).saturating_mul(GAP) <= split.from);
+                prop_assert!(split.from <= split.slow.median);
             }
         }
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Interval, IntervalEnd, tables::FoundIntervals};
 use crate::{
-    pairs::Pairs,
+    pairs::{Pairs, Unpaired},
     system_calls::{CallsPartial, EndedCall},
     thread_states::{Activity, Observer, ThreadStatesDelta, WaitKind},
 };
@@ -36,9 +36,9 @@ fn interval(thread: Arc<str>, (begin, time): (Nanos, u64), cpu: Option<u32>) -> 
 
 /// Makes the table of intervals, in order of begin.
 fn table(mut intervals: Vec<Interval>, unmatched: u64, subject: &str, context: &FinishContext<'_>) -> Table {
-    intervals.sort_by(|one, other| {
+    intervals.sort_by(|x, y| {
         let key = |interval: &Interval| (interval.begin, interval.cpu, interval.time);
-        key(one).cmp(&key(other)).then_with(|| one.thread.cmp(&other.thread))
+        key(x).cmp(&key(y)).then_with(|| x.thread.cmp(&y.thread))
     });
     intervals.iter_mut().zip(1..).for_each(|(interval, number)| interval.number = number);
     FoundIntervals { intervals, unmatched, subject: subject.to_owned(), ..FoundIntervals::default() }
@@ -55,7 +55,7 @@ impl EventAnalysis for SyscallLatency {
     type Partial = CallsPartial<Vec<(u64, EndedCall)>>;
 
     fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
-        let (unmatched, unfinished) = whole.left();
+        let Unpaired { unmatched, unfinished } = whole.left();
         let calls = whole.complete();
         let own = calls.iter().filter(|(_, call)| context.names.get(call.name as usize) == Some(&self.name));
         let intervals = own.filter_map(|(time, call)| {
@@ -81,8 +81,22 @@ pub(super) struct InterruptLatency {
 pub(super) struct KernelIntervals {
     /// By CPU.
     pairs: Pairs<Nanos, (Nanos, u32)>,
-    /// Begin, duration in nanoseconds, and CPU of each run.
-    found: Vec<(Nanos, u64, u32)>,
+    runs: Vec<HandlerRun>,
+}
+
+/// A run of a handler.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct HandlerRun {
+    begin: Nanos,
+    /// Duration in nanoseconds.
+    time: u64,
+    cpu: u32,
+}
+
+impl HandlerRun {
+    fn new(begin: Nanos, (end, cpu): (Nanos, u32)) -> HandlerRun {
+        HandlerRun { begin, time: end.0.saturating_sub(begin.0), cpu }
+    }
 }
 
 impl Analysis for InterruptLatency {
@@ -99,7 +113,7 @@ impl Analysis for InterruptLatency {
 
     fn fold(&self, partial: &mut KernelIntervals, item: Item<'_>) {
         let Item::Event(event) = item else { return };
-        let KernelIntervals { pairs, found } = partial;
+        let KernelIntervals { pairs, runs } = partial;
         let is_irq = matches!(event.kind, Kind::IrqEntry | Kind::IrqExit);
         if !is_irq || event.integer(field::irq::IRQ) != Some(self.number.into()) {
             return;
@@ -108,25 +122,24 @@ impl Analysis for InterruptLatency {
         match event.kind {
             Kind::IrqEntry => pairs.begin(cpu.into(), time),
             _ => {
-                if let Some((begin, _)) = pairs.end(cpu.into(), (time, cpu)) {
-                    found.push((begin, time.0.saturating_sub(begin.0), cpu));
+                if let Some((begin, end)) = pairs.end(cpu.into(), (time, cpu)) {
+                    runs.push(HandlerRun::new(begin, end));
                 }
             }
         }
     }
 
     fn merge(&self, mut earlier: KernelIntervals, later: KernelIntervals, _: &Threads) -> KernelIntervals {
-        let KernelIntervals { pairs, found } = &mut earlier;
-        pairs.add(later.pairs, |begin, (end, cpu)| found.push((begin, end.0.saturating_sub(begin.0), cpu)));
-        found.extend(later.found);
+        let KernelIntervals { pairs, runs } = &mut earlier;
+        pairs.add(later.pairs, |begin, end| runs.push(HandlerRun::new(begin, end)));
+        runs.extend(later.runs);
         earlier
     }
 
     fn finish(&self, partials: Vec<KernelIntervals>, context: &FinishContext<'_>) -> Table {
-        let KernelIntervals { pairs, found } = only(partials);
-        let (unmatched, unfinished) = pairs.left();
-        let intervals =
-            found.iter().map(|&(begin, time, cpu)| interval(Arc::default(), (begin, time), Some(cpu)));
+        let KernelIntervals { pairs, runs } = only(partials);
+        let Unpaired { unmatched, unfinished } = pairs.left();
+        let intervals = runs.iter().map(|run| interval(Arc::default(), (run.begin, run.time), Some(run.cpu)));
         table(intervals.collect(), unmatched + unfinished, &format!("interrupt {}", self.number), context)
     }
 }
@@ -164,7 +177,7 @@ impl Observer for Spells {
 
 impl StateLatency {
     fn has(self, state: Activity) -> bool {
-        let waits = |of: ThreadState| self.state == ThreadState::Blocked || self.state == of;
+        let waits = |kind: ThreadState| [ThreadState::Blocked, kind].contains(&self.state);
         match state {
             Activity::Running(_) => self.state == ThreadState::Running,
             Activity::Runnable(_) => self.state == ThreadState::Runnable,

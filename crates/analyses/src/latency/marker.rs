@@ -1,8 +1,8 @@
 //! Parses markers.
 //!
 //! ```text
-//! marker      = one { "|" one }
-//! one         = "entry:" FUNCTION | "exit:" FUNCTION | "0x" ADDRESS | FILE ":" LINE | instructions
+//! markers     = marker { "|" marker }
+//! marker      = "entry:" FUNCTION | "exit:" FUNCTION | "0x" ADDRESS | FILE ":" LINE | instructions
 //! instructions = instruction { ";" instruction }
 //! instruction = [ "rep" | "repne" | "lock" ] MNEMONIC [ operand { "," operand } ]
 //! ```
@@ -31,7 +31,7 @@ pub enum Named {
 /// Returns what was expected, and the position.
 pub fn parse(text: &str) -> Result<Vec<Named>, ExpressionError> {
     let markers = parts(text, '|')
-        .map(|(at, one)| marker(one).map_err(|(within, why)| ExpressionError::new(text, at + within, why)));
+        .map(|(begin, part)| marker(part).map_err(|(at, why)| ExpressionError::new(text, begin + at, why)));
     markers.collect()
 }
 
@@ -56,11 +56,12 @@ fn marker(text: &str) -> Result<Named, ParseError> {
             None => {}
         }
     }
-    if let Some(digits) = text.strip_prefix("0x") {
+    const HEXADECIMAL: &str = "0x";
+    if let Some(digits) = text.strip_prefix(HEXADECIMAL) {
         let address = u64::from_str_radix(digits, 16);
         return address
             .map(Named::Address)
-            .map_err(|_| (2, "expected an address, such as 0x401136".to_owned()));
+            .map_err(|_| (HEXADECIMAL.len(), "expected an address, such as 0x401136".to_owned()));
     }
     if let Some((file, line)) = text.rsplit_once(':') {
         return match line.parse() {
@@ -72,7 +73,7 @@ fn marker(text: &str) -> Result<Named, ParseError> {
         };
     }
     let patterns =
-        parts(text, ';').map(|(at, one)| instruction(one).map_err(|(within, why)| (at + within, why)));
+        parts(text, ';').map(|(begin, part)| instruction(part).map_err(|(at, why)| (begin + at, why)));
     let patterns = patterns.collect::<Result<Vec<Pattern>, ParseError>>()?;
     match patterns.len() > Marker::LONGEST {
         true => Err((0, format!("a sequence has at most {} instructions", Marker::LONGEST))),
@@ -90,7 +91,7 @@ fn instruction(text: &str) -> Result<Pattern, ParseError> {
     };
     let (name, operands) = if prefix.is_some() { word(rest) } else { (first, rest) };
     // The operands are at the end of the text; the name precedes them and some blanks.
-    let at = text[..text.len() - operands.len()].trim_end().len() - name.len();
+    let name_begin = text[..text.len() - operands.len()].trim_end().len() - name.len();
     if name.is_empty() {
         return Err((text.len(), "expected an instruction, such as `cli` or `pushf; pop; cli`".to_owned()));
     }
@@ -104,7 +105,7 @@ fn instruction(text: &str) -> Result<Pattern, ParseError> {
         let near = nearest(&name);
         let hint =
             if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
-        return Err((at, format!("there is no instruction `{name}`{hint}")));
+        return Err((name_begin, format!("there is no instruction `{name}`{hint}")));
     }
     let operands: Vec<String> = match operands {
         "" => Vec::new(),

@@ -1,6 +1,8 @@
 //! Markers that a thread reaches, and the intervals between them.
 
-use crate::mark::{Clocks, Mark, ReadingDelta, ReadingOf};
+use std::ops::Range;
+
+use crate::mark::{Clocks, Mark, ReadingDelta, StampedMarks};
 use hodo_model::{Arrival, Code, FlowEvent, Nesting};
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +17,13 @@ const GAP: MarkerRoles = 1 << 4;
 const ON: MarkerRoles = 1 << 5;
 const OFF: MarkerRoles = 1 << 6;
 
+/// The bits of an instruction that matches no sequence.
+const NO_MATCH: u64 = 0;
+
 /// A marker that was reached.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Hit {
-    kinds: MarkerRoles,
+    roles: MarkerRoles,
     mark: Mark,
 }
 
@@ -30,15 +35,29 @@ struct EarlyInstruction {
     mark: Mark,
 }
 
-/// The intervals between the markers of a whole thread, in order of their ends.
+/// An interval between two markers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MarkedInterval {
+    pub(super) begin: Mark,
+    pub(super) end: Mark,
+    pub(super) ended: IntervalEnd,
+}
+
+/// The intervals between the markers of a whole thread.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Between {
-    /// The begin, the end, and how each ended.
-    pub(super) found: Vec<(Mark, Mark, IntervalEnd)>,
+pub(super) struct MarkedIntervals {
+    /// In order of their ends.
+    pub(super) intervals: Vec<MarkedInterval>,
     /// Number of markers without a counterpart.
     pub(super) unmatched: u64,
-    /// The number of begins and ends reached.
-    pub(super) passed: [u64; 2],
+    pub(super) passed: PassedMarkers,
+}
+
+/// Numbers of markers reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PassedMarkers {
+    pub(super) begins: u64,
+    pub(super) ends: u64,
 }
 
 /// The markers in some chunks of a thread.
@@ -54,9 +73,9 @@ pub struct MarkersPartial {
     state: u64,
     #[serde(skip)]
     pub(super) cache: MatchCache,
-    /// The hits before these indices have their times, and their cycles.
+    /// How many hits are stamped.
     #[serde(skip)]
-    reported: [usize; 2],
+    stamped: StampedMarks,
 }
 
 impl MarkersPartial {
@@ -102,25 +121,25 @@ impl MarkersPartial {
             if matched.index > next {
                 state = 0;
             }
-            self.look_early(matcher, begin, next, matched.index, 0);
-            self.look_early(matcher, begin, matched.index, matched.index + 1, matched.bits);
+            self.look_early(matcher, begin, next..matched.index, NO_MATCH);
+            self.look_early(matcher, begin, matched.index..matched.index + 1, matched.bits);
             self.hit(matched.before, position(matched.index));
             state = matcher.step(state, matched.bits);
             next = matched.index + 1;
-            self.hit(matcher.kinds(state) | matched.behind, position(next));
+            self.hit(matcher.roles(state) | matched.after, position(next));
         }
         let count = code.lengths.len() as u32;
         if count > next {
             state = 0;
-            self.look_early(matcher, begin, next, count, 0);
+            self.look_early(matcher, begin, next..count, NO_MATCH);
         }
         (self.state, self.cache) = (state, cache);
     }
 
-    /// Keeps the instructions `from..to` of a run if they are among the first of the partial.
+    /// Keeps some instructions of a run if they are among the first of the partial.
     #[inline]
-    fn look_early(&mut self, matcher: &MarkerMatcher, begin: Mark, from: u32, to: u32, bits: u64) {
-        for index in from..to {
+    fn look_early(&mut self, matcher: &MarkerMatcher, begin: Mark, instructions: Range<u32>, bits: u64) {
+        for index in instructions {
             if self.closed || self.early.len() + 1 >= matcher.longest {
                 self.closed = true;
                 return;
@@ -130,15 +149,15 @@ impl MarkersPartial {
     }
 
     #[inline]
-    fn hit(&mut self, kinds: MarkerRoles, mark: Mark) {
-        if kinds == 0 {
+    fn hit(&mut self, roles: MarkerRoles, mark: Mark) {
+        if roles == 0 {
             return;
         }
         match self.hits.last_mut() {
-            Some(last) if last.mark.before == mark.before && last.kinds & GAP == kinds & GAP => {
-                last.kinds |= kinds
+            Some(last) if last.mark.before == mark.before && last.roles & GAP == roles & GAP => {
+                last.roles |= roles
             }
-            _ => self.hits.push(Hit { kinds, mark }),
+            _ => self.hits.push(Hit { roles, mark }),
         }
     }
 
@@ -148,78 +167,79 @@ impl MarkersPartial {
     }
 
     fn stamp(&mut self, reading: &ReadingDelta) {
-        let reported = &mut self.reported[usize::from(reading.of() == ReadingOf::Cycles)];
-        self.hits[*reported..].iter_mut().for_each(|hit| reading.stamp(&mut hit.mark));
-        *reported = self.hits.len();
+        let stamped = &mut self.stamped[reading.clock() as usize];
+        self.hits[*stamped..].iter_mut().for_each(|hit| reading.stamp(&mut hit.mark));
+        *stamped = self.hits.len();
         self.early.iter_mut().for_each(|early| reading.stamp(&mut early.mark));
     }
 
     /// Merges the next partial.
     pub(super) fn merge(mut self, matcher: &MarkerMatcher, later: MarkersPartial) -> MarkersPartial {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
-        let behind = |mark: Mark| mark.after(instructions, segments);
+        let shifted = |mark: Mark| mark.after(instructions, segments);
         // Sequences that begin in this partial and end among the first instructions of the later one.
-        let (mut state, mut over) = (self.state, Vec::new());
+        let (mut state, mut joined) = (self.state, Vec::new());
         for early in &later.early {
             state = matcher.advance(state, early.bits);
-            let kinds = matcher.kinds(state);
-            over.extend((kinds != 0).then_some(Hit { kinds, mark: early.mark }));
+            let roles = matcher.roles(state);
+            joined.extend((roles != 0).then_some(Hit { roles, mark: early.mark }));
         }
-        let mut over = over.into_iter().peekable();
+        let mut joined = joined.into_iter().peekable();
         for hit in later.hits {
             // At the same position, a gap comes after the sequences that end there.
-            while let Some(own) = over.next_if(|own| own.mark.before <= hit.mark.before) {
-                self.hit(own.kinds, behind(own.mark));
+            while let Some(own) = joined.next_if(|own| own.mark.before <= hit.mark.before) {
+                self.hit(own.roles, shifted(own.mark));
             }
-            self.hit(hit.kinds, behind(hit.mark));
+            self.hit(hit.roles, shifted(hit.mark));
         }
-        over.for_each(|own| self.hit(own.kinds, behind(own.mark)));
+        joined.for_each(|own| self.hit(own.roles, shifted(own.mark)));
         if !self.closed {
             for early in &later.early {
                 if self.early.len() + 1 >= matcher.longest {
                     self.closed = true;
                     break;
                 }
-                self.early.push(EarlyInstruction { mark: behind(early.mark), ..*early });
+                self.early.push(EarlyInstruction { mark: shifted(early.mark), ..*early });
             }
             self.closed |= later.closed;
         }
         self.state = later.state | if later.closed { 0 } else { state };
         self.clocks.add(&later.clocks);
-        self.reported = [self.hits.len(); 2];
+        self.stamped = [self.hits.len(); 2];
         self
     }
 
     /// Returns whether the trace says when interrupts are turned on and off.
     pub(super) fn has_interrupts(&self) -> bool {
-        self.hits.iter().any(|hit| hit.kinds & (ON | OFF) != 0)
+        self.hits.iter().any(|hit| hit.roles & (ON | OFF) != 0)
     }
 
-    /// Returns the intervals between the markers of a whole thread. `decides`: a `popf` is an end only where the trace says
-    /// that it turned interrupts on, and a begin only where it turned them off.
-    pub(super) fn close(self, nesting: Nesting, decides: bool) -> Between {
-        let (mut open, mut between) = (Vec::new(), Between::default());
-        for Hit { mut kinds, mark } in self.hits {
-            if decides && kinds & POPF != 0 {
-                kinds &= if kinds & ON == 0 { !TO } else { !0 };
-                kinds &= if kinds & OFF == 0 { !FROM } else { !0 };
+    /// Returns the intervals between the markers of a whole thread. `has_interrupts`: a `popf` is an end only where the
+    /// trace says that it turned interrupts on, and a begin only where it turned them off.
+    pub(super) fn close(self, nesting: Nesting, has_interrupts: bool) -> MarkedIntervals {
+        let (mut open, mut marked): (Vec<Mark>, MarkedIntervals) = Default::default();
+        let interval = |begin, end, ended| MarkedInterval { begin, end, ended };
+        for Hit { mut roles, mark } in self.hits {
+            if has_interrupts && roles & POPF != 0 {
+                roles &= if roles & ON == 0 { !TO } else { !0 };
+                roles &= if roles & OFF == 0 { !FROM } else { !0 };
             }
-            if kinds & GAP != 0 {
-                between.found.extend(open.drain(..).map(|begin| (begin, mark, IntervalEnd::Lost)));
+            if roles & GAP != 0 {
+                marked.intervals.extend(open.drain(..).map(|begin| interval(begin, mark, IntervalEnd::Lost)));
             }
-            if kinds & TO != 0 {
-                between.passed[1] += 1;
+            if roles & TO != 0 {
+                marked.passed.ends += 1;
                 match open.pop() {
-                    Some(begin) => between.found.push((begin, mark, IntervalEnd::Returned)),
-                    None => between.unmatched += 1,
+                    Some(begin) => marked.intervals.push(interval(begin, mark, IntervalEnd::Returned)),
+                    None => marked.unmatched += 1,
                 }
             }
-            if kinds & FROM != 0 {
-                between.passed[0] += 1;
+            if roles & FROM != 0 {
+                marked.passed.begins += 1;
                 match nesting {
-                    Nesting::First if !open.is_empty() => between.unmatched += 1,
+                    Nesting::First if !open.is_empty() => marked.unmatched += 1,
                     Nesting::Last if !open.is_empty() => {
-                        between.unmatched += 1;
+                        marked.unmatched += 1;
                         open[0] = mark;
                     }
                     _ => open.push(mark),
@@ -227,8 +247,8 @@ impl MarkersPartial {
             }
         }
         let end = self.clocks.mark();
-        between.found.extend(open.into_iter().map(|begin| (begin, end, IntervalEnd::Cut)));
-        between
+        marked.intervals.extend(open.into_iter().map(|begin| interval(begin, end, IntervalEnd::Cut)));
+        marked
     }
 }
 
@@ -239,8 +259,8 @@ mod tests {
     /// A thread that passes markers at instructions of these numbers.
     fn thread(hits: &[(MarkerRoles, u64)]) -> MarkersPartial {
         let mut partial = MarkersPartial::default();
-        for &(kinds, before) in hits {
-            partial.hit(kinds, Clocks::default().mark().after(before, 0));
+        for &(roles, before) in hits {
+            partial.hit(roles, Clocks::default().mark().after(before, 0));
         }
         partial
     }
@@ -249,13 +269,16 @@ mod tests {
     fn the_interrupt_flag_decides_which_popf_is_an_end() {
         // cli, a popf that changes nothing, a popf that turns interrupts on, and one that turns them off.
         let hits = [(FROM | OFF, 10), (TO | POPF, 20), (TO | POPF, 30), (ON, 30), (TO | POPF, 40), (OFF, 40)];
-        let lengths_if_it_decides = |decides| {
-            let Between { found, unmatched, passed } = thread(&hits).close(Nesting::Nested, decides);
-            let found: Vec<_> = found.iter().map(|(begin, end, _)| end.before - begin.before).collect();
-            (found, unmatched, passed)
+        let closed = |has_interrupts| thread(&hits).close(Nesting::Nested, has_interrupts);
+        let lengths = |marked: &MarkedIntervals| -> Vec<u64> {
+            marked.intervals.iter().map(|interval| interval.end.before - interval.begin.before).collect()
         };
         assert!(thread(&hits).has_interrupts() && !thread(&hits[1..3]).has_interrupts());
-        assert_eq!(lengths_if_it_decides(true), (vec![20], 0, [1, 1]));
-        assert_eq!(lengths_if_it_decides(false), (vec![10], 2, [1, 3]), "by pairing");
+        let by_flag = closed(true);
+        assert_eq!((lengths(&by_flag), by_flag.unmatched), (vec![20], 0));
+        assert_eq!(by_flag.passed, PassedMarkers { begins: 1, ends: 1 });
+        let by_pairing = closed(false);
+        assert_eq!((lengths(&by_pairing), by_pairing.unmatched), (vec![10], 2));
+        assert_eq!(by_pairing.passed, PassedMarkers { begins: 1, ends: 3 });
     }
 }

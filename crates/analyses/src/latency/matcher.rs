@@ -4,7 +4,7 @@
 //! instructions match the sequence up to that position. An instruction has a bit for each position of a sequence that
 //! it matches.
 
-use hodo_model::{Arrival, Code, End, FunctionId, Marker, Pattern, Place, Prefix};
+use hodo_model::{Arrival, Code, End, Marker, Pattern, Place, Prefix};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
 use rustc_hash::FxHashMap;
 
@@ -23,7 +23,7 @@ pub(super) const POPF: MarkerRoles = 4;
 #[derive(Clone, Debug, Default)]
 pub(super) struct MarkerMatcher {
     /// Markers other than instruction sequences.
-    places: Vec<(Marker, MarkerRoles)>,
+    others: Vec<(Marker, MarkerRoles)>,
     /// The instructions of all sequences, concatenated.
     patterns: Vec<Pattern>,
     /// The bits of the first positions of sequences.
@@ -51,7 +51,7 @@ pub(super) struct MatchedInstruction {
     /// Positions of sequences that it matches.
     pub(super) bits: u64,
     /// Markers after it.
-    pub(super) behind: MarkerRoles,
+    pub(super) after: MarkerRoles,
 }
 
 /// A run of code.
@@ -69,15 +69,15 @@ struct RunKey {
 pub struct MatchCache(FxHashMap<RunKey, Box<[MatchedInstruction]>>);
 
 /// Maximum number of cached runs of code; the cache is cleared when it is full.
-const MOST: usize = 1 << 20;
+const MOST_RUNS: usize = 1 << 20;
 
 impl MarkerMatcher {
     pub(super) fn new(from: &[Marker], to: &[Marker]) -> MarkerMatcher {
         let mut matcher = MarkerMatcher::default();
-        for (markers, kind) in [(from, FROM), (to, TO)] {
+        for (markers, role) in [(from, FROM), (to, TO)] {
             for marker in markers {
                 let Marker::Instructions(sequence) = marker else {
-                    matcher.places.push((marker.clone(), kind));
+                    matcher.others.push((marker.clone(), role));
                     continue;
                 };
                 let begin = matcher.patterns.len();
@@ -88,7 +88,7 @@ impl MarkerMatcher {
                 matcher.patterns.extend(sequence.iter().cloned());
                 matcher.first |= 1 << begin;
                 let last = 1 << (matcher.patterns.len() - 1);
-                let of_role = if kind == TO { &mut matcher.last.to } else { &mut matcher.last.from };
+                let of_role = if role == TO { &mut matcher.last.to } else { &mut matcher.last.from };
                 *of_role |= last;
                 let is_popf = sequence.last().is_some_and(|last| last.mnemonic.starts_with("popf"));
                 matcher.last.popf |= if is_popf { last } else { 0 };
@@ -116,7 +116,7 @@ impl MarkerMatcher {
 
     /// Returns the roles of the sequences that a state completes.
     #[inline]
-    pub(super) fn kinds(&self, state: u64) -> MarkerRoles {
+    pub(super) fn roles(&self, state: u64) -> MarkerRoles {
         let LastBits { from, to, popf } = self.last;
         let role = |bits: u64, role| if state & bits != 0 { role } else { 0 };
         role(from, FROM) | role(to, TO) | role(popf, POPF)
@@ -132,13 +132,13 @@ impl MarkerMatcher {
     ) -> &'c [MatchedInstruction] {
         let count = code.lengths.len() as u32;
         let key = RunKey { at: *at, offset: code.offset, since: code.since, count, end: code.end };
-        if cache.0.len() >= MOST && !cache.0.contains_key(&key) {
+        if cache.0.len() >= MOST_RUNS && !cache.0.contains_key(&key) {
             cache.0.clear();
         }
-        cache.0.entry(key).or_insert_with(|| self.look(at, code))
+        cache.0.entry(key).or_insert_with(|| self.match_run(at, code))
     }
 
-    fn look(&self, at: &Arrival, code: &Code<'_>) -> Box<[MatchedInstruction]> {
+    fn match_run(&self, at: &Arrival, code: &Code<'_>) -> Box<[MatchedInstruction]> {
         let mut found = Vec::new();
         let mut decoder = Decoder::new(code.bits.into(), code.bytes, DecoderOptions::NONE);
         let (mut offset, mut instruction) = (0u64, Instruction::default());
@@ -151,14 +151,13 @@ impl MarkerMatcher {
                 }
             }
             let is_last = index + 1 == code.lengths.len();
-            let (mut before, mut behind) = (0, 0);
-            for (marker, kind) in &self.places {
-                let (is_before, is_behind) = is_at(marker, at, code, offset, is_last);
-                before |= if is_before { *kind } else { 0 };
-                behind |= if is_behind { *kind } else { 0 };
+            let (mut before, mut after) = (0, 0);
+            for (marker, role) in &self.others {
+                before |= if is_before(marker, at, code, offset) { *role } else { 0 };
+                after |= if is_last && is_after(marker, at, code) { *role } else { 0 };
             }
-            if before != 0 || behind != 0 || bits != 0 {
-                found.push(MatchedInstruction { index: index as u32, before, bits, behind });
+            if before != 0 || after != 0 || bits != 0 {
+                found.push(MatchedInstruction { index: index as u32, before, bits, after });
             }
             offset += u64::from(length);
         }
@@ -166,18 +165,21 @@ impl MarkerMatcher {
     }
 }
 
-/// Returns whether a marker is before the instruction at an offset of a run, and whether after it.
-fn is_at(marker: &Marker, at: &Arrival, code: &Code<'_>, offset: u64, is_last: bool) -> (bool, bool) {
-    let is_own = |function: &FunctionId| *function == at.function;
+/// Returns whether a marker is before the instruction at an offset of a run.
+fn is_before(marker: &Marker, at: &Arrival, code: &Code<'_>, offset: u64) -> bool {
     match marker {
-        Marker::Instructions(_) => (false, false),
-        Marker::Entry(function) => (offset == 0 && at.place == Place::Entry && is_own(function), false),
-        Marker::Exit(function) => (false, is_last && code.end == End::Return && is_own(function)),
-        Marker::Address(address) => (at.address.wrapping_add(offset) == *address, false),
+        Marker::Instructions(_) | Marker::Exit(_) => false,
+        Marker::Entry(function) => offset == 0 && at.place == Place::Entry && *function == at.function,
+        Marker::Address(address) => at.address.wrapping_add(offset) == *address,
         Marker::Code { module, offset: wanted } => {
-            (*module == at.function.module && code.offset.wrapping_add(offset) == *wanted, false)
+            *module == at.function.module && code.offset.wrapping_add(offset) == *wanted
         }
     }
+}
+
+/// Returns whether a marker is after the last instruction of a run.
+fn is_after(marker: &Marker, at: &Arrival, code: &Code<'_>) -> bool {
+    matches!(marker, Marker::Exit(function) if *function == at.function) && code.end == End::Return
 }
 
 /// Returns whether an instruction matches a pattern.
@@ -221,8 +223,8 @@ pub fn is_like(text: &str, pattern: &str) -> bool {
     let Some(mut left) = text.strip_prefix(first) else { return false };
     let (middle, last) = rest.rsplit_once('*').map_or(("", rest), |(middle, last)| (middle, last));
     for piece in middle.split('*').filter(|piece| !piece.is_empty()) {
-        let Some(at) = left.find(piece) else { return false };
-        left = &left[at + piece.len()..];
+        let Some(begin) = left.find(piece) else { return false };
+        left = &left[begin + piece.len()..];
     }
     left.ends_with(last)
 }
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn is(text: &str, bytes: &[u8]) -> bool {
+    fn matches(text: &str, bytes: &[u8]) -> bool {
         match &super::super::marker::parse(text).unwrap()[..] {
             [super::super::marker::Named::Instructions(patterns)] => fits(&patterns[0], &instruction(bytes)),
             other => panic!("{other:?}"),
@@ -245,19 +247,29 @@ mod tests {
 
     #[test]
     fn instructions_are_recognised_by_mnemonic_prefix_and_operands() {
-        assert!(is("pushf", &[0x9c]) && is("pushfq", &[0x9c]) && !is("popf", &[0x9c]));
-        assert!(is("pause", &[0xf3, 0x90]) && is("rep nop", &[0xf3, 0x90]) && !is("nop", &[0xf3, 0x90]));
-        assert!(is("rep movsb", &[0xf3, 0xa4]) && !is("rep movsb", &[0xa4]) && is("movsb", &[0xf3, 0xa4]));
+        assert!(matches("pushf", &[0x9c]) && matches("pushfq", &[0x9c]) && !matches("popf", &[0x9c]));
+        assert!(
+            matches("pause", &[0xf3, 0x90])
+                && matches("rep nop", &[0xf3, 0x90])
+                && !matches("nop", &[0xf3, 0x90])
+        );
+        assert!(
+            matches("rep movsb", &[0xf3, 0xa4])
+                && !matches("rep movsb", &[0xa4])
+                && matches("movsb", &[0xf3, 0xa4])
+        );
         // mov %rax, %cr3
         let write_cr3 = [0x0f, 0x22, 0xd8];
         assert!(
-            is("mov *, %cr3", &write_cr3)
-                && is("mov %rax,%cr3", &write_cr3)
-                && !is("mov %cr3, *", &write_cr3)
+            matches("mov *, %cr3", &write_cr3)
+                && matches("mov %rax,%cr3", &write_cr3)
+                && !matches("mov %cr3, *", &write_cr3)
         );
         let increments = [0x48, 0xff, 0x05, 0, 0, 0, 0];
-        assert!(is("incq *", &increments) && is("inc", &increments) && !is("incl", &increments));
-        assert!(is("mov", &write_cr3) && !is("mov *", &write_cr3) && is("*", &write_cr3));
+        assert!(
+            matches("incq *", &increments) && matches("inc", &increments) && !matches("incl", &increments)
+        );
+        assert!(matches("mov", &write_cr3) && !matches("mov *", &write_cr3) && matches("*", &write_cr3));
     }
 
     #[test]

@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use self::{
     executions::{CompletedExecution, Which},
-    marks::Between,
+    marks::{MarkedInterval, MarkedIntervals},
     matcher::{MarkerMatcher, MatchCache},
     periods::PeriodLatency,
     tables::FoundIntervals,
@@ -289,17 +289,18 @@ impl Analysis for Marked {
 
     fn finish(&self, threads: Vec<Self::Partial>, context: &FinishContext<'_>) -> Table {
         let mut found = FoundIntervals::default();
-        let decides = threads.iter().any(marks::MarkersPartial::has_interrupts);
-        found.popf = self.matcher.has_popf().then_some(if decides { "MODE.Exec.IF" } else { "pairing" });
+        let has_interrupts = threads.iter().any(marks::MarkersPartial::has_interrupts);
+        found.popf =
+            self.matcher.has_popf().then_some(if has_interrupts { "MODE.Exec.IF" } else { "pairing" });
         for (index, thread) in threads.into_iter().enumerate() {
             found.instructions = found.instructions.saturating_add(thread.instructions());
-            let Between { found: between, unmatched, passed: [from, to] } =
-                thread.close(self.nesting, decides);
+            let MarkedIntervals { intervals, unmatched, passed } = thread.close(self.nesting, has_interrupts);
             found.unmatched += unmatched;
-            let passed = found.passed.get_or_insert([0; 2]);
-            *passed = [passed[0] + from, passed[1] + to];
-            let intervals = between.iter().map(|(begin, end, ended)| Interval::between(begin, end, *ended));
-            found.add(index, context, intervals);
+            let all_passed = found.passed.get_or_insert_default();
+            all_passed.begins += passed.begins;
+            all_passed.ends += passed.ends;
+            let interval = |&MarkedInterval { begin, end, ended }: &_| Interval::between(&begin, &end, ended);
+            found.add(index, context, intervals.iter().map(interval));
         }
         found.table(context)
     }

@@ -9,7 +9,10 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use super::{Interval, IntervalEnd, tables::FoundIntervals};
-use crate::{pairs::Pairs, periods::BegunPeriod};
+use crate::{
+    pairs::{Pairs, Unpaired},
+    periods::BegunPeriod,
+};
 
 /// An analysis of each period.
 #[derive(Clone, Debug)]
@@ -72,14 +75,10 @@ impl Analysis for PeriodLatency {
 
     fn finish(&self, partials: Vec<MatchedPeriods>, context: &FinishContext<'_>) -> Table {
         let MatchedPeriods { pairs, mut found } = only(partials);
-        let (unmatched, unfinished) = pairs.left();
-        found.sort_by(|one, other| {
-            (one.begun.begin, &one.key, one.end, &one.begun).cmp(&(
-                other.begun.begin,
-                &other.key,
-                other.end,
-                &other.begun,
-            ))
+        let Unpaired { unmatched, unfinished } = pairs.left();
+        found.sort_by(|x, y| {
+            let ends = (x.begun.begin, &x.key, x.end).cmp(&(y.begun.begin, &y.key, y.end));
+            ends.then_with(|| x.begun.cmp(&y.begun))
         });
         let intervals =
             found.into_iter().zip(1..).map(|(EndedPeriod { key, begun, end }, number)| Interval {

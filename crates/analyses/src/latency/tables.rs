@@ -12,6 +12,7 @@ use hodo_model::{
 
 use super::{
     Interval, IntervalEnd,
+    marks::PassedMarkers,
     summary::{Measure, Scale, bins, percentile},
 };
 
@@ -56,7 +57,7 @@ pub(super) struct FoundIntervals {
     /// The function, if there is a single one.
     pub(super) subject: String,
     /// For markers, the number of begins and ends reached.
-    pub(super) passed: Option<[u64; 2]>,
+    pub(super) passed: Option<PassedMarkers>,
     /// For markers that end in `popf`, what decides whether it turned interrupts on or off.
     pub(super) popf: Option<&'static str>,
 }
@@ -89,8 +90,8 @@ impl FoundIntervals {
         if let Some(decides) = self.popf {
             summary.insert(0, ("popf_decided_by", decides.into()));
         }
-        if let Some([from, to]) = self.passed {
-            summary.splice(0..0, [("from_passed", from.into()), ("to_passed", to.into())]);
+        if let Some(PassedMarkers { begins, ends }) = self.passed {
+            summary.splice(0..0, [("from_passed", begins.into()), ("to_passed", ends.into())]);
         }
         match Grouping::ALL.into_iter().find(|(name, _)| *name == view) {
             Some((_, grouping)) => grouped(summary, &self.intervals, grouping),
@@ -118,13 +119,13 @@ pub fn summary(intervals: &[Interval], unmatched: u64, instructions: u64, subjec
     if instructions > 0 {
         summary.push(("run_instructions", instructions.into()));
     }
-    for (measure, names) in Measure::ALL.into_iter().zip(&FIGURES) {
+    for (measure, (total, percentiles)) in Measure::ALL.into_iter().zip(&FIGURES) {
         let sorted = measure.sorted(intervals);
         if sorted.is_empty() {
             continue;
         }
-        summary.push((names.0, sorted.iter().fold(0, |sum: u64, &value| sum.saturating_add(value)).into()));
-        let figures = names.1.iter().zip(PERCENTILES);
+        summary.push((total, sorted.iter().fold(0, |sum: u64, &value| sum.saturating_add(value)).into()));
+        let figures = percentiles.iter().zip(PERCENTILES);
         summary.extend(figures.map(|(&name, (_, permille))| (name, percentile(&sorted, permille).into())));
         // Complete intervals of unknown duration.
         let known = sorted.len() as u64;
@@ -135,37 +136,27 @@ pub fn summary(intervals: &[Interval], unmatched: u64, instructions: u64, subjec
     summary
 }
 
-/// Names of the summary values: the sum, and [`PERCENTILES`].
-const FIGURES: [(&str, [&str; 7]); 3] = [
-    (
-        "time_total_ns",
-        [
-            "time_min_ns",
-            "time_p50_ns",
-            "time_p90_ns",
-            "time_p95_ns",
-            "time_p99_ns",
-            "time_p99_9_ns",
-            "time_max_ns",
-        ],
-    ),
-    (
-        "instructions_total",
-        [
-            "instructions_min",
-            "instructions_p50",
-            "instructions_p90",
-            "instructions_p95",
-            "instructions_p99",
-            "instructions_p99_9",
-            "instructions_max",
-        ],
-    ),
-    (
-        "cycles_total",
-        ["cycles_min", "cycles_p50", "cycles_p90", "cycles_p95", "cycles_p99", "cycles_p99_9", "cycles_max"],
-    ),
-];
+/// Names of the summary values of a measure: the sum, and [`PERCENTILES`].
+macro_rules! figure_names {
+    ($measure:literal, $unit:literal) => {
+        (
+            concat!($measure, "_total", $unit),
+            [
+                concat!($measure, "_min", $unit),
+                concat!($measure, "_p50", $unit),
+                concat!($measure, "_p90", $unit),
+                concat!($measure, "_p95", $unit),
+                concat!($measure, "_p99", $unit),
+                concat!($measure, "_p99_9", $unit),
+                concat!($measure, "_max", $unit),
+            ],
+        )
+    };
+}
+
+/// By measure, as in [`Measure::ALL`].
+const FIGURES: [(&str, [&str; 7]); 3] =
+    [figure_names!("time", "_ns"), figure_names!("instructions", ""), figure_names!("cycles", "")];
 
 /// Makes the histogram of each measure, with linear and with logarithmic bins.
 pub fn histogram(summary: Summary, intervals: &[Interval]) -> Table {
@@ -240,6 +231,7 @@ pub fn of_table(table: &Table) -> Option<Vec<Interval>> {
                 Cell::Integer(number) => Some(number),
                 _ => None,
             };
+            // The columns are those that `executions` makes, in its order.
             let ended = IntervalEnd::of_name(text(10)?)?;
             intervals.push(Interval {
                 thread: shared(&mut names, text(0)?),

@@ -5,9 +5,9 @@
 //! the hands of the thread that releases it next: time that threads waited in between counts against that thread. The
 //! tracer must name the arguments of system calls, as LTTng and ftrace do.
 //!
-//! Threads also wait for each other's work and for each other's end at such addresses. Whoever had a lock gives it back,
-//! so threads that wait at a lock wake others there later, or would if there were any; those that wait for work (condition
-//! variables, semaphores) do not. The end of a thread wakes the one that joins it without a call.
+//! Threads also wait at such addresses for the work or the end of another thread. A thread that got a lock releases it: it
+//! later wakes the others that wait there, or tries to. A thread that waits for work (at condition variables, semaphores)
+//! wakes no others. The end of a thread wakes the thread that joins it without a call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,15 +115,15 @@ struct Lock {
     waiters: BTreeSet<Thread>,
     /// Threads that released it, or would have if others had waited.
     wakers: BTreeSet<Thread>,
-    edges: Vec<(Nanos, LockChange)>,
+    changes: Vec<(Nanos, LockChange)>,
 }
 
 /// What changes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LockChange {
     Released(Thread),
-    Ends,
-    Begins,
+    WaitEnds,
+    WaitBegins,
 }
 
 impl Lock {
@@ -132,12 +132,12 @@ impl Lock {
             FutexEffect::Waited if is_wanted => {
                 self.waits.see(call.end.0.saturating_sub(call.begin.0));
                 self.waiters.insert(thread);
-                self.edges.extend([(call.begin, LockChange::Begins), (call.end, LockChange::Ends)]);
+                self.changes.extend([(call.begin, LockChange::WaitBegins), (call.end, LockChange::WaitEnds)]);
             }
             FutexEffect::Waited => {}
             FutexEffect::Woke => {
                 self.wakers.insert(thread);
-                self.edges.push((call.begin, LockChange::Released(thread)));
+                self.changes.push((call.begin, LockChange::Released(thread)));
             }
             FutexEffect::WokeNobody => _ = self.wakers.insert(thread),
         }
@@ -145,25 +145,27 @@ impl Lock {
 
     /// What threads wait for: `lock`, `work` of other threads, or the `end` of a thread.
     fn kind(&self) -> &'static str {
-        match (self.wakers.is_empty(), self.waiters.is_disjoint(&self.wakers)) {
-            (true, _) => "end",
-            (false, true) => "work",
-            (false, false) => "lock",
+        if self.wakers.is_empty() {
+            "end"
+        } else if self.waiters.is_disjoint(&self.wakers) {
+            "work"
+        } else {
+            "lock"
         }
     }
 
     /// Returns the thread in whose hands the lock was while threads waited longest, and how long they did together.
     fn holder(mut self) -> Option<(Thread, u64)> {
-        self.edges.sort_unstable();
+        self.changes.sort_unstable();
         let mut waited: BTreeMap<Thread, u64> = BTreeMap::new();
         let (mut waiting, mut since_release, mut last) = (0u64, 0u64, Nanos(0));
-        for (time, edge) in self.edges {
+        for (time, change) in self.changes {
             let more = waiting.saturating_mul(time.0.saturating_sub(last.0));
             since_release = since_release.saturating_add(more);
             last = time;
-            match edge {
-                LockChange::Begins => waiting += 1,
-                LockChange::Ends => waiting = waiting.saturating_sub(1),
+            match change {
+                LockChange::WaitBegins => waiting += 1,
+                LockChange::WaitEnds => waiting = waiting.saturating_sub(1),
                 LockChange::Released(thread) => {
                     let of_thread = waited.entry(thread).or_default();
                     *of_thread = of_thread.saturating_add(std::mem::take(&mut since_release));

@@ -36,8 +36,12 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     }
 }
 
-/// An upper bound of the kernel's page allocation orders; higher values are invalid.
-const MOST_ORDER: i64 = 32;
+/// Returns the number of pages of an allocation with this order; 1 if the order is invalid.
+pub(crate) fn pages_of_order(order: Option<i64>) -> u64 {
+    // An upper bound of the kernel's orders.
+    const MOST_ORDER: i64 = 32;
+    1 << order.filter(|order| (0..MOST_ORDER).contains(order)).unwrap_or(0)
+}
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct AllocatedPages {
@@ -68,25 +72,15 @@ impl Analysis for PageAllocations {
 
     fn fold(&self, partial: &mut PageCounts, item: Item<'_>) {
         let Item::Event(event) = item else { return };
-        let order = event.integer(field::page::ORDER).filter(|order| (0..MOST_ORDER).contains(order));
-        let pages = 1 << order.unwrap_or(0);
-        match event.kind {
+        let pages = pages_of_order(event.integer(field::page::ORDER));
+        let counts = match event.kind {
             Kind::PageAlloc => {
-                partial.0.of(event.thread, event.cpu, ()).add(AllocatedPages {
-                    allocations: 1,
-                    allocated: pages,
-                    ..AllocatedPages::default()
-                });
+                AllocatedPages { allocations: 1, allocated: pages, ..AllocatedPages::default() }
             }
-            Kind::PageFree => {
-                partial.0.of(event.thread, event.cpu, ()).add(AllocatedPages {
-                    frees: 1,
-                    freed: pages,
-                    ..AllocatedPages::default()
-                });
-            }
-            _ => {}
-        }
+            Kind::PageFree => AllocatedPages { frees: 1, freed: pages, ..AllocatedPages::default() },
+            _ => return,
+        };
+        partial.0.of(event.thread, event.cpu, ()).add(counts);
     }
 
     fn merge(&self, mut earlier: PageCounts, later: PageCounts, threads: &Threads) -> PageCounts {

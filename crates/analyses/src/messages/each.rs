@@ -10,14 +10,25 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use super::{TraceTime, event, interest};
-use crate::{columns::interval_columns, pairs::Pairs, settling::SettlingRows};
+use crate::{
+    columns::interval_columns,
+    pairs::{Pairs, Unpaired},
+    settling::SettlingRows,
+};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct Each;
+pub struct EachMessage;
 
-/// Sender, receiver, and when it was sent.
-type MessageRow = (u32, u32, Nanos);
+/// A message without the time of its receipt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct MessageRow {
+    /// The trace of the sender.
+    from: u32,
+    /// The trace of the receiver.
+    to: u32,
+    sent: Nanos,
+}
 
 /// The messages of some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -29,10 +40,10 @@ pub struct MessageList {
 }
 
 fn see(rows: &mut SettlingRows<MessageRow>, (sent, from): TraceTime, (received, to): TraceTime) {
-    rows.see(received, (from, to, sent));
+    rows.see(received, MessageRow { from, to, sent });
 }
 
-impl Analysis for Each {
+impl Analysis for EachMessage {
     type Partial = MessageList;
 
     fn interest(&self) -> Interest<'_> {
@@ -69,10 +80,10 @@ impl Analysis for Each {
 
     fn finish(&self, partials: Vec<MessageList>, _: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
-        let mut rows = self.heading().expect("its rows may leave").builder();
+        let mut rows = self.heading().expect("rows that settle have a heading").builder();
         let rest = whole.rows.rest();
         let count = whole.rows.settled + add_rows(&whole.names, rest, &mut rows);
-        let (unmatched, unfinished) = whole.pairs.left();
+        let Unpaired { unmatched, unfinished } = whole.pairs.left();
         rows.finish(vec![
             ("messages", count.into()),
             ("unmatched", unmatched.into()),
@@ -90,7 +101,7 @@ fn add_rows(
 ) -> u64 {
     messages.sort_unstable();
     let name = |trace: &u32| Value::from(names.get(trace).map(String::as_str));
-    for (received, (from, to, sent)) in &messages {
+    for (received, MessageRow { from, to, sent }) in &messages {
         let row = [sent.0.into(), received.0.saturating_sub(sent.0).into(), name(from), name(to)];
         rows.row(row.iter().map(Value::cell));
     }

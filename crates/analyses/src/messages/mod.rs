@@ -19,14 +19,14 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::{duration_cells, duration_columns, most_first},
     durations::{Add, Durations},
-    pairs::Pairs,
+    pairs::{Pairs, Unpaired},
 };
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages;
 
-pub use each::Each;
+pub use each::EachMessage;
 
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
@@ -44,7 +44,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             ..Description::EMPTY
         },
         make: |parameters| match parameters.view() {
-            "message" => Made::of_events(Each),
+            "message" => Made::of_events(EachMessage),
             _ => Made::of_events(Messages),
         },
     }
@@ -81,11 +81,11 @@ fn event(
 ) {
     let Item::Event(event) = item else { return };
     let Some(id) = event.integer(field::message::ID).map(|id| id as u64) else { return };
-    let at = (event.time, event.trace());
+    let trace_time = (event.time, event.trace());
     match event.kind {
-        Kind::MessageSend => pairs.begin(id, at),
+        Kind::MessageSend => pairs.begin(id, trace_time),
         Kind::MessageReceive => {
-            if let Some((sent, received)) = pairs.end(id, at) {
+            if let Some((sent, received)) = pairs.end(id, trace_time) {
                 complete(sent, received);
             }
         }
@@ -120,7 +120,7 @@ impl Analysis for Messages {
 
     fn finish(&self, partials: Vec<MessagesPartial>, _: &FinishContext<'_>) -> Table {
         let MessagesPartial { pairs, sums, names } = only(partials);
-        let (unmatched, unfinished) = pairs.left();
+        let Unpaired { unmatched, unfinished } = pairs.left();
         let summary = vec![
             ("messages", sums.values().map(|durations| durations.count).sum::<u64>().into()),
             ("unmatched", unmatched.into()),

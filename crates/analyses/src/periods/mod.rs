@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, share},
     durations::{Add, Durations, LongItem, Longest},
-    pairs::Pairs,
+    pairs::{Pairs, Unpaired},
 };
 
 /// The analysis; `ALL`: it keeps each period, not only the longest.
@@ -136,7 +136,7 @@ impl<const ALL: bool> Analysis for Periods<ALL> {
 
     fn finish(&self, partials: Vec<PeriodState<ALL>>, context: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let (unmatched, unfinished) = whole.pairs.left();
+        let Unpaired { unmatched, unfinished } = whole.pairs.left();
         let mut groups: BTreeMap<String, Durations> = BTreeMap::new();
         for (group, cpus) in whole.sums.groups {
             let wanted = cpus.into_iter().filter(|(cpu, _)| context.selection.wants_cpu(*cpu));

@@ -82,6 +82,7 @@ impl Lifetimes {
         lives.last_mut()
     }
 
+    /// Adds an event; `None` if it lacks a field that is needed, which callers ignore.
     fn see(&mut self, event: &KernelEvent<'_>) -> Option<()> {
         let number = |field| event.integer(field).map(|number| number as u32);
         match event.kind {
@@ -203,6 +204,14 @@ struct LifeNode {
     parent: Option<usize>,
 }
 
+/// The nodes above a thread's.
+struct Above {
+    /// Its process; `None` for a main thread.
+    process: Option<usize>,
+    /// Its parent in the tree: its process, or its creator.
+    parent: Option<usize>,
+}
+
 /// The tree of processes and threads.
 struct Family {
     /// By tid, then by time.
@@ -224,7 +233,7 @@ impl Family {
         });
         let mut family = Family { members: members.collect() };
         for index in 0..family.members.len() {
-            let (process, parent) = family.above(index);
+            let Above { process, parent } = family.above(index);
             process.into_iter().for_each(|process| family.members[process].threads += 1);
             let member = &mut family.members[index];
             member.is_shown = member.is_process || with_threads;
@@ -238,55 +247,54 @@ impl Family {
         family
     }
 
-    /// Returns the process of a thread (`None` for a main thread), and its parent in the tree: its process, or its
-    /// creator.
-    fn above(&self, index: usize) -> (Option<usize>, Option<usize>) {
-        let at = self.members[index].life.born.unwrap_or_default();
+    fn above(&self, index: usize) -> Above {
+        let born = self.members[index].life.born.unwrap_or_default();
         let process = |index: usize| {
             let LifeNode { ref life, is_process, .. } = self.members[index];
-            life.pid.filter(|_| !is_process).and_then(|pid| self.lifetime_at(pid, at))
+            life.pid.filter(|_| !is_process).and_then(|pid| self.lifetime_at(pid, born))
         };
         let own = process(index);
-        let creator = self.members[index].life.parent.and_then(|parent| self.lifetime_at(parent, at));
+        let creator = self.members[index].life.parent.and_then(|parent| self.lifetime_at(parent, born));
         // The creator may be known as a thread.
         let creator = creator.map(|creator| process(creator).unwrap_or(creator));
-        (own, own.or(creator).filter(|&above| self.members[above].tid != self.members[index].tid))
+        let parent = own.or(creator).filter(|&above| self.members[above].tid != self.members[index].tid);
+        Above { process: own, parent }
     }
 
     /// Returns the lifetime of a thread id at a time: the last one that began by then, else the first one.
-    fn lifetime_at(&self, tid: u32, at: Nanos) -> Option<usize> {
+    fn lifetime_at(&self, tid: u32, time: Nanos) -> Option<usize> {
         let first = self.members.partition_point(|member| member.tid < tid);
         let end = self.members.partition_point(|member| member.tid <= tid);
         let mut begun =
-            (first..end).rev().filter(|&index| self.members[index].life.born.unwrap_or_default() <= at);
+            (first..end).rev().filter(|&index| self.members[index].life.born.unwrap_or_default() <= time);
         begun.next().or((first < end).then_some(first))
     }
 
     /// Returns the rows in depth-first order; children are sorted by begin.
     fn rows(&self, context: &FinishContext<'_>) -> Vec<Vec<Value>> {
         let wanted = self.wanted(context.selection);
-        let sorted = |mut some: Vec<usize>| {
-            some.sort_unstable_by_key(|&index| {
+        let sorted = |mut siblings: Vec<usize>| {
+            siblings.sort_unstable_by_key(|&index| {
                 (self.members[index].life.born, self.members[index].tid, index)
             });
-            some
+            siblings
         };
         let all = 0..self.members.len();
         let (roots, others): (Vec<usize>, Vec<usize>) =
             all.partition(|&index| self.members[index].parent.is_none());
         let mut rows = Vec::new();
-        let mut seen = vec![false; self.members.len()];
+        let mut visited = vec![false; self.members.len()];
         // After the roots, nodes that no root reaches: cycles of parents.
         for root in sorted(roots).into_iter().chain(others) {
-            let mut left = vec![(root, 0)];
-            while let Some((index, depth)) = left.pop() {
-                if std::mem::replace(&mut seen[index], true) {
+            let mut waiting = vec![(root, 0)];
+            while let Some((index, depth)) = waiting.pop() {
+                if std::mem::replace(&mut visited[index], true) {
                     continue;
                 }
                 let member = &self.members[index];
                 rows.extend((member.is_shown && wanted[index]).then(|| member.cells(depth, context)));
                 let children = sorted(member.children.clone()).into_iter().rev();
-                left.extend(children.map(|child| (child, depth + 1)));
+                waiting.extend(children.map(|child| (child, depth + 1)));
             }
         }
         rows
@@ -296,10 +304,10 @@ impl Family {
     fn wanted(&self, selection: &Selection) -> Vec<bool> {
         let mut wanted = vec![false; self.members.len()];
         for (index, _) in self.members.iter().enumerate().filter(|(_, member)| member.is_chosen(selection)) {
-            let mut at = Some(index);
-            while let Some(index) = at.filter(|&index| !wanted[index]) {
+            let mut next = Some(index);
+            while let Some(index) = next.filter(|&index| !wanted[index]) {
                 wanted[index] = true;
-                at = self.members[index].parent;
+                next = self.members[index].parent;
             }
         }
         wanted

@@ -38,7 +38,7 @@ pub struct ChangingQueues {
 impl ChangingQueues {
     /// Applies a change to the length of a CPU's queue. `change` passes on the spans that are settled by it: several
     /// changes at one time are one row, or none if they cancel each other out.
-    fn at(&mut self, cpu: u32, time: Nanos, change: impl FnOnce(&mut QueueLength, &mut Settled<'_>)) {
+    fn update(&mut self, cpu: u32, time: Nanos, change: impl FnOnce(&mut QueueLength, &mut Settled<'_>)) {
         let new = || LengthOfCpu { length: QueueLength::new(time), last: None };
         let (queue, rows) = (self.cpus.entry(cpu).or_insert_with(new), &mut self.rows);
         let last = &mut queue.last;
@@ -50,7 +50,7 @@ impl ChangingQueues {
     }
 
     fn change_by(&mut self, cpu: u32, time: Nanos, by: i64) {
-        self.at(cpu, time, |length, settled| length.change(time, by, settled));
+        self.update(cpu, time, |length, settled| length.change(time, by, settled));
     }
 
     /// Passes on the changes before the first switches of CPUs. Called when too many of them wait for such a switch, which
@@ -59,7 +59,7 @@ impl ChangingQueues {
         let cpus: Vec<(u32, Nanos)> =
             self.cpus.iter().map(|(cpu, queue)| (*cpu, queue.length.now().0)).collect();
         for (cpu, since) in cpus {
-            self.at(cpu, since, |length, settled| length.settle(settled));
+            self.update(cpu, since, |length, settled| length.settle(settled));
         }
     }
 
@@ -98,12 +98,12 @@ impl Observer for ChangingQueues {
 
     fn lose(&mut self, (since, state): (Nanos, Activity), time: Nanos) {
         if let Activity::Runnable(cpu) = state {
-            self.at(cpu, time, |length, settled| _ = length.take_back(since, time, settled));
+            self.update(cpu, time, |length, settled| _ = length.take_back(since, time, settled));
         }
     }
 
     fn begin(&mut self, cpu: u32, taken_back: Option<Nanos>, time: Nanos) {
-        self.at(cpu, time, |length, settled| {
+        self.update(cpu, time, |length, settled| {
             if let Some(since) = taken_back {
                 length.take_back(since, time, settled);
             }
@@ -136,7 +136,7 @@ impl EventAnalysis for Changes {
     fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         // The end of the trace ends the states of all threads, which is no change of a queue.
         let mut queues = whole.observe();
-        let mut rows = self.heading().expect("its rows may leave").builder();
+        let mut rows = self.heading().expect("rows that settle have a heading").builder();
         let count = queues.rows.settled + add_rows(queues.take(None), context, &mut rows);
         rows.finish(vec![("changes", count.into()), ("left_out", queues.rows.left_out.into())])
     }

@@ -84,7 +84,7 @@ pub struct RunQueues {
 
 impl RunQueues {
     /// Applies a change to the length of a CPU's queue. `change` passes on the spans that are settled by it.
-    fn at<R>(
+    fn update<R>(
         &mut self,
         cpu: u32,
         time: Nanos,
@@ -102,14 +102,14 @@ impl RunQueues {
     }
 
     fn change_by(&mut self, cpu: u32, time: Nanos, by: i64) {
-        self.at(cpu, time, |length, settled| length.change(time, by, settled));
+        self.update(cpu, time, |length, settled| length.change(time, by, settled));
     }
 
     /// Ends the trace.
     fn end(&mut self, time: Nanos) {
         let cpus: Vec<u32> = self.cpus.all().map(|(cpu, _)| cpu).collect();
         for cpu in cpus {
-            self.at(cpu, time, |length, settled| {
+            self.update(cpu, time, |length, settled| {
                 length.change(time, 0, settled);
                 length.settle(settled);
             });
@@ -131,7 +131,7 @@ impl Observer for RunQueues {
 
     fn lose(&mut self, (since, state): (Nanos, Activity), time: Nanos) {
         let Activity::Runnable(cpu) = state else { return };
-        let is_early = self.at(cpu, time, |length, settled| length.take_back(since, time, settled));
+        let is_early = self.update(cpu, time, |length, settled| length.take_back(since, time, settled));
         let queue = self.cpus.get_or(cpu, || QueueOfCpu::new(time));
         let lasted = time.0.saturating_sub(since.0);
         queue.unknown = queue.unknown.saturating_add(lasted);
@@ -142,7 +142,7 @@ impl Observer for RunQueues {
     }
 
     fn begin(&mut self, cpu: u32, taken_back: Option<Nanos>, time: Nanos) {
-        self.at(cpu, time, |length, settled| {
+        self.update(cpu, time, |length, settled| {
             if let Some(since) = taken_back {
                 length.take_back(since, time, settled);
             }

@@ -1,4 +1,4 @@
-//! `resolution`: how exactly are times known, and what does a byte of trace buy?
+//! `resolution`: how exactly are times known, and how many bytes of trace does an instruction take?
 //!
 //! Between two timing packets only the order of instructions is known. A *timed interval* lies between two clock
 //! readings (TSC, MTC or CYC packets) with at least one instruction in between; its length is the uncertainty of the
@@ -102,6 +102,13 @@ impl RanInstructions {
     }
 }
 
+/// A complete timed interval.
+struct TimedInterval {
+    /// In nanoseconds.
+    length: u64,
+    instructions: u64,
+}
+
 /// The clock of a segment.
 #[derive(Clone, Copy, Debug, Default)]
 struct OpenInterval {
@@ -114,16 +121,17 @@ struct OpenInterval {
 }
 
 impl OpenInterval {
-    /// Reads the clock; returns the length and the instructions of the interval that ends here.
+    /// Reads the clock; returns the interval that ends here.
     ///
     /// If nothing ran since the last reading, the instructions are still to come: the processor holds branches back
     /// until their packet is full. The interval goes on, unless the thread was elsewhere.
-    fn read(&mut self, now: u64) -> Option<(u64, u64)> {
+    fn read(&mut self, now: u64) -> Option<TimedInterval> {
         let begun = self.since.filter(|_| self.ran > 0);
         if self.since.is_none() || self.left || begun.is_some() {
             self.since = Some(now);
         }
-        begun.map(|begun| (now.saturating_sub(begun), std::mem::take(&mut self.ran)))
+        let length = now.saturating_sub(begun?);
+        Some(TimedInterval { length, instructions: std::mem::take(&mut self.ran) })
     }
 }
 
@@ -139,7 +147,7 @@ impl Resolutions {
         if self.clock.since.is_none() {
             self.lose();
         }
-        if let Some((length, instructions)) = self.clock.read(now) {
+        if let Some(TimedInterval { length, instructions }) = self.clock.read(now) {
             self.time.see(length);
             self.instructions.see(instructions);
             self.uncertainty.see_times(length, instructions);
@@ -272,13 +280,14 @@ mod tests {
         FlowEvent::Run { at, instructions, code }
     }
 
-    /// Intervals, their total time, and instructions without a time.
-    fn sums(events: &[FlowEvent<'_>]) -> (u64, u64, u64) {
+    /// Intervals, their total time, and instructions without a time, in words.
+    fn sums(events: &[FlowEvent<'_>]) -> String {
         let mut partial = Resolutions::default();
         events.iter().for_each(|&event| Resolution.fold(&mut partial, Item::Flow(event)));
         assert_eq!(partial.instructions.total + partial.ran.untimed, partial.ran.all);
         assert_eq!(partial.uncertainty.count, partial.instructions.total);
-        (partial.time.count, partial.time.total, partial.ran.untimed)
+        let Durations { count, total, .. } = partial.time;
+        format!("{count} of {total} ns, {} untimed", partial.ran.untimed)
     }
 
     fn time(now: u64) -> FlowEvent<'static> {
@@ -289,23 +298,26 @@ mod tests {
     fn an_interval_lasts_until_instructions_are_known() {
         let begin = FlowEvent::Begin(Some(Nanos(100)));
         let end = FlowEvent::End;
-        assert_eq!(sums(&[begin, run(3), time(110), run(2), time(115), end]), (2, 15, 0));
+        assert_eq!(sums(&[begin, run(3), time(110), run(2), time(115), end]), "2 of 15 ns, 0 untimed");
         // The branches of both readings come after the second one.
-        assert_eq!(sums(&[begin, time(110), time(120), run(5), time(125), end]), (1, 25, 0));
+        assert_eq!(sums(&[begin, time(110), time(120), run(5), time(125), end]), "1 of 25 ns, 0 untimed");
         // Outside traced code nothing is uncertain.
         let leave = FlowEvent::Leave { next: None };
         let outside = [begin, run(3), leave, time(110), time(900), FlowEvent::Enter, run(1), time(907), end];
-        assert_eq!(sums(&outside), (2, 17, 0));
+        assert_eq!(sums(&outside), "2 of 17 ns, 0 untimed");
     }
 
     #[test]
     fn instructions_without_a_time_are_counted_apart() {
         let unknown = FlowEvent::Begin(None);
-        assert_eq!(sums(&[unknown, run(3), time(10), run(2), time(15), run(7), FlowEvent::End]), (1, 5, 10));
+        assert_eq!(
+            sums(&[unknown, run(3), time(10), run(2), time(15), run(7), FlowEvent::End]),
+            "1 of 5 ns, 10 untimed"
+        );
         let begin = FlowEvent::Begin(Some(Nanos(0)));
         assert_eq!(
             sums(&[begin, run(3), FlowEvent::Gap, run(4), time(9), run(1), time(10), FlowEvent::End]),
-            (1, 1, 7)
+            "1 of 1 ns, 7 untimed"
         );
     }
 }

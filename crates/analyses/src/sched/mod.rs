@@ -51,24 +51,33 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 struct SchedulingCounts {
     /// Waits after wake-ups.
     latencies: Durations,
-    /// The number of waits after preemptions, and their sum in nanoseconds.
-    after_preemption: (u64, u64),
+    /// The number of waits after preemptions.
+    preempted_waits: u64,
+    /// Their sum in nanoseconds.
+    preempted_time: u64,
     switches: u64,
     preemptions: u64,
     migrations: u64,
 }
 
-add_fields!(SchedulingCounts { latencies, after_preemption, switches, preemptions, migrations });
+add_fields!(SchedulingCounts {
+    latencies,
+    preempted_waits,
+    preempted_time,
+    switches,
+    preemptions,
+    migrations
+});
 
 impl SchedulingCounts {
     /// The time of all waits.
     fn queued(&self) -> u64 {
-        self.latencies.total.saturating_add(self.after_preemption.1)
+        self.latencies.total.saturating_add(self.preempted_time)
     }
 
     /// The number of all waits.
     fn waits(&self) -> u64 {
-        self.latencies.count + self.after_preemption.0
+        self.latencies.count + self.preempted_waits
     }
 }
 
@@ -129,8 +138,8 @@ impl<const ALL: bool> SchedulingSums<ALL> {
         match after {
             WaitAfter::Wakeup => totals.latencies.see(length),
             WaitAfter::Preemption => {
-                let (count, sum) = &mut totals.after_preemption;
-                (*count, *sum) = (*count + 1, sum.saturating_add(length));
+                totals.preempted_waits += 1;
+                totals.preempted_time = totals.preempted_time.saturating_add(length);
             }
         }
         self.longest.see(length, begin, Wait { thread, cpu, after });
@@ -146,7 +155,7 @@ pub struct SchedulingPartial<const ALL: bool> {
 }
 
 impl<const ALL: bool> SchedulingPartial<ALL> {
-    /// A thread comes to a CPU, or does not wait any more.
+    /// Ends the wait of a thread: with a switch to it, or with `None` at an unknown time.
     fn ends(&mut self, tid: u32, end: Option<SwitchIn>) {
         if let Some((begin, end)) = self.waits.begin(tid.into(), end) {
             self.sums.waited(begin, end);
@@ -229,17 +238,17 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
         let sum = |field: fn(&SchedulingCounts) -> u64| {
             Value::from(figures.wanted(context).map(|(_, totals)| field(totals)).sum::<u64>())
         };
-        let known = |value: Value| if context.wakeups.are_known() { value } else { Value::Null };
+        let are_known = context.wakeups.are_known();
+        let known = |value: Value| if are_known { value } else { Value::Null };
         let mut summary = vec![
             ("waits", known(sum(SchedulingCounts::waits))),
             ("queued_ns", known(sum(SchedulingCounts::queued))),
-            ("preempted_ns", sum(|totals| totals.after_preemption.1)),
+            ("preempted_ns", sum(|totals| totals.preempted_time)),
             ("wakeups", known(sum(|totals| totals.latencies.count))),
             ("switches", sum(|totals| totals.switches)),
             ("preemptions", sum(|totals| totals.preemptions)),
             ("migrations", sum(|totals| totals.migrations)),
         ];
-        let are_known = context.wakeups.are_known();
         let (shape, (columns, rows)) = match context.selection.view.as_str() {
             "interval" => (Shape::Intervals, intervals(&longest, context)),
             "slowest" => {
@@ -253,8 +262,9 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
     }
 }
 
-fn columns(of: &[Column]) -> Vec<Column> {
-    let mut columns = of.to_vec();
+/// The columns of a table whose rows these columns identify.
+fn columns(keys: &[Column]) -> Vec<Column> {
+    let mut columns = keys.to_vec();
     // The first count must be that of the durations: `hodo diff` finds it by its position.
     columns.push(Column::integer("wakeups", Unit::Count));
     let [total, more @ ..] = duration_columns();
@@ -273,7 +283,7 @@ fn cells(figures: &SchedulingCounts, are_known: bool) -> Vec<Value> {
     let mut cells = vec![known(figures.latencies.count.into())];
     cells.extend(duration_cells(&figures.latencies).map(known));
     cells.extend([known(figures.waits().into()), known(figures.queued().into())]);
-    cells.push(figures.after_preemption.1.into());
+    cells.push(figures.preempted_time.into());
     cells.extend([figures.switches.into(), figures.preemptions.into(), figures.migrations.into()]);
     cells
 }
@@ -291,8 +301,7 @@ fn by_thread<'f>(
         let row = threads.cells(thread).into_iter().chain(cells(&sum, are_known)).collect();
         ((sum.queued(), thread), row)
     });
-    let who = thread_columns();
-    (columns(&who), most_first(rows))
+    (columns(&thread_columns()), most_first(rows))
 }
 
 fn by_cpu<'f>(figures: impl Iterator<Item = SchedulingRow<'f>>, are_known: bool) -> TableRows {

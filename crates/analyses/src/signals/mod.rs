@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, thread_columns},
     durations::{Add, Durations, LongItem, Longest, add_all, add_fields},
+    pairs::Unpaired,
 };
 
 mod taken;
@@ -149,7 +150,7 @@ impl<const ALL: bool> Analysis for Signals<ALL> {
         let whole = only(partials);
         let SignalState { blocks, mut sums } = whole;
         let threads = context.threads;
-        let (unmatched, unfinished) = blocks.finish(|cpu| threads.running(cpu).tid(), &mut sums);
+        let Unpaired { unmatched, unfinished } = blocks.finish(|cpu| threads.running(cpu).tid(), &mut sums);
         sums.figures.retain(|&key, _| threads.wanted(thread_of(key), context.selection));
         let sum =
             |which: fn(&SignalCounts) -> u64| Value::from(sums.figures.values().map(which).sum::<u64>());
@@ -186,8 +187,9 @@ fn signal(key: u64) -> [Value; 2] {
     [name.into(), u64::from(number).into()]
 }
 
-fn columns(of: &[Column]) -> Vec<Column> {
-    let mut columns = of.to_vec();
+/// The columns of a table whose rows these columns identify.
+fn columns(keys: &[Column]) -> Vec<Column> {
+    let mut columns = keys.to_vec();
     columns.extend(["sent", "dropped", "taken"].map(|name| Column::integer(name, Unit::Count)));
     let [total, more @ ..] = duration_columns();
     columns.push(total.secondary());
@@ -220,14 +222,8 @@ fn by_thread<const ALL: bool>(threads: &Threads, sums: SignalSums<ALL>) -> Table
         let row = thread.into_iter().chain(signal(key)).chain(cells(&figures)).collect();
         ((figures.sent.max(figures.taken), key), row)
     });
-    let columns = columns(&[
-        Column::name("comm"),
-        Column::integer("tid", Unit::None),
-        Column::integer("pid", Unit::None).secondary(),
-        Column::name("signal"),
-        Column::integer("number", Unit::None).secondary(),
-    ]);
-    (columns, most_first(rows))
+    let signal = [Column::name("signal"), Column::integer("number", Unit::None).secondary()];
+    (columns(&[&thread_columns()[..], &signal].concat()), most_first(rows))
 }
 
 fn intervals<const ALL: bool>(all: &Longest<u64, ALL>, context: &FinishContext<'_>) -> TableRows {

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::{SignalSums, key};
-use crate::pairs::Requests;
+use crate::pairs::{Requests, Unpaired};
 
 /// The reception of a signal on a CPU.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ impl SignalBlock {
                         sums.waited(key, begin, time);
                     }
                 }
-                DeferredSignal::Taken(_) => unreachable!("it waits"),
+                DeferredSignal::Taken(_) => unreachable!("its thread is known"),
             }
         }
     }
@@ -92,7 +92,7 @@ impl SignalBlocks {
         if self.0.is_empty() {
             self.0.push(SignalBlock::default());
         }
-        self.0.last_mut().expect("there is one")
+        self.0.last_mut().expect("a block was pushed if there was none")
     }
 
     /// Adds a sent signal.
@@ -143,12 +143,12 @@ impl SignalBlocks {
         }
     }
 
-    /// Ends the trace: returns the numbers of signals received but not sent, and sent but not received.
+    /// Ends the trace: returns the numbers of signals received but not sent (unmatched), and sent but not received.
     pub(super) fn finish<const ALL: bool>(
         mut self,
         running: impl Fn(u32) -> Option<u32>,
         sums: &mut SignalSums<ALL>,
-    ) -> (u64, u64) {
+    ) -> Unpaired {
         let mut cpus = Vec::new();
         for waiting in self.0.iter().flat_map(|block| &block.waiting) {
             if let DeferredSignal::Taken(taken) = waiting {
@@ -165,6 +165,7 @@ impl SignalBlocks {
         self.join(sums);
         let requests = self.0.pop().unwrap_or_default().requests;
         let unfinished = requests.waiting();
-        (requests.finish(|begin, (key, end)| sums.waited(key, begin, end)), unfinished)
+        let unmatched = requests.finish(|begin, (key, end)| sums.waited(key, begin, end));
+        Unpaired { unmatched, unfinished }
     }
 }

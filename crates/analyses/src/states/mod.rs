@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, thread_columns},
     durations::{Add, Durations},
-    settling::SettlingRows,
+    settling::{SettlingRows, add_in_order},
     thread_states::{self, Activity, Observer, ThreadStatesDelta, WaitKind},
 };
 
@@ -100,7 +100,7 @@ impl Lengths for u64 {
 pub struct StateTimes<L: Lengths> {
     states: IndexMap<(u32, Activity), L, FxBuildHasher>,
     /// Threads that ran on a CPU at the begin of the trace, and the time until which they ran.
-    first: Vec<(u32, Activity, Nanos)>,
+    first: Vec<(StateInterval, Nanos)>,
     /// For how long each thread existed since the first event that names it.
     lived: FxHashMap<u32, u64>,
     /// Threads that ran since before the trace, and the time until which they existed.
@@ -118,7 +118,7 @@ impl<L: Lengths> Observer for StateTimes<L> {
         let state = Activity::Running(cpu);
         match since {
             Some(since) => self.see(tid, state, since, until),
-            None => self.first.push((tid, state, until)),
+            None => self.first.push((StateInterval { tid, begin: None, state }, until)),
         }
     }
 
@@ -148,7 +148,7 @@ impl<L: Lengths> StateTimes<L> {
     /// Ends the trace. Returns the selected times, and the totals of each thread by column.
     fn finish(mut self, context: &FinishContext<'_>) -> (StateTimes<L>, StateSums) {
         let (begin, _) = context.span;
-        for (tid, state, until) in std::mem::take(&mut self.first) {
+        for (StateInterval { tid, state, .. }, until) in std::mem::take(&mut self.first) {
             self.see(tid, state, begin, until);
         }
         for (tid, until) in std::mem::take(&mut self.older) {
@@ -168,20 +168,26 @@ impl<L: Lengths> StateTimes<L> {
     }
 }
 
-/// Thread, state and begin of an interval; the begin is unknown if it lies before the trace.
-type StateInterval = (u32, Activity, Option<Nanos>);
+/// An interval without its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StateInterval {
+    tid: u32,
+    /// `None` if it lies before the trace.
+    begin: Option<Nanos>,
+    state: Activity,
+}
 
 type StateIntervalRows = SettlingRows<StateInterval>;
 
 impl Observer for StateIntervalRows {
     fn change(&mut self, tid: u32, before: Option<(Nanos, Activity)>, _: Option<Activity>, time: Nanos) {
         if let Some((since, state)) = before {
-            self.see(time, (tid, state, Some(since)));
+            self.see(time, StateInterval { tid, begin: Some(since), state });
         }
     }
 
     fn ran(&mut self, tid: u32, cpu: u32, since: Option<Nanos>, until: Nanos) {
-        self.see(until, (tid, Activity::Running(cpu), since));
+        self.see(until, StateInterval { tid, begin: since, state: Activity::Running(cpu) });
     }
 }
 
@@ -217,11 +223,11 @@ impl EventAnalysis for Waits {
 }
 
 /// The totals of each thread by column.
-type StateSums = FxHashMap<u32, [u64; PLACES.len()]>;
+type StateSums = FxHashMap<u32, [u64; TIME_COLUMNS.len()]>;
 
 fn summary(sums: &StateSums) -> Summary {
     let mut summary = vec![("threads", (sums.len() as u64).into())];
-    for (index, name) in PLACES.into_iter().enumerate() {
+    for (index, name) in TIME_COLUMNS.into_iter().enumerate() {
         summary.push((name, sums.values().map(|sums| sums[index]).sum::<u64>().into()));
     }
     summary
@@ -232,7 +238,7 @@ fn table(summary: Summary, (columns, rows): TableRows) -> Table {
 }
 
 /// The columns of time in states.
-const PLACES: [&str; 7] = [
+const TIME_COLUMNS: [&str; 7] = [
     "running_ns",
     "runnable_ns",
     "interruptible_ns",
@@ -241,6 +247,8 @@ const PLACES: [&str; 7] = [
     "unknown_ns",
     "lifetime_ns",
 ];
+const RUNNING: usize = 0;
+const RUNNABLE: usize = 1;
 const UNKNOWN: usize = 5;
 /// The sum of the others.
 const LIFETIME: usize = 6;
@@ -248,8 +256,8 @@ const LIFETIME: usize = 6;
 /// Returns the column to which a state counts.
 fn column(state: Activity) -> usize {
     match state {
-        Activity::Running(_) => 0,
-        Activity::Runnable(_) => 1,
+        Activity::Running(_) => RUNNING,
+        Activity::Runnable(_) => RUNNABLE,
         Activity::Blocked(WaitKind::Interruptible | WaitKind::Idle, _) => 2,
         Activity::Blocked(WaitKind::Uninterruptible, _) => 3,
         Activity::Blocked(WaitKind::Stopped, _) => 4,
@@ -262,12 +270,12 @@ fn cells(threads: &Threads, tid: u32) -> Vec<Value> {
 
 fn by_thread(threads: &Threads, sums: StateSums) -> TableRows {
     let mut columns = thread_columns().to_vec();
-    columns.extend(PLACES.map(|name| Column::integer(name, Unit::Nanoseconds)));
+    columns.extend(TIME_COLUMNS.map(|name| Column::integer(name, Unit::Nanoseconds)));
     columns.last_mut().into_iter().for_each(|lifetime| lifetime.secondary = true);
     let rows = sums.into_iter().map(|(tid, sums)| {
         let mut row = cells(threads, tid);
         row.extend(sums.map(Value::from));
-        ((sums[0] + sums[1], tid), row)
+        ((sums[RUNNING] + sums[RUNNABLE], tid), row)
     });
     (columns, most_first(rows))
 }
@@ -324,7 +332,7 @@ impl EventAnalysis for StateIntervals {
 
     fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table {
         let mut list = whole.finish(context.span.1);
-        let mut rows = self.heading().expect("its rows may leave").builder();
+        let mut rows = self.heading().expect("rows that settle have a heading").builder();
         let count = list.settled + add_rows(list.rest(), context, &mut rows);
         rows.finish(vec![("intervals", count.into()), ("left_out", list.left_out.into())])
     }
@@ -336,11 +344,14 @@ fn add_rows(
     context: &FinishContext<'_>,
     rows: &mut TableBuilder,
 ) -> u64 {
-    let wanted = intervals.into_iter().filter(|&(_, (tid, state, _))| state.is_wanted(tid, context));
-    let mut wanted: Vec<(Nanos, u32, Nanos, Activity)> =
-        wanted.map(|(to, (tid, state, from))| (to, tid, from.unwrap_or(context.span.0), state)).collect();
-    wanted.sort_unstable();
-    for &(to, tid, from, state) in &wanted {
+    let mut wanted = Vec::new();
+    for (to, StateInterval { tid, begin, state }) in intervals {
+        if state.is_wanted(tid, context) {
+            // An interval that began before the trace is shown from its begin.
+            wanted.push((to, tid, begin.unwrap_or(context.span.0), state));
+        }
+    }
+    add_in_order(wanted, rows, |&(to, tid, from, state)| {
         let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into()];
         row.extend(cells(context.threads, tid));
         let (named, call) = match state {
@@ -349,7 +360,6 @@ fn add_rows(
             Activity::Blocked(wait, call) => (wait.name(), call),
         };
         row.extend([named.into(), state.cpu().into(), name(context.names, call)]);
-        rows.row(row.iter().map(Value::cell));
-    }
-    wanted.len() as u64
+        row
+    })
 }

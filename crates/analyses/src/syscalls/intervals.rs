@@ -5,6 +5,7 @@ use hodo_model::{Column, EventAnalysis, FinishContext, Heading, Shape, Table, Ta
 
 use crate::{
     columns::{interval_columns, thread_columns},
+    pairs::Unpaired,
     settling::SettlingRows,
     system_calls::{CallsPartial, EndedCall},
 };
@@ -35,11 +36,11 @@ impl EventAnalysis for SyscallIntervals {
     }
 
     fn finish(&self, mut whole: Self::Partial, context: &FinishContext<'_>) -> Table {
-        let mut rows = self.heading().expect("its rows may leave").builder();
+        let mut rows = self.heading().expect("rows that settle have a heading").builder();
         let calls = whole.complete_mut();
         let count = calls.settled + add_rows(calls.rest(), context, &mut rows);
         let left_out = calls.left_out;
-        let (unmatched, unfinished) = whole.left();
+        let Unpaired { unmatched, unfinished } = whole.left();
         rows.finish(vec![
             ("calls", count.into()),
             ("unmatched", unmatched.into()),

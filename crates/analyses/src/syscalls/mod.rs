@@ -12,8 +12,9 @@ use hodo_model::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    columns::{TableRows, duration_cells, duration_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, most_first, thread_columns},
     durations::{LongItem, Longest},
+    pairs::Unpaired,
     system_calls::{CallsPartial, INTEREST, LongCall, OfName, SummedCalls, WithLongest},
 };
 
@@ -84,7 +85,7 @@ fn summary<'c, S: SummedCalls>(calls: impl Iterator<Item = &'c OfName>, all: &Ca
         errors += calls.errors;
         total = total.saturating_add(calls.durations.total);
     }
-    let (unmatched, unfinished) = all.left();
+    let Unpaired { unmatched, unfinished } = all.left();
     vec![
         ("calls", count.into()),
         ("errors", errors.into()),
@@ -152,12 +153,8 @@ fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> 
 }
 
 fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Threads) -> TableRows {
-    let mut columns = vec![
-        Column::name("comm"),
-        Column::integer("tid", Unit::None),
-        Column::integer("pid", Unit::None).secondary(),
-        Column::integer("count", Unit::Count),
-    ];
+    let mut columns = thread_columns().to_vec();
+    columns.push(Column::integer("count", Unit::Count));
     columns.extend(duration_columns());
     columns.push(Column::integer("errors", Unit::Count));
     let rows = calls.into_iter().map(|(thread, sum)| {
@@ -171,17 +168,14 @@ fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Thread
 }
 
 fn slowest(longest: &Longest<LongCall>, context: &FinishContext<'_>) -> TableRows {
-    let columns = vec![
+    let mut columns = vec![
         Column::name("call"),
         Column::integer("duration_ns", Unit::Nanoseconds),
         Column::integer("begin_ns", Unit::Nanoseconds),
         Column::signed("result", Unit::None),
-        Column::name("comm"),
-        Column::integer("tid", Unit::None),
-        Column::integer("pid", Unit::None).secondary(),
-        Column::integer("cpu", Unit::None).secondary(),
-        Column::text("arguments"),
     ];
+    columns.extend(thread_columns());
+    columns.extend([Column::integer("cpu", Unit::None).secondary(), Column::text("arguments")]);
     let threads = context.threads;
     let mut rows = Vec::new();
     for LongItem { length, begin, item: (call, arguments) } in longest.iter() {

@@ -62,8 +62,14 @@ struct SwitchesOfBoard {
     last: (Nanos, u32),
 }
 
-/// Trace, task and begin of a run.
-type TaskRun = (u32, Option<u32>, Nanos);
+/// A run without its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TaskRun {
+    trace: u32,
+    /// `None` if a switch is missing.
+    task: Option<u32>,
+    from: Nanos,
+}
 
 /// What is kept of runs.
 pub trait KeptRuns: Default + Send + Sync + Serialize + DeserializeOwned + 'static {
@@ -88,7 +94,7 @@ impl KeptRuns for SettlingRows<TaskRun> {
 pub struct OfTasks(BTreeMap<(u32, Option<u32>), Durations>);
 
 impl KeptRuns for OfTasks {
-    fn see(&mut self, to: Nanos, (trace, task, from): TaskRun) {
+    fn see(&mut self, to: Nanos, TaskRun { trace, task, from }: TaskRun) {
         self.0.entry((trace, task)).or_default().see(to.0.saturating_sub(from.0));
     }
 
@@ -146,7 +152,7 @@ impl<K: KeptRuns> TaskRuns<K> {
         known.last = later.last;
         let task = (next_task == prev_task).then_some(prev_task);
         if task != Some(IDLE) {
-            self.runs.see(end, (trace, task, start));
+            self.runs.see(end, TaskRun { trace, task, from: start });
         }
     }
 
@@ -167,7 +173,7 @@ impl EventAnalysis for TaskSums {
             let cells = [duration_cells(runs).to_vec(), whole.names(trace, task).to_vec()].concat();
             ((runs.total, (trace, task)), cells)
         });
-        let sum = |of: fn(&Durations) -> u64| tasks.values().map(of).fold(0, u64::saturating_add);
+        let sum = |figure: fn(&Durations) -> u64| tasks.values().map(figure).fold(0, u64::saturating_add);
         let summary =
             vec![("runs", sum(|runs| runs.count).into()), ("total_ns", sum(|runs| runs.total).into())];
         let columns = duration_columns().into_iter().chain([Column::name("host"), Column::name("task")]);
@@ -182,7 +188,7 @@ fn add_rows(
     rows: &mut TableBuilder,
 ) -> u64 {
     settled.sort_unstable();
-    for &(to, (trace, task, from)) in &settled {
+    for &(to, TaskRun { trace, task, from }) in &settled {
         let times = [Value::from(from.0), to.0.saturating_sub(from.0).into()];
         rows.row(times.iter().chain(&partial.names(trace, task)).map(Value::cell));
     }
@@ -205,7 +211,7 @@ impl EventAnalysis for TaskIntervals {
 
     fn finish(&self, mut whole: Self::Partial, _: &FinishContext<'_>) -> Table {
         let rest = whole.runs.rest();
-        let mut rows = self.heading().expect("its rows may leave").builder();
+        let mut rows = self.heading().expect("rows that settle have a heading").builder();
         let count = whole.runs.settled + add_rows(&whole, rest, &mut rows);
         rows.finish(vec![("intervals", count.into()), ("left_out", whole.runs.left_out.into())])
     }

@@ -39,35 +39,42 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 type WaitTarget = Option<WaitIn>;
 
 /// The waits of a thread, by what and by who ended them.
-type OfThread = BTreeMap<WaitTarget, BTreeMap<WaitEndedBy, Durations>>;
+type WaitsByTarget = BTreeMap<WaitTarget, BTreeMap<WaitEndedBy, Durations>>;
+
+/// The waits of a thread.
+struct OfThread {
+    thread: TraceKey,
+    waited: WaitsByTarget,
+    all: Durations,
+}
 
 /// Returns the table of the waits of all chosen threads.
 fn table(whole: &Whole, context: &FinishContext<'_>) -> Table {
     let naming = PathNames { labels: &whole.labels, context };
-    let mut threads: Vec<(TraceKey, OfThread, Durations)> = Vec::new();
+    let mut threads: Vec<OfThread> = Vec::new();
     for (thread, history) in whole.histories.all() {
         if !naming.is_wanted(thread) {
             continue;
         }
-        let (mut waited, mut all): (OfThread, Durations) = Default::default();
+        let (mut waited, mut all) = (WaitsByTarget::new(), Durations::default());
         for PathWait { begin, end, what, awaited } in waits(&whole.histories, thread, history, context.span) {
             let length = end.0.saturating_sub(begin.max(Nanos(0)).0);
             waited.entry(what).or_default().entry(awaited).or_default().see(length);
             all.see(length);
         }
         if all.count > 0 {
-            threads.push((thread, waited, all));
+            threads.push(OfThread { thread, waited, all });
         }
     }
-    threads.sort_by_key(|(thread, _, all)| (Reverse(all.total), *thread));
-    let sum = |which: fn(&Durations) -> u64| -> u64 { threads.iter().map(|(.., all)| which(all)).sum() };
+    threads.sort_by_key(|waits| (Reverse(waits.all.total), waits.thread));
+    let sum = |figure: fn(&Durations) -> u64| threads.iter().map(|waits| figure(&waits.all)).sum::<u64>();
     let summary = vec![
         ("threads", (threads.len() as u64).into()),
         ("waits", sum(|all| all.count).into()),
         ("total_ns", sum(|all| all.total).into()),
     ];
     let mut rows = Vec::new();
-    for (thread, waited, all) in threads {
+    for OfThread { thread, waited, all } in threads {
         rows.push(row(0, naming.name(thread), None, &all));
         add_waits(&naming, thread, waited, &mut rows);
     }
@@ -87,21 +94,26 @@ fn row(depth: u64, who: String, call: Option<&str>, waited: &Durations) -> Vec<V
 }
 
 /// Adds the rows of what a thread waited for, the longest first, and of who ended it.
-fn add_waits(naming: &PathNames<'_, '_>, thread: TraceKey, waited: OfThread, rows: &mut Vec<Vec<Value>>) {
-    let summed = waited.into_iter().map(|(what, until)| {
+fn add_waits(
+    naming: &PathNames<'_, '_>,
+    thread: TraceKey,
+    waited: WaitsByTarget,
+    rows: &mut Vec<Vec<Value>>,
+) {
+    let mut targets: Vec<(WaitTarget, Durations)> = Vec::new();
+    for (target, ended_by) in &waited {
         let mut all = Durations::default();
-        until.values().for_each(|durations| all.add(durations.clone()));
-        (what, until, all)
-    });
-    let mut summed: Vec<_> = summed.collect();
-    summed.sort_by_key(|(what, _, all)| (Reverse(all.total), *what));
-    for (what, until, all) in summed {
-        let name = what.map_or("cpu", |via| naming.wait(via));
-        rows.push(row(1, name.to_owned(), what.and_then(|via| naming.call(via)), &all));
-        let mut until: Vec<_> = until.into_iter().collect();
-        until.sort_by_key(|(awaited, durations)| (Reverse(durations.total), *awaited));
-        for (awaited, durations) in until {
-            rows.push(row(2, naming.awaited(thread.trace, awaited), None, &durations));
+        ended_by.values().for_each(|durations| all.add(durations.clone()));
+        targets.push((*target, all));
+    }
+    targets.sort_by_key(|(target, all)| (Reverse(all.total), *target));
+    for (target, all) in targets {
+        let name = target.map_or("cpu", |via| naming.wait(via));
+        rows.push(row(1, name.to_owned(), target.and_then(|via| naming.call(via)), &all));
+        let mut ended_by: Vec<_> = waited[&target].iter().collect();
+        ended_by.sort_by_key(|(awaited, durations)| (Reverse(durations.total), **awaited));
+        for (&awaited, durations) in ended_by {
+            rows.push(row(2, naming.awaited(thread.trace, awaited), None, durations));
         }
     }
 }

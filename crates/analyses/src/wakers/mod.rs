@@ -21,7 +21,7 @@ use crate::{
     per_thread_sums::PerThreadSums,
 };
 
-pub use wakeups::EachWakeup as Each;
+pub use wakeups::EachWakeup;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             }),
         },
         make: |parameters| match parameters.view() {
-            "wakeup" => Made::of_events(Each),
+            "wakeup" => Made::of_events(EachWakeup),
             _ => Made::of_events(Wakers),
         },
     }
@@ -60,14 +60,19 @@ struct WakeupSums {
 
 add_fields!(WakeupSums { count, latencies });
 
-/// A wake-up: its time, the waker, and the CPU.
-type Woken = (Nanos, Thread, u32);
+/// A wake-up.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Woken {
+    time: Nanos,
+    waker: Thread,
+    cpu: u32,
+}
 
 /// The wake-ups of a thread.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Sleeper {
-    /// Whether an event of the thread occurred; if not, it may have been woken before.
-    seen: bool,
+    /// Whether an event named the thread; if not, it may have been woken before.
+    is_named: bool,
     /// Time of the first switch to it, if it may have been woken before that.
     came: Option<Nanos>,
     /// Its last wake-up, if it has not run since then.
@@ -86,20 +91,20 @@ pub struct WakersPartial {
 impl WakersPartial {
     fn comes(&mut self, tid: u32, time: Nanos) {
         let sleeper = self.sleepers.entry(tid).or_default();
-        let was_seen = std::mem::replace(&mut sleeper.seen, true);
+        let was_named = std::mem::replace(&mut sleeper.is_named, true);
         match sleeper.woken.take() {
-            Some((woken, waker, cpu)) => {
+            Some(Woken { time: woken, waker, cpu }) => {
                 let latency = time.0.saturating_sub(woken.0);
                 self.wakeups.of(waker, cpu, tid).latencies.see(latency);
             }
-            None if !was_seen => sleeper.came = Some(time),
+            None if !was_named => sleeper.came = Some(time),
             None => {}
         }
     }
 
     fn leaves(&mut self, tid: u32) {
         let sleeper = self.sleepers.entry(tid).or_default();
-        (sleeper.seen, sleeper.woken) = (true, None);
+        (sleeper.is_named, sleeper.woken) = (true, None);
     }
 }
 
@@ -128,7 +133,8 @@ impl Analysis for Wakers {
             let tid = tid as u32;
             partial.wakeups.of(event.thread, event.cpu, tid).count += 1;
             let sleeper = partial.sleepers.entry(tid).or_default();
-            (sleeper.seen, sleeper.woken) = (true, Some((event.time, event.thread, event.cpu)));
+            let woken = Woken { time: event.time, waker: event.thread, cpu: event.cpu };
+            (sleeper.is_named, sleeper.woken) = (true, Some(woken));
         }
     }
 
@@ -140,7 +146,7 @@ impl Analysis for Wakers {
                 Some(time) => earlier.comes(tid, time),
                 None => earlier.leaves(tid),
             }
-            let woken = sleeper.woken.map(|(time, waker, cpu)| (time, threads.known(waker), cpu));
+            let woken = sleeper.woken.map(|woken| Woken { waker: threads.known(woken.waker), ..woken });
             earlier.sleepers.entry(tid).or_default().woken = woken;
         }
         earlier

@@ -7,14 +7,23 @@ use hodo_model::{
     only,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::settling::{SettlingRows, add_in_order};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct EachWakeup;
 
-/// The CPU of the waker, the waker and the tid of the woken thread.
-type WakeupRow = (u32, Thread, u32);
+/// A wake-up without its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct WakeupRow {
+    /// The CPU of the waker.
+    cpu: u32,
+    waker: Thread,
+    /// The tid of the woken thread.
+    woken: u32,
+}
 
 impl Analysis for EachWakeup {
     type Partial = SettlingRows<WakeupRow>;
@@ -30,12 +39,13 @@ impl Analysis for EachWakeup {
     fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         if let (Kind::SchedWakeup, Some(tid)) = (event.kind, event.integer(wakeup::TID)) {
-            partial.see(event.time, (event.cpu, event.thread, tid as u32));
+            let row = WakeupRow { cpu: event.cpu, waker: event.thread, woken: tid as u32 };
+            partial.see(event.time, row);
         }
     }
 
     fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
-        earlier.add(later, |(cpu, waker, woken)| (cpu, threads.known(waker), woken));
+        earlier.add(later, |row| WakeupRow { waker: threads.known(row.waker), ..row });
         earlier
     }
 
@@ -60,7 +70,7 @@ impl Analysis for EachWakeup {
 
     fn finish(&self, partials: Vec<Self::Partial>, context: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
-        let mut rows = self.heading().expect("its rows may leave").builder();
+        let mut rows = self.heading().expect("rows that settle have a heading").builder();
         let count = whole.settled + add_rows(whole.rest(), context, &mut rows);
         let count = if context.wakeups.are_known() { count.into() } else { Value::Null };
         rows.finish(vec![("wakeups", count), ("left_out", whole.left_out.into())])
@@ -70,13 +80,13 @@ impl Analysis for EachWakeup {
 /// Adds the wake-ups by the selected threads in order of time. Returns how many.
 fn add_rows(wakeups: Vec<(Nanos, WakeupRow)>, context: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
     let mut wanted = Vec::new();
-    for (time, (cpu, waker, woken)) in wakeups {
-        let waker = context.threads.settled(waker);
-        if context.threads.wanted(waker, context.selection) && context.selection.wants_cpu(cpu) {
-            wanted.push((time, cpu, waker, woken));
+    for (time, row) in wakeups {
+        let waker = context.threads.settled(row.waker);
+        if context.threads.wanted(waker, context.selection) && context.selection.wants_cpu(row.cpu) {
+            wanted.push((time, WakeupRow { waker, ..row }));
         }
     }
-    add_in_order(wanted, rows, |&(time, cpu, waker, woken)| {
+    add_in_order(wanted, rows, |&(time, WakeupRow { cpu, waker, woken })| {
         let mut row: Vec<Value> = vec![time.0.into()];
         row.extend(context.threads.cells(waker));
         row.extend(context.threads.cells(Thread::new(woken.into(), 0)));

@@ -58,7 +58,7 @@ fn cpu_and_states_agree() {
     let run = runner.run(&plan(), |plan| {
         let mut events = events(&plan);
         for selection in &choices {
-            agree(&mut events, selection, plan.1).map_err(TestCaseError::fail)?;
+            agree(&mut events, selection, plan.follows_rules).map_err(TestCaseError::fail)?;
         }
         Ok(())
     });
@@ -67,7 +67,7 @@ fn cpu_and_states_agree() {
 
 /// Whatever events are missing, the pieces of a critical path follow each other from its begin to its end.
 #[test]
-fn pieces_of_a_critical_path_are_all_of_it() {
+fn pieces_of_a_critical_path_have_no_gaps() {
     let mut runner = TestRunner::new(config(2000));
     let run = runner.run(&(plan(), 1u32..THREADS as u32), |(plan, tid)| {
         let mut events = events(&plan);

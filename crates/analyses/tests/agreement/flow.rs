@@ -22,8 +22,8 @@ impl Takes for ChunkCalls {
         self.fold_function_runs(functions, function_runs, until);
     }
 
-    fn seen(&mut self, seen: FlowEvent<'_>) {
-        self.fold(&seen);
+    fn event(&mut self, event: FlowEvent<'_>) {
+        self.fold(&event);
     }
 }
 
@@ -42,26 +42,32 @@ fn figure(table: &Table, name: &str) -> Option<Value> {
     table.figure(name).cloned()
 }
 
-/// The index of a merged part, and the bytes to change in it.
-type Forgery = (prop::sample::Index, Vec<(prop::sample::Index, u8)>);
+/// A change of a part.
+#[derive(Clone, Debug)]
+struct Forgery {
+    part: prop::sample::Index,
+    /// The positions of the changed bytes, and their values.
+    edits: Vec<(prop::sample::Index, u8)>,
+}
 
 fn forgery() -> impl Strategy<Value = Forgery> {
     let byte = prop_oneof![any::<u8>(), 0u8..9, Just(0x7f), Just(0xff)];
-    (any::<prop::sample::Index>(), prop::collection::vec((any::<prop::sample::Index>(), byte), 1..4))
+    let edits = prop::collection::vec((any::<prop::sample::Index>(), byte), 1..4);
+    (any::<prop::sample::Index>(), edits).prop_map(|(part, edits)| Forgery { part, edits })
 }
 
 /// The table of a thread with a forged part, unless the forgery is detected.
 fn finish_forged(
     analysis: &dyn AnyAnalysis,
-    (thread, cuts, choices): &Case,
-    (which, edits): &Forgery,
+    Case { thread, cuts, choices }: &Case,
+    Forgery { part, edits }: &Forgery,
 ) -> Option<Table> {
     let mut parts = parts(analysis, thread, cuts);
-    let which = which.index(parts.len());
-    let mut bytes = analysis.pack(&parts.remove(which));
+    let index = part.index(parts.len());
+    let mut bytes = analysis.pack(&parts.remove(index));
     let len = bytes.len();
     edits.iter().for_each(|(position, byte)| bytes[position.index(len)] = *byte);
-    parts.insert(which, analysis.unpack(&bytes)?);
+    parts.insert(index, analysis.unpack(&bytes)?);
     Some(finish(analysis, vec![merge_all(analysis, parts, choices)]))
 }
 
@@ -79,8 +85,8 @@ proptest! {
     }
 
     #[test]
-    fn calls_are_the_same_of_function_runs(thread in thread(), begins: bool) {
-        let by_runs = moments(begins, |part| thread.iter().flatten().for_each(|seen| part.fold(seen)));
+    fn calls_are_the_same_from_function_runs(thread in thread(), begins: bool) {
+        let by_runs = moments(begins, |part| thread.iter().flatten().for_each(|event| part.fold(event)));
         for timed in [false, true] {
             prop_assert_eq!(&by_runs, &moments(begins, |part| emit_function_runs(part, &thread, timed)));
         }
@@ -117,7 +123,7 @@ proptest! {
     /// However the trace is cut, the paths of a function's executions are the same. Together with the executions whose begin
     /// is unknown, they contain all instructions that the function executed.
     #[test]
-    fn paths_of_a_function_are_all_of_it((thread, cuts, choices) in case(), index in 0u32..4, view in 0usize..2) {
+    fn paths_of_a_function_have_all_its_instructions(Case { thread, cuts, choices } in case(), index in 0u32..4, view in 0usize..2) {
         let paths = Profile { report: ProfileReport::Paths, every: None };
         let (view, root) = (["instructions", "time"][view].to_owned(), Some(Root::Function(format!("f{index}"))));
         let selection = Selection { view, root, ..Selection::default() };

@@ -83,13 +83,14 @@ pub(crate) fn whole_lives(states: &Table, intervals: &Table) -> Result<usize, St
     const STATES: [&str; 6] =
         ["running_ns", "runnable_ns", "interruptible_ns", "uninterruptible_ns", "stopped_ns", "unknown_ns"];
     let begins = column(intervals, "begin_ns").into_iter().zip(column(intervals, "duration_ns"));
-    let times = column(intervals, "tid").into_iter().zip(begins);
-    let mut times: Vec<(u64, u64, u64)> = times.map(|(tid, (begin, length))| (tid, begin, length)).collect();
+    let mut times: Vec<(u64, (u64, u64))> = column(intervals, "tid").into_iter().zip(begins).collect();
     times.sort_unstable();
-    let overlap = |(&(tid, begin, length), &(next_tid, next_begin, _))| {
-        (tid == next_tid && begin + length > next_begin).then_some(tid)
-    };
-    let twice: Vec<u64> = times.iter().zip(times.iter().skip(1)).filter_map(overlap).collect();
+    let mut twice: Vec<u64> = Vec::new();
+    for [(tid, (begin, length)), (next_tid, (next_begin, _))] in times.array_windows() {
+        if tid == next_tid && begin + length > *next_begin {
+            twice.push(*tid);
+        }
+    }
     let parts = STATES.map(|name| column(states, name));
     let mut whole = 0;
     let lifetimes = column(states, "tid").into_iter().zip(column(states, "lifetime_ns"));
@@ -107,8 +108,7 @@ pub(crate) fn whole_lives(states: &Table, intervals: &Table) -> Result<usize, St
 }
 
 fn figure(table: &Table, name: &str) -> u64 {
-    let found = table.summary.iter().find(|(known, _)| *known == name);
-    integer(&found.expect("a figure").1)
+    integer(table.figure(name).expect("a figure"))
 }
 
 fn integer(value: &Value) -> u64 {

@@ -7,22 +7,34 @@ use hodo_model::{
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
-use crate::traces::flow::merge_all;
+use crate::traces::{flow::merge_all, parts_of};
 
 /// The width of time spans.
 const WIDTH: i128 = 10;
 const NAMES: [&str; 4] = ["open", "close", "open", "tick"];
 
-/// Counts of a stream: its number, a time span, the count of each name, the losses, a time.
-type Counted = (u32, Option<i8>, [u64; 4], u64, u64, i64);
+/// Counts of a stream.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    stream: u32,
+    /// The number of the time span.
+    bin: Option<i8>,
+    /// By name.
+    counts: [u64; NAMES.len()],
+    /// Events and packets.
+    lost: [u64; 2],
+    time: i64,
+}
 
 fn counted() -> impl Strategy<Value = Counted> {
-    (0u32..3, any::<Option<i8>>(), [0u64..9, 0u64..9, 0u64..9, 0u64..9], 0u64..9, 0u64..3, any::<i64>())
+    let (counts, lost) = ([0u64..9, 0u64..9, 0u64..9, 0u64..9], [0u64..9, 0u64..3]);
+    (0u32..3, any::<Option<i8>>(), counts, lost, any::<i64>())
+        .prop_map(|(stream, bin, counts, lost, time)| Counted { stream, bin, counts, lost, time })
 }
 
 fn fold(analysis: &dyn AnyAnalysis, items: &[Counted]) -> AnyPartial {
     let mut partial = analysis.begin(&Start::default());
-    for &(stream, bin, counts, events_lost, packets_lost, time) in items {
+    for &Counted { stream, bin, counts, lost: [events_lost, packets_lost], time } in items {
         let events: Vec<_> = NAMES.into_iter().zip(counts).collect();
         let time = OriginNanos(time.into());
         analysis.fold_item(
@@ -44,11 +56,11 @@ fn fold(analysis: &dyn AnyAnalysis, items: &[Counted]) -> AnyPartial {
 }
 
 fn tables(analysis: &dyn AnyAnalysis, views: &[&str], partial: &AnyPartial) -> Vec<Table> {
-    let nobody = Threads::default();
+    let no_threads = Threads::default();
     let table = |view: &&str| {
         let selection = Selection { view: (*view).to_owned(), ..Selection::default() };
         let copy = analysis.unpack(&analysis.pack(partial)).expect("what was packed can be unpacked");
-        analysis.finish(vec![copy], &FinishContext::without_events(&selection, &nobody, &NoSources))
+        analysis.finish(vec![copy], &FinishContext::without_events(&selection, &no_threads, &NoSources))
     };
     views.iter().map(table).collect()
 }
@@ -63,14 +75,8 @@ pub(crate) fn holds_always(
     let case = (items, prop::collection::vec(any::<bool>(), 30), prop::collection::vec(0usize..30, 1..8));
     let mut runner = TestRunner::new(config);
     let run = runner.run(&case, |(items, cuts, choices)| {
-        let mut parts = Vec::new();
-        let mut begin = 0;
-        for end in 1..=items.len() {
-            if end == items.len() || cuts[end] {
-                parts.push(fold(analysis, &items[begin..end]));
-                begin = end;
-            }
-        }
+        let ranges = parts_of(items.len(), |end| cuts[end]).into_iter();
+        let mut parts: Vec<_> = ranges.map(|range| fold(analysis, &items[range])).collect();
         if parts.is_empty() {
             parts.push(fold(analysis, &[]));
         }

@@ -7,19 +7,10 @@ use hodo_model::{
     pass::{Pass, States},
 };
 
-use crate::tables::{fold, fold_part, span, table, time, travelled};
-
-/// Merges neighbours in an order that `choices` picks.
-fn merge_all(pass: &Pass<'_>, mut parts: Vec<States>, choices: &[usize]) -> Option<States> {
-    let mut choices = choices.iter().cycle();
-    while parts.len() > 1 {
-        let at = choices.next().unwrap() % (parts.len() - 1);
-        let later = parts.remove(at + 1);
-        let earlier = parts.remove(at);
-        parts.insert(at, pass.merge(earlier, later));
-    }
-    parts.pop()
-}
+use crate::{
+    tables::{fold, fold_part, span, table, time, travelled},
+    traces::{merge_neighbours, parts_of},
+};
 
 /// The tables of a trace as one chunk, and of the same trace cut after the events that `cuts` marks, with the parts
 /// merged in the order that `choices` picks.
@@ -32,17 +23,15 @@ pub(crate) fn both(
 ) -> (Vec<Table>, Vec<Table>) {
     let pass = Pass::new(&[analysis]);
     let (mut parts, mut ends) = (Vec::new(), Vec::new());
-    let mut begin = 0;
-    for end in 1..=events.len() {
-        if end == events.len() || cuts(end) {
-            parts.push(fold_part(&pass, &mut events[begin..end], names, begin == 0));
-            ends.push(time(&events[end - 1]));
-            begin = end;
-        }
+    for range in parts_of(events.len(), cuts) {
+        ends.push(time(&events[range.end - 1]));
+        let is_first = range.start == 0;
+        parts.push(fold_part(&pass, &mut events[range], names, is_first));
     }
     let whole = fold(&pass, events, names);
     let copies: Vec<_> = parts.iter().map(|part| travelled(&pass, part)).zip(ends).collect();
-    let merged = merge_all(&pass, parts, choices).unwrap_or_else(|| fold(&pass, &mut [], names));
+    let merged = merge_neighbours(parts, choices, |earlier, later| pass.merge(earlier, later))
+        .unwrap_or_else(|| fold(&pass, &mut [], names));
     let tables = |states| {
         let selection = |view: &&str| Selection { view: (*view).to_owned(), ..Selection::default() };
         let table = |view| table(&pass, states, events, names, &selection(view));

@@ -15,17 +15,29 @@ use crate::{
     },
 };
 
-/// A plan, the cuts, and the order of merges.
-type Case = (Plan, Vec<bool>, Vec<usize>);
+/// A trace that is cut, and whose parts are merged.
+#[derive(Clone, Debug)]
+struct Case {
+    plan: Plan,
+    /// Whether the trace is cut after each event.
+    cuts: Vec<bool>,
+    /// The order of merges.
+    choices: Vec<usize>,
+}
 
 fn case() -> impl Strategy<Value = Case> {
-    (plan(), prop::collection::vec(prop::bool::weighted(0.3), 80), prop::collection::vec(0usize..80, 1..8))
+    let cuts = prop::collection::vec(prop::bool::weighted(0.3), 80);
+    (plan(), cuts, prop::collection::vec(0usize..80, 1..8)).prop_map(|(plan, cuts, choices)| Case {
+        plan,
+        cuts,
+        choices,
+    })
 }
 
 fn holds(
     analysis: &dyn AnyAnalysis,
     views: &[&str],
-    (plan, cuts, choices): &Case,
+    Case { plan, cuts, choices }: &Case,
 ) -> Result<(), TestCaseError> {
     let mut events = events(plan);
     let names = NAMES.map(str::to_owned).to_vec();
@@ -50,8 +62,8 @@ pub(crate) fn is_caught(analysis: &dyn AnyAnalysis, views: &[&str]) -> bool {
 
 /// Whether two analyses make the same table of a selection.
 pub(crate) fn are_same(
-    one: &dyn AnyAnalysis,
-    other: &dyn AnyAnalysis,
+    cheaper: &dyn AnyAnalysis,
+    usual: &dyn AnyAnalysis,
     selection: &Selection,
 ) -> Result<(), String> {
     let mut runner = TestRunner::new(config(100));
@@ -62,7 +74,7 @@ pub(crate) fn are_same(
             let whole = tables::fold(&pass, &mut events, &names);
             tables::table(&pass, &whole, &events, &names, selection)
         };
-        prop_assert_eq!(table(one), table(other));
+        prop_assert_eq!(table(cheaper), table(usual));
         Ok(())
     });
     same.map_err(|error| error.to_string())

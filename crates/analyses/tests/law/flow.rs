@@ -36,7 +36,7 @@ impl<A: FastFlow> FlowLaw for A {
     }
 }
 
-fn holds(analysis: &dyn AnyAnalysis, (thread, cuts, choices): &Case) -> Result<Table, TestCaseError> {
+fn holds(analysis: &dyn AnyAnalysis, Case { thread, cuts, choices }: &Case) -> Result<Table, TestCaseError> {
     let (whole, merged) = tables(analysis, thread, cuts, choices);
     prop_assert_eq!(&whole, &merged);
     Ok(whole)
@@ -48,7 +48,7 @@ pub(crate) fn holds_always(analysis: &dyn FlowLaw, cases: u32) -> Result<(), Str
     let run = runner.run(&case(), |case| {
         let whole = holds(analysis, &case)?;
         for timed in [false, true] {
-            if let Some(table) = analysis.table_of_function_runs(&case.0, timed) {
+            if let Some(table) = analysis.table_of_function_runs(&case.thread, timed) {
                 prop_assert_eq!(&whole, &table);
             }
         }

@@ -1,8 +1,7 @@
 //! The law for every report: any chunks, merged in any grouping, give the tables of one chunk.
 //!
-//! Each report of the list has its trials, so a new analysis is tested without further lines, and so have the analyses that
-//! no report lists; `cargo test -p hodo-analyses --test
-//! law -- NAME` runs those of one report.
+//! Each report of the list has its trials, so a new analysis is tested without further lines. So have the analyses that no
+//! report lists. `cargo test -p hodo-analyses --test law -- NAME` runs the trials of one report.
 
 mod counts;
 mod cut;
@@ -42,8 +41,8 @@ impl FlowLoop for Law {
         Box::new(analysis)
     }
 
-    fn analysis(of: &dyn FlowLaw) -> &dyn AnyAnalysis {
-        of
+    fn analysis(analysis: &dyn FlowLaw) -> &dyn AnyAnalysis {
+        analysis
     }
 }
 
@@ -75,14 +74,14 @@ fn questions() -> Vec<Option<Intervals>> {
     let between =
         |from: Vec<Marker>, to: Vec<Marker>, nesting| Some(Intervals::Markers { from, to, nesting });
     let function = FunctionId { module: 1, index: 2 };
-    let places = vec![Marker::Address(12), Marker::Entry(function), Marker::Code { module: 1, offset: 33 }];
+    let points = vec![Marker::Address(12), Marker::Entry(function), Marker::Code { module: 1, offset: 33 }];
     vec![
         None,
         Some(Intervals::Function(function)),
         Some(Intervals::SystemCalls { name: "f".to_owned(), functions: vec![function] }),
         between(vec![marker("nop; nop")], vec![marker("pop; clc; stc")], Nesting::Nested),
         between(vec![marker("push")], vec![marker("nop"), marker("clc; nop; push; pop")], Nesting::First),
-        between(places, vec![Marker::Exit(function), marker("nop")], Nesting::Last),
+        between(points, vec![Marker::Exit(function), marker("nop")], Nesting::Last),
         Some(Intervals::Period(Period::default())),
         Some(Intervals::Syscalls("read".to_owned())),
         Some(Intervals::Interrupts(1)),
@@ -92,33 +91,39 @@ fn questions() -> Vec<Option<Intervals>> {
     ]
 }
 
-/// An analysis of a report, the parameters that it is made for, and its views.
-type Each = (Made<Law>, Parameters, Vec<&'static str>);
+/// An analysis to test.
+struct Case {
+    made: Made<Law>,
+    /// What it is made for.
+    parameters: Parameters,
+    /// The views that it makes.
+    views: Vec<&'static str>,
+}
 
 /// Every distinct analysis that a report makes.
-fn analyses(report: &'static Report<Law>) -> Vec<Each> {
-    let mut all: Vec<Each> = Vec::new();
+fn analyses(report: &'static Report<Law>) -> Vec<Case> {
+    let mut all: Vec<Case> = Vec::new();
     for parameters in parameters(report) {
         let made = report.make(&parameters);
         let views = report.description.views.iter().copied();
         let view = views.into_iter().find(|view| *view == parameters.view()).unwrap_or_default();
-        let is_same = |(known, first, _): &&mut Each| {
-            known.analysis().partial() == made.analysis().partial()
-                && first.every == parameters.every
-                && first.intervals == parameters.intervals
+        let is_same = |known: &&mut Case| {
+            known.made.analysis().partial() == made.analysis().partial()
+                && known.parameters.every == parameters.every
+                && known.parameters.intervals == parameters.intervals
         };
         match all.iter_mut().find(is_same) {
-            Some((.., views)) if views.contains(&view) => {}
-            Some((.., views)) => views.push(view),
-            None => all.push((made, parameters, vec![view])),
+            Some(known) if known.views.contains(&view) => {}
+            Some(known) => known.views.push(view),
+            None => all.push(Case { made, parameters, views: vec![view] }),
         }
     }
     all
 }
 
 /// Checks that tables are the same for every cut.
-fn any_tasks_in_any_grouping_give_the_table_of_one(all: Vec<Each>) -> Vec<String> {
-    let holds = |(made, _, views): &Each| {
+fn any_tasks_in_any_grouping_give_the_table_of_one(all: Vec<Case>) -> Vec<String> {
+    let holds = |Case { made, views, .. }: &Case| {
         let interest = made.analysis().interest();
         assert_eq!(
             made.flow().is_some(),
@@ -131,8 +136,13 @@ fn any_tasks_in_any_grouping_give_the_table_of_one(all: Vec<Each>) -> Vec<String
             (Made::Events(analysis), _) => counts::holds_always(&**analysis, views, config(200)),
         }
     };
-    let broken = |each: Each| Some(format!("{:?} {:?}: {}", each.2, each.1.every, holds(&each).err()?));
-    all.into_iter().filter_map(broken).collect()
+    let mut broken = Vec::new();
+    for case in all {
+        if let Err(error) = holds(&case) {
+            broken.push(format!("{:?} {:?}: {error}", case.views, case.parameters.every));
+        }
+    }
+    broken
 }
 
 /// How a merge is broken.
@@ -199,9 +209,9 @@ impl AnyAnalysis for WithBroken<'_> {
 }
 
 /// Checks that the law catches broken merges.
-fn a_broken_merge_is_caught(all: Vec<Each>) -> Vec<String> {
+fn a_broken_merge_is_caught(all: Vec<Case>) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (made, parameters, views) in all {
+    for Case { made, parameters, views } in all {
         for how in [Broken::Swapped, Broken::Forgetful] {
             let broken = WithBroken(made.analysis(), how);
             let is_caught = match (&made, broken.interest().counts) {
@@ -235,10 +245,18 @@ fn unlisted() -> [Unlisted; 3] {
     ]
 }
 
-/// The analyses of the same table, where a report has a cheaper one: the usual, the cheaper, and the selection.
-fn cheaper(report: &'static Report<Law>) -> Vec<(Made<Law>, Made<Law>, Selection)> {
-    let one = |tid| Selection { tids: vec![tid], ..Selection::default() };
-    let choices = [Selection::default(), one(1), Selection { cpus: vec![1], ..Selection::default() }];
+/// Two analyses that make the same table.
+struct Alternatives {
+    usual: Made<Law>,
+    /// It makes nothing else.
+    cheaper: Made<Law>,
+    selection: Selection,
+}
+
+/// The alternatives where a report has a cheaper analysis.
+fn alternatives(report: &'static Report<Law>) -> Vec<Alternatives> {
+    let thread = Selection { tids: vec![1], ..Selection::default() };
+    let choices = [Selection::default(), thread, Selection { cpus: vec![1], ..Selection::default() }];
     let mut all = Vec::new();
     for (selection, view) in
         choices.iter().flat_map(|choice| report.description.views.iter().map(move |view| (choice, view)))
@@ -246,9 +264,10 @@ fn cheaper(report: &'static Report<Law>) -> Vec<(Made<Law>, Made<Law>, Selection
         let selection = Selection { view: (*view).to_owned(), ..selection.clone() };
         let make =
             |alone| report.make(&Parameters { selection: selection.clone(), alone, ..Parameters::default() });
-        let (usual, alone) = (make(false), make(true));
-        if usual.analysis().partial() != alone.analysis().partial() {
-            all.push((usual, alone, selection));
+        let (alone, with_others) = (true, false);
+        let (usual, cheaper) = (make(with_others), make(alone));
+        if usual.analysis().partial() != cheaper.analysis().partial() {
+            all.push(Alternatives { usual, cheaper, selection });
         }
     }
     all
@@ -256,14 +275,14 @@ fn cheaper(report: &'static Report<Law>) -> Vec<(Made<Law>, Made<Law>, Selection
 
 /// Checks that a cheaper analysis makes the same table.
 fn alone_the_table_is_the_same(report: &'static Report<Law>) -> Vec<String> {
-    let same = |(usual, alone, selection): &(Made<Law>, Made<Law>, Selection)| {
-        events::are_same(alone.analysis(), usual.analysis(), selection)
+    let same = |Alternatives { usual, cheaper, selection }: &Alternatives| {
+        events::are_same(cheaper.analysis(), usual.analysis(), selection)
     };
-    cheaper(report).iter().filter_map(|each| same(each).err()).collect()
+    alternatives(report).iter().filter_map(|each| same(each).err()).collect()
 }
 
 /// Returns the path of lanes with values, without the names of columns. Links have paths of other lanes.
-fn row(report: &Report<Law>) -> Option<Vec<Vec<&'static str>>> {
+fn path_of_values(report: &Report<Law>) -> Option<Vec<Vec<&'static str>>> {
     let lanes = report.description.lanes.filter(|lanes| matches!(lanes.value, LaneValue::Column(_)))?;
     Some(lanes.path.iter().map(|part| part.split(['{', '}']).step_by(2).collect()).collect())
 }
@@ -293,7 +312,9 @@ fn lanes_are_of_columns(report: &'static Report<Law>) -> Vec<String> {
     }
     let all = hodo_analyses::reports::<Law>().iter();
     let others = all.filter(|other| other.description.name != report.description.name);
-    for other in others.filter(|other| row(other).is_some() && row(other) == row(report)) {
+    for other in others
+        .filter(|other| path_of_values(other).is_some() && path_of_values(other) == path_of_values(report))
+    {
         wrong.push(format!("the lanes of {} have the same path", other.description.name));
     }
     wrong
@@ -308,7 +329,7 @@ fn trial(name: &str, law: &str, wrong: impl FnOnce() -> Vec<String> + Send + 'st
 }
 
 /// The tests of the law for some analyses.
-fn of_law(name: &str, all: impl Fn() -> Vec<Each> + Copy + Send + 'static) -> [Trial; 2] {
+fn trials_of_law(name: &str, all: impl Fn() -> Vec<Case> + Copy + Send + 'static) -> [Trial; 2] {
     [
         trial(name, "any_tasks_in_any_grouping_give_the_table_of_one", move || {
             any_tasks_in_any_grouping_give_the_table_of_one(all())
@@ -321,16 +342,18 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for report in hodo_analyses::reports::<Law>() {
         let name = report.description.name;
-        trials.extend(of_law(name, || analyses(report)));
+        trials.extend(trials_of_law(name, || analyses(report)));
         if report.description.lanes.is_some() {
             trials.push(trial(name, "lanes_are_of_columns", || lanes_are_of_columns(report)));
         }
-        if !cheaper(report).is_empty() {
+        if !alternatives(report).is_empty() {
             trials.push(trial(name, "alone_the_table_is_the_same", || alone_the_table_is_the_same(report)));
         }
     }
     for (name, made) in unlisted() {
-        trials.extend(of_law(name, move || vec![(made(), Parameters::default(), vec![""])]));
+        trials.extend(trials_of_law(name, move || {
+            vec![Case { made: made(), parameters: Parameters::default(), views: vec![""] }]
+        }));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -7,15 +7,32 @@ use proptest::prelude::*;
 const CPUS: u32 = 3;
 pub(crate) const THREADS: i64 = 6;
 
-/// Numbers that determine an event: the time since the one before, the CPU, the kind, and three for its fields.
-pub(crate) type Seed = (u8, u32, usize, i64, i64, i64);
+/// Numbers that determine an event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seed {
+    /// The time since the event before.
+    later: u8,
+    cpu: u32,
+    /// As in [`words`].
+    kind: usize,
+    /// For its fields.
+    numbers: [i64; 3],
+}
 
-/// The numbers of the events, and whether the scheduler follows the rules.
-pub(crate) type Plan = (Vec<Seed>, bool);
+/// The events of a trace.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    seeds: Vec<Seed>,
+    /// Whether the scheduler follows the rules; otherwise any event may be missing.
+    pub(crate) follows_rules: bool,
+}
 
 pub(crate) fn plan() -> impl Strategy<Value = Plan> {
-    let seed = (0u8..4, 0..CPUS, 0..VOCABULARY.len() + 24, 0..THREADS, 0..THREADS, 0i64..4);
+    let numbers = (0..THREADS, 0..THREADS, 0i64..4).prop_map(|(a, b, c)| [a, b, c]);
+    let seed = (0u8..4, 0..CPUS, 0..VOCABULARY.len() + 24, numbers)
+        .prop_map(|(later, cpu, kind, numbers)| Seed { later, cpu, kind, numbers });
     (prop::collection::vec(seed, 0..80), any::<bool>())
+        .prop_map(|(seeds, follows_rules)| Plan { seeds, follows_rules })
 }
 
 /// Names of system calls.
@@ -30,32 +47,31 @@ const STATES: [PrevState; 4] =
 const CLOSE_ON_EXEC: i64 = 0o2_000_000;
 
 /// Selects a kind of event; switches and system calls are frequent, as the others depend on them.
-fn words(what: usize) -> &'static Words {
+fn words(kind: usize) -> &'static Words {
     let often = [Kind::SchedSwitch, Kind::SyscallEntry, Kind::SyscallExit];
     let words_of = |kind: Kind| VOCABULARY.iter().find(|words| words.kind == kind).unwrap();
-    VOCABULARY.get(what).unwrap_or_else(|| words_of(often[what % often.len()]))
+    VOCABULARY.get(kind).unwrap_or_else(|| words_of(often[kind % often.len()]))
 }
 
 /// The events of a plan, each in a separate batch of records.
-pub(crate) fn events((seeds, rules): &Plan) -> Vec<Records> {
+pub(crate) fn events(Plan { seeds, follows_rules }: &Plan) -> Vec<Records> {
     let mut now = 10;
     let mut running = [0i64; CPUS as usize];
     let mut inside = [0u32; CPUS as usize];
-    let event = |&(later, cpu, what, a, b, c): &Seed| {
+    let event = |&Seed { later, cpu, kind, numbers: [a, b, c] }: &Seed| {
         now += u64::from(later);
-        let words = words(what);
+        let words = words(kind);
         let mut records = Records::default();
         let call = &mut inside[cpu as usize];
-        if !*rules || words.kind == Kind::SyscallEntry {
+        if !*follows_rules || words.kind == Kind::SyscallEntry {
             *call = (a + 2 * b + 5 * c) as u32 % NAMES.len() as u32;
         }
-        let ran = if *rules { running[cpu as usize] } else { b };
+        let ran = if *follows_rules { running[cpu as usize] } else { b };
         let tid = u32::try_from(ran).ok().filter(|_| later % 2 == 1);
         records.push(Nanos(now), (cpu, tid), words.kind, *call);
         if words.kind == Kind::SchedSwitch {
-            let on = &mut running[cpu as usize];
-            let prev = if *rules { *on } else { a };
-            let next = if *rules && running.contains(&b) { 0 } else { b };
+            let prev = if *follows_rules { running[cpu as usize] } else { a };
+            let next = if *follows_rules && running.contains(&b) { 0 } else { b };
             running[cpu as usize] = next;
             records.text(format!("t{prev}").as_bytes());
             records.integer(prev);

@@ -8,6 +8,8 @@ use hodo_model::{
 };
 use proptest::prelude::*;
 
+use super::{merge_neighbours, parts_of};
+
 struct Numbers;
 
 impl Names for Numbers {
@@ -171,14 +173,14 @@ pub(crate) fn fold(analysis: &dyn AnyAnalysis, number: u64, segments: &[Vec<Flow
     if analysis.interest().flow == FlowInterest::Numbered {
         analysis.fold_item(&mut partial, Item::Flow(FlowEvent::Number(number)));
     }
-    segments.iter().flatten().for_each(|&seen| analysis.fold_item(&mut partial, Item::Flow(seen)));
+    segments.iter().flatten().for_each(|&event| analysis.fold_item(&mut partial, Item::Flow(event)));
     // The serialized form must contain the whole partial.
     analysis.unpack(&analysis.pack(&partial)).expect("what was packed can be unpacked")
 }
 
 /// The table of some threads.
 pub(crate) fn finish(analysis: &dyn AnyAnalysis, threads: Vec<AnyPartial>) -> Table {
-    // The view that says most, of those that have it.
+    // `latency` has this view, which shows most; other reports ignore it.
     let selection = Selection { view: "executions".to_owned(), ..Selection::default() };
     finish_selected(analysis, threads, &selection)
 }
@@ -219,7 +221,7 @@ impl Numbering for Numbered {
 pub(crate) trait Takes {
     fn function_runs(&mut self, functions: &Numbered, function_runs: &[FunctionRun], until: Option<Nanos>);
 
-    fn seen(&mut self, seen: FlowEvent<'_>);
+    fn event(&mut self, event: FlowEvent<'_>);
 }
 
 struct Folding<'a, A: FastFlow> {
@@ -232,8 +234,8 @@ impl<A: FastFlow> Takes for Folding<'_, A> {
         self.analysis.fold_function_runs(&mut self.partial, functions, function_runs, until);
     }
 
-    fn seen(&mut self, seen: FlowEvent<'_>) {
-        Analysis::fold(self.analysis, &mut self.partial, Item::Flow(seen));
+    fn event(&mut self, event: FlowEvent<'_>) {
+        Analysis::fold(self.analysis, &mut self.partial, Item::Flow(event));
     }
 }
 
@@ -252,8 +254,8 @@ pub(crate) fn table_of_function_runs<A: FastFlow>(
 /// without.
 pub(crate) fn emit_function_runs(takes: &mut impl Takes, segments: &[Vec<FlowEvent<'_>>], timed: bool) {
     let (mut function_runs, mut functions) = (Vec::<FunctionRun>::new(), Numbered(1));
-    for &seen in segments.iter().flatten() {
-        let transfer = match seen {
+    for &event in segments.iter().flatten() {
+        let transfer = match event {
             FlowEvent::Run { at: Arrival { address: start, function, place }, instructions, .. }
                 if instructions > 0 =>
             {
@@ -278,35 +280,25 @@ pub(crate) fn emit_function_runs(takes: &mut impl Takes, segments: &[Vec<FlowEve
                 function_runs.clear();
                 functions.0 += u64::from(matches!(other, FlowEvent::Gap | FlowEvent::End));
                 if until.is_none() {
-                    takes.seen(other);
+                    takes.event(other);
                 }
                 continue;
             }
         };
-        let last = function_runs.last_mut().expect("it ends one");
+        let last = function_runs.last_mut().expect("a transfer follows a run");
         (last.transfer, last.end) = transfer;
     }
 }
 
-/// Merges neighbours in an order that `choices` picks.
-pub(crate) fn merge_all(
-    analysis: &dyn AnyAnalysis,
-    mut parts: Vec<AnyPartial>,
-    choices: &[usize],
-) -> AnyPartial {
-    let mut choices = choices.iter().cycle();
-    while parts.len() > 1 {
-        let at = choices.next().unwrap() % (parts.len() - 1);
-        let later = parts.remove(at + 1);
-        let earlier = parts.remove(at);
-        parts.insert(at, analysis.merge(earlier, later, &Threads::default()));
-    }
-    parts.pop().unwrap()
+/// Merges the partials of a thread as [`merge_neighbours`].
+pub(crate) fn merge_all(analysis: &dyn AnyAnalysis, parts: Vec<AnyPartial>, choices: &[usize]) -> AnyPartial {
+    let merge = |earlier, later| analysis.merge(earlier, later, &Threads::default());
+    merge_neighbours(parts, choices, merge).unwrap()
 }
 
 /// The instructions executed in some segments.
 fn instructions(segments: &[Vec<FlowEvent<'_>>]) -> u64 {
-    let count = |seen: &FlowEvent<'_>| match *seen {
+    let count = |event: &FlowEvent<'_>| match *event {
         FlowEvent::Run { instructions, .. } | FlowEvent::Skip { instructions } => instructions,
         _ => 0,
     };
@@ -319,20 +311,22 @@ pub(crate) fn parts(
     thread: &[Vec<FlowEvent<'_>>],
     cuts: &[bool],
 ) -> Vec<AnyPartial> {
-    let mut parts = Vec::new();
-    let mut begin = 0;
-    for end in 1..=thread.len() {
-        if end == thread.len() || cuts[end] {
-            parts.push(fold(analysis, instructions(&thread[..begin]), &thread[begin..end]));
-            begin = end;
-        }
-    }
-    parts
+    let ranges = parts_of(thread.len(), |end| cuts[end]).into_iter();
+    ranges.map(|range| fold(analysis, instructions(&thread[..range.start]), &thread[range])).collect()
 }
 
-/// A thread, the cuts, and the order of merges.
-pub(crate) type Case = (Vec<Vec<FlowEvent<'static>>>, Vec<bool>, Vec<usize>);
+/// A thread that is cut, and whose parts are merged.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    /// By segment.
+    pub(crate) thread: Vec<Vec<FlowEvent<'static>>>,
+    /// Whether the thread is cut after each segment.
+    pub(crate) cuts: Vec<bool>,
+    /// The order of merges, as in [`merge_all`].
+    pub(crate) choices: Vec<usize>,
+}
 
 pub(crate) fn case() -> impl Strategy<Value = Case> {
-    (thread(), prop::collection::vec(any::<bool>(), 8), prop::collection::vec(0usize..8, 1..8))
+    let (cuts, choices) = (prop::collection::vec(any::<bool>(), 8), prop::collection::vec(0usize..8, 1..8));
+    (thread(), cuts, choices).prop_map(|(thread, cuts, choices)| Case { thread, cuts, choices })
 }

@@ -30,16 +30,16 @@ struct Arrow<'o> {
 
 fn begin<'o>(schema: &SchemaRef, _: &Options, out: Output<'o>) -> io::Result<Box<dyn Draw + 'o>> {
     let plain = schema.summary_json().is_none().then(|| Arc::new(without_names(schema)));
-    let writer = FileWriter::try_new(out, plain.as_ref().unwrap_or(schema)).map_err(failed)?;
+    let writer = FileWriter::try_new(out, plain.as_ref().unwrap_or(schema)).map_err(writer_error)?;
     Ok(Box::new(Arrow { writer, plain }))
 }
 
 impl Draw for Arrow<'_> {
     fn batch(&mut self, batch: &RecordBatch) -> io::Result<()> {
-        let Some(plain) = &self.plain else { return self.writer.write(batch).map_err(failed) };
+        let Some(plain) = &self.plain else { return self.writer.write(batch).map_err(writer_error) };
         let columns = batch.columns().iter().map(as_text).collect();
-        let batch = RecordBatch::try_new(Arc::clone(plain), columns).map_err(failed)?;
-        self.writer.write(&batch).map_err(failed)
+        let batch = RecordBatch::try_new(Arc::clone(plain), columns).map_err(writer_error)?;
+        self.writer.write(&batch).map_err(writer_error)
     }
 
     fn end(mut self: Box<Self>, end: &End<'_>) -> io::Result<()> {
@@ -47,7 +47,7 @@ impl Draw for Arrow<'_> {
             self.writer.write_metadata(SUMMARY, summary_json(end.summary));
             self.writer.write_metadata(LOSS, loss_json(end.loss));
         }
-        self.writer.finish().map_err(failed)
+        self.writer.finish().map_err(writer_error)
     }
 }
 
@@ -69,7 +69,7 @@ fn as_text(column: &ArrayRef) -> ArrayRef {
 }
 
 /// Extracts the error of the underlying writer, if there is one.
-fn failed(error: ArrowError) -> io::Error {
+fn writer_error(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, error) => error,
         error => io::Error::other(error),

@@ -9,7 +9,7 @@ use crate::{
     cell::{figure_name, is_text, show, show_figure, thousands, words},
     loss,
     rows::{Rows, keep},
-    tree::{Guides, depth_column, recursion_column, times},
+    tree::{Guides, ShownColumns},
 };
 
 pub(crate) const VIEW: View = View {
@@ -43,33 +43,27 @@ fn draw(rows: &Rows, end: &End<'_>, _: &Options, out: Output<'_>) -> io::Result<
 }
 
 fn table(rows: &Rows) -> String {
-    let (depth, recursion) = (depth_column(&rows.schema), recursion_column(&rows.schema));
-    let hidden = [depth, recursion];
-    let fields = rows.schema.fields().iter().enumerate();
-    let fields = fields.filter(|(index, _)| !hidden.contains(&Some(*index)));
-    let columns: Vec<_> = fields.collect();
-    // Tree guides precede the names.
-    let guided = columns.iter().find(|(_, field)| is_text(field)).map(|(index, _)| *index);
+    let shown = ShownColumns::of(&rows.schema);
     let mut text = String::new();
-    for (_, field) in &columns {
+    for (_, field) in &shown.columns {
         text += &format!("| {} ", plain(&words(field.name(), field.unit()).join(" ")));
     }
     text += "|\n";
-    columns.iter().for_each(|(_, field)| text += if is_text(field) { "| :-- " } else { "| --: " });
+    shown.columns.iter().for_each(|(_, field)| text += if is_text(field) { "| :-- " } else { "| --: " });
     text += "|\n";
     let guides = Guides::of(rows);
     let mut guides = guides.draw();
     rows.each(|row| {
         let guide = guides.next().unwrap_or_default();
-        let times = recursion.map_or_else(String::new, |column| times(&row.cell(column)));
-        for (index, field) in &columns {
+        for (index, field) in &shown.columns {
             let mut content = String::new();
             show(field.name(), field.unit(), row.cell(*index), &mut content);
-            if guided == Some(*index) {
-                content += &times;
+            let mut guide_here = "";
+            if shown.guided == Some(*index) {
+                content += &shown.times(row);
+                guide_here = &guide;
             }
-            let guide = if guided == Some(*index) { guide.as_str() } else { "" };
-            let content = if is_text(field) { code(guide, &content) } else { content };
+            let content = if is_text(field) { code(guide_here, &content) } else { content };
             text += "| ";
             text += &content;
             text.extend((!content.is_empty()).then_some(' '));

@@ -39,7 +39,8 @@ fn begin<'o>(schema: &SchemaRef, _: &Options, out: Output<'o>) -> io::Result<Box
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_max_row_group_bytes(Some(GROUP_BYTES))
         .build();
-    let writer = ArrowWriter::try_new(out, SchemaRef::clone(schema), Some(properties)).map_err(failed)?;
+    let writer =
+        ArrowWriter::try_new(out, SchemaRef::clone(schema), Some(properties)).map_err(writer_error)?;
     Ok(Box::new(Parquet(writer)))
 }
 
@@ -47,7 +48,7 @@ impl Draw for Parquet<'_> {
     fn batch(&mut self, batch: &RecordBatch) -> io::Result<()> {
         let parts = (0..batch.num_rows()).step_by(PART_ROWS);
         let part = |begin: usize| batch.slice(begin, PART_ROWS.min(batch.num_rows() - begin));
-        parts.map(part).try_for_each(|part| self.0.write(&part).map_err(failed))
+        parts.map(part).try_for_each(|part| self.0.write(&part).map_err(writer_error))
     }
 
     fn end(mut self: Box<Self>, end: &End<'_>) -> io::Result<()> {
@@ -55,12 +56,12 @@ impl Draw for Parquet<'_> {
         for (key, value) in [(SUMMARY, summary_json(end.summary)), (LOSS, loss_json(end.loss))] {
             self.0.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
         }
-        self.0.close().map_err(failed).map(drop)
+        self.0.close().map_err(writer_error).map(drop)
     }
 }
 
 /// Extracts the error of the underlying writer, if there is one.
-fn failed(error: ParquetError) -> io::Error {
+fn writer_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(error) => match error.downcast::<io::Error>() {
             Ok(error) => *error,

@@ -34,6 +34,8 @@ const WIDEST: f64 = 60.0;
 const SMALLEST: f64 = 0.25 / 360.0;
 /// Pixels of a character.
 const CHARACTER: f64 = 6.2;
+/// Pixels around the outermost ring.
+const MARGIN: f64 = 4.0;
 
 struct Sunburst<'o> {
     out: Output<'o>,
@@ -60,6 +62,27 @@ fn begin<'o>(schema: &SchemaRef, options: &Options, out: Output<'o>) -> io::Resu
     Ok(Box::new(Sunburst { out, columns, arcs: Vec::new(), path: Vec::new(), limit }))
 }
 
+/// The arcs of one caller that do not stay.
+#[derive(Default)]
+struct Rest {
+    /// How many there are, their callees included.
+    paths: u64,
+    number: u64,
+}
+
+/// The part of the circle that an arc covers, as shares of the circle.
+#[derive(Clone, Copy)]
+struct Sector {
+    from: f64,
+    share: f64,
+}
+
+impl Sector {
+    fn middle_in_degrees(self) -> f64 {
+        (self.from + self.share / 2.0) * 360.0
+    }
+}
+
 /// Keeps the heaviest arcs, at most `limit`. The others of each caller become one arc behind those that stay.
 fn heaviest(arcs: Vec<Arc>, limit: u64) -> Vec<Arc> {
     // A caller comes before its callees and is at least as heavy, so the caller of an arc that stays does too.
@@ -69,9 +92,9 @@ fn heaviest(arcs: Vec<Arc>, limit: u64) -> Vec<Arc> {
     let mut stays = vec![false; arcs.len()];
     order.into_iter().for_each(|index| stays[index] = true);
     let mut kept = Vec::new();
-    // For the roots and for the callees of each open arc: the paths that do not stay, and their number.
-    let mut rest = vec![(0, 0)];
-    let close = |kept: &mut Vec<Arc>, (paths, number): (u64, u64), depth| {
+    // For the roots and for the callees of each open arc.
+    let mut rest = vec![Rest::default()];
+    let close = |kept: &mut Vec<Arc>, Rest { paths, number }, depth| {
         if paths > 0 {
             let name = format!("{paths} more path{}", if paths == 1 { "" } else { "s" });
             kept.push(Arc { depth, name, number, is_rest: true });
@@ -82,14 +105,15 @@ fn heaviest(arcs: Vec<Arc>, limit: u64) -> Vec<Arc> {
             close(&mut kept, rest.pop().unwrap_or_default(), rest.len());
         }
         if stays {
-            rest.push((0, 0));
+            rest.push(Rest::default());
             kept.push(arc);
             continue;
         }
         let depth = rest.len() - 1;
-        rest[depth].0 += 1;
+        rest[depth].paths += 1;
+        // The number of an arc includes those of its callees.
         if arc.depth == depth {
-            rest[depth].1 = u64::saturating_add(rest[depth].1, arc.number);
+            rest[depth].number = rest[depth].number.saturating_add(arc.number);
         }
     }
     while let Some(last) = rest.pop() {
@@ -134,7 +158,7 @@ impl Draw for Sunburst<'_> {
         let total = roots.fold(0, |sum: u64, arc| sum.saturating_add(arc.number));
         let is_shown = |arc: &&Arc| arc.number as f64 >= total as f64 * SMALLEST && arc.number > 0;
         let rings = arcs.iter().filter(is_shown).map(|arc| arc.depth + 1).max().unwrap_or(1);
-        let ring = ((SIZE / 2.0 - HOLE - 4.0) / rings as f64).min(WIDEST);
+        let ring = ((SIZE / 2.0 - HOLE - MARGIN) / rings as f64).min(WIDEST);
         writeln!(
             out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{SIZE}\" height=\"{SIZE}\" viewBox=\"{0} {0} {SIZE} \
@@ -145,11 +169,12 @@ impl Draw for Sunburst<'_> {
         // Where the next arc of each ring begins, as a share of the circle.
         let mut next = [0.0; RINGS + 1];
         for arc in &arcs {
-            let (from, share) = (next[arc.depth], arc.number as f64 / total.max(1) as f64);
-            next[arc.depth] = from + share;
-            next[arc.depth + 1] = from;
+            let sector = Sector { from: next[arc.depth], share: arc.number as f64 / total.max(1) as f64 };
+            next[arc.depth] = sector.from + sector.share;
+            next[arc.depth + 1] = sector.from;
             if is_shown(&arc) {
-                draw(out, arc, (from, share), ring, &columns.unit)?;
+                draw(out, arc, sector, ring, &columns.unit)?;
+                draw_name(out, arc, sector, ring)?;
             }
         }
         writeln!(
@@ -162,19 +187,20 @@ impl Draw for Sunburst<'_> {
     }
 }
 
-/// Draws an arc, and its name if there is room.
-fn draw(out: Output<'_>, arc: &Arc, (from, share): (f64, f64), ring: f64, unit: &str) -> io::Result<()> {
+/// Draws an arc; `ring` is the width of a ring.
+fn draw(out: Output<'_>, arc: &Arc, sector: Sector, ring: f64, unit: &str) -> io::Result<()> {
+    let Sector { from, share } = sector;
     let inner = HOLE + ring * arc.depth as f64;
     let outer = inner + ring;
-    // A whole circle in one arc would end where it begins, and so be empty: a hair's breadth, beyond rounding, is left.
+    // SVG draws nothing if an arc ends where it begins, after rounding. So a whole circle ends just before.
     let until = from + share.min(0.9998);
-    let point = |radius: f64, at: f64| {
-        let (sine, cosine) = (at * std::f64::consts::TAU).sin_cos();
+    let point = |radius: f64, turn: f64| {
+        let (sine, cosine) = (turn * std::f64::consts::TAU).sin_cos();
         format!("{:.2} {:.2}", radius * sine, -radius * cosine)
     };
     let large = u8::from(share > 0.5);
     // Neighbours differ in colour, and callees look like their callers.
-    let (hue, light) = ((from + share / 2.0) * 360.0, 62 + 3 * (arc.depth % 4));
+    let (hue, light) = (sector.middle_in_degrees(), 62 + 3 * (arc.depth % 4));
     let (saturation, light) = if arc.is_rest { (0, 82) } else { (55, light) };
     writeln!(
         out,
@@ -188,9 +214,14 @@ fn draw(out: Output<'_>, arc: &Arc, (from, share): (f64, f64), ring: f64, unit: 
         arc.number,
         escaped(unit),
         share * 100.0
-    )?;
-    let middle = (inner + outer) / 2.0;
-    let width = std::f64::consts::TAU * middle * share;
+    )
+}
+
+/// Draws the name of an arc, if there is room.
+fn draw_name(out: Output<'_>, arc: &Arc, sector: Sector, ring: f64) -> io::Result<()> {
+    let inner = HOLE + ring * arc.depth as f64;
+    let (outer, middle) = (inner + ring, inner + ring / 2.0);
+    let width = std::f64::consts::TAU * middle * sector.share;
     // Text is straight, so it has to fit between the ring's middle and its edge.
     let straight = 2.0 * (outer * outer - middle * middle).sqrt();
     let room = (if width > ring { width.min(straight) } else { ring } / CHARACTER) as usize;
@@ -201,7 +232,7 @@ fn draw(out: Output<'_>, arc: &Arc, (from, share): (f64, f64), ring: f64, unit: 
         true => arc.name.chars().take(room - 1).chain(['…']).collect(),
         false => arc.name.clone(),
     };
-    let degrees = (from + share / 2.0) * 360.0;
+    let degrees = sector.middle_in_degrees();
     // Along the ring where the arc is wide, across it where it is narrow; never upside down.
     let turn = match (width > ring, degrees) {
         (true, 90.0..270.0) => degrees + 180.0,

@@ -8,8 +8,12 @@ use hodo_model::{
 use super::{COLOURS, LEFT, Plot, RIGHT, ROW_HEIGHT, SHOWN, about, is_number, number, position, words};
 use crate::rows::Rows;
 
-/// Room for the number at the end of a bar.
+/// Room for the number at the end of a bar, in pixels.
 const NUMBER: f64 = 90.0;
+/// Deeper rows of a tree are not indented further.
+const MOST_INDENT: f64 = 20.0;
+const POSITIVE: &str = COLOURS[0];
+const NEGATIVE: &str = COLOURS[5];
 
 /// A row that is drawn.
 struct Bar {
@@ -35,7 +39,7 @@ pub(super) fn plot(rows: &Rows, value: usize) -> Plot {
     rows.each(|row| {
         if let Some(rank) = chosen.iter().position(|&chosen| chosen == index) {
             let label = labels.iter().map(|&column| words(schema, row, column)).collect::<Vec<_>>().join(" ");
-            let indent = depth.map_or(0, |depth| number(row.cell(depth)).min(20.0) as usize);
+            let indent = depth.map_or(0, |depth| number(row.cell(depth)).min(MOST_INDENT) as usize);
             let label = format!("{}{label}", "· ".repeat(indent));
             let (number, text) = (number(row.cell(value)), words(schema, row, value));
             bars.push((rank, Bar { label, number, text, about: about(schema, row) }));
@@ -55,7 +59,7 @@ pub(super) fn plot(rows: &Rows, value: usize) -> Plot {
         let y = ROW_HEIGHT * *rank as f64;
         let width = if most > 0.0 { (RIGHT - LEFT - NUMBER) * number.abs() / most } else { 0.0 };
         plot.label(y, label);
-        let fill = if *number < 0.0 { COLOURS[5] } else { COLOURS[0] };
+        let fill = if *number < 0.0 { NEGATIVE } else { POSITIVE };
         plot.rectangle([LEFT, y + 2.0, width.max(0.5), ROW_HEIGHT - 4.0], fill, about);
         plot.body += &format!("<text x=\"{:.1}\" y=\"{:.1}\">{text}</text>\n", LEFT + width + 6.0, y + 14.0);
     }
@@ -77,7 +81,7 @@ fn chosen(rows: &Rows, value: usize, has_order: bool) -> (Vec<usize>, usize) {
     let mut order: Vec<usize> = (0..numbers.len()).collect();
     if !has_order {
         // Stable: equal ones keep the order of the table.
-        order.sort_by(|&one, &other| numbers[other].total_cmp(&numbers[one]));
+        order.sort_by(|&x, &y| numbers[y].total_cmp(&numbers[x]));
     }
     order.truncate(SHOWN);
     (order, numbers.len())

@@ -21,12 +21,13 @@ struct Bar {
     about: String,
 }
 
-pub(super) fn plot(rows: &Rows, begin: usize, until: usize) -> Plot {
+/// Plots intervals, given the columns with their begins and with their ends or durations.
+pub(super) fn plot(rows: &Rows, begin: usize, end_or_duration: usize) -> Plot {
     let schema = &rows.schema;
-    let is_end = schema.field(until).name() == "end_ns";
+    let is_end = schema.field(end_or_duration).name() == "end_ns";
     let span_of = |row: BatchRow<'_>| {
-        let (begin, until) = (nanoseconds(row.cell(begin))?, nanoseconds(row.cell(until))?);
-        Some((begin, if is_end { until } else { begin.saturating_add(until) }.max(begin)))
+        let (begin, value) = (nanoseconds(row.cell(begin))?, nanoseconds(row.cell(end_or_duration))?);
+        Some((begin, if is_end { value } else { begin.saturating_add(value) }.max(begin)))
     };
     let mut span = (u64::MAX, 0);
     rows.each(|row| {

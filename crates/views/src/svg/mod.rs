@@ -43,12 +43,15 @@ pub(crate) const VIEW: View = View {
 const WIDTH: f64 = 760.0;
 /// Where the part right of the labels begins.
 const LEFT: f64 = 230.0;
-/// Where it ends.
+/// Where that part ends.
 const RIGHT: f64 = WIDTH - 20.0;
 /// Height of a row and of a line of text.
 const ROW_HEIGHT: f64 = 20.0;
 /// Characters of a label at most.
 const LABEL: usize = 33;
+/// Names in a line of the legend, and characters of a name at most.
+const LEGEND_COLUMNS: usize = 4;
+const LEGEND_NAME: usize = 24;
 /// Maximum number of bars, lanes or series that are drawn.
 const SHOWN: usize = 20;
 /// Colours of series, which people with any colour vision tell apart (M. Okabe and K. Ito, 2008).
@@ -62,7 +65,7 @@ const TIMES: [&str; 4] = ["begin_ns", "at_ns", "time_ns", "end_ns"];
 /// other numbers with a unit.
 ///
 /// # Errors
-/// `value` is no column of numbers, or there is none.
+/// If `value` does not name a column of numbers.
 pub fn plot(table: &Table, value: Option<&str>) -> Result<String, String> {
     let rows = Rows::of(table);
     let mut text = Vec::new();
@@ -105,7 +108,7 @@ struct Plot {
 
 impl Plot {
     fn write(&self, out: Output<'_>) -> io::Result<()> {
-        let lines = self.legend.len().div_ceil(4) as f64;
+        let lines = self.legend.len().div_ceil(LEGEND_COLUMNS) as f64;
         let top = ROW_HEIGHT * (1.5 + lines);
         let height = top + self.height + 10.0;
         writeln!(
@@ -116,7 +119,8 @@ impl Plot {
             escaped(&self.title)
         )?;
         for (index, name) in self.legend.iter().enumerate() {
-            let [x, y] = [10.0 + 185.0 * (index % 4) as f64, ROW_HEIGHT * (1.3 + (index / 4) as f64)];
+            let (line, column) = (index / LEGEND_COLUMNS, index % LEGEND_COLUMNS);
+            let [x, y] = [10.0 + 185.0 * column as f64, ROW_HEIGHT * (1.3 + line as f64)];
             writeln!(
                 out,
                 "<rect x=\"{x}\" y=\"{y:.1}\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.1}\" \
@@ -124,7 +128,7 @@ impl Plot {
                 colour(index),
                 x + 17.0,
                 y + 10.0,
-                escaped(&cut(name, 24))
+                escaped(&cut(name, LEGEND_NAME))
             )?;
         }
         writeln!(out, "<g transform=\"translate(0 {top:.1})\">\n{}</g>\n</svg>", self.body)?;
@@ -160,7 +164,7 @@ impl Plot {
         let ticks: Vec<(f64, String)> = [(0, first)]
             .into_iter()
             .chain(later)
-            .map(|(at, text)| (across(span.0 + at, span), text))
+            .map(|(offset, text)| (across(span.0 + offset, span), text))
             .collect();
         let marks: String = ticks.iter().map(|(x, _)| format!("M{x:.1} {y:.1}v4")).collect();
         self.body += &format!(
@@ -218,6 +222,7 @@ fn is_number(field: &Field) -> bool {
     matches!(field.type_name(), "integer" | "number")
 }
 
+/// The first column of numbers with a unit, or else of any numbers, that is no time.
 fn first_number(schema: &Schema) -> Option<usize> {
     let has_unit = |field: &Field| !matches!(field.unit(), Unit::None | Unit::Address | Unit::Share);
     let is_value = |field: &Field| is_number(field) && !TIMES.contains(&field.name().as_str());
@@ -226,8 +231,8 @@ fn first_number(schema: &Schema) -> Option<usize> {
 }
 
 fn number_called(schema: &Schema, name: &str) -> Result<usize, String> {
-    let found = position(schema, name).filter(|&index| is_number(schema.field(index)));
-    found.ok_or_else(|| {
+    let column = position(schema, name).filter(|&index| is_number(schema.field(index)));
+    column.ok_or_else(|| {
         let fields = schema.fields().iter().filter(|field| is_number(field));
         let names: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
         format!("no column of numbers is called {name}; there are {}", names.join(", "))
@@ -260,9 +265,9 @@ fn words(schema: &Schema, row: BatchRow<'_>, column: usize) -> String {
     text
 }
 
-/// All cells of a row, a line each.
+/// The names and cells of a row, separated by semicolons.
 fn about(schema: &Schema, row: BatchRow<'_>) -> String {
     let fields = schema.fields().iter().enumerate();
-    let lines = fields.map(|(column, field)| format!("{}: {}", field.name(), words(schema, row, column)));
-    lines.collect::<Vec<_>>().join("; ")
+    let cells = fields.map(|(column, field)| format!("{}: {}", field.name(), words(schema, row, column)));
+    cells.collect::<Vec<_>>().join("; ")
 }

@@ -12,7 +12,7 @@ use hodo_model::{Unit, table::metadata::ColumnMetadata};
 use crate::{
     cell::{cut, is_text, show, words},
     rows::Rows,
-    tree::{Guides, depth_column, recursion_column, times},
+    tree::{Guides, ShownColumns},
 };
 
 /// Characters between two columns.
@@ -34,8 +34,9 @@ struct Drawn<'t> {
     unit: Unit,
     is_text: bool,
     is_secondary: bool,
-    /// Index among the table's columns, and among those that are drawn.
+    /// Index among the table's columns.
     index: usize,
+    /// Index among the columns that are drawn, before any is left out.
     drawn_index: usize,
     /// The name, one word per line.
     heading: Vec<&'t str>,
@@ -115,8 +116,12 @@ impl<'t> Drawn<'t> {
 #[derive(Default)]
 struct Cells {
     text: String,
-    /// Length of each cell in bytes and in characters.
-    lengths: Vec<(u32, u32)>,
+    lengths: Vec<CellLength>,
+}
+
+struct CellLength {
+    bytes: u32,
+    characters: u32,
 }
 
 impl Cells {
@@ -124,7 +129,7 @@ impl Cells {
     fn end(&mut self, begin: usize) -> usize {
         let cell = &self.text[begin..];
         let characters = if cell.is_ascii() { cell.len() } else { cell.chars().count() };
-        self.lengths.push((cell.len() as u32, characters as u32));
+        self.lengths.push(CellLength { bytes: cell.len() as u32, characters: characters as u32 });
         characters
     }
 
@@ -132,41 +137,37 @@ impl Cells {
     fn rows(&self, cells: usize) -> impl Iterator<Item = Vec<(&str, usize)>> {
         let mut begin = 0;
         self.lengths.chunks(cells.max(1)).map(move |row| {
-            let cell = |&(bytes, characters): &(u32, u32)| {
-                let end = begin + bytes as usize;
-                let cell = &self.text[std::mem::replace(&mut begin, end)..end];
-                (cell, characters as usize)
-            };
-            row.iter().map(cell).collect()
+            let mut cells = Vec::with_capacity(row.len());
+            for length in row {
+                let end = begin + length.bytes as usize;
+                cells.push((&self.text[begin..end], length.characters as usize));
+                begin = end;
+            }
+            cells
         })
     }
 }
 
 /// All columns, as wide as their widest cell, and the cells.
 fn drawn(rows: &Rows) -> (Vec<Drawn<'_>>, Cells) {
-    let (depth, recursion) = (depth_column(&rows.schema), recursion_column(&rows.schema));
-    let hidden = [depth, recursion];
-    let fields = rows.schema.fields().iter().enumerate();
-    let fields = fields.filter(|(index, _)| !hidden.contains(&Some(*index)));
-    let columns =
-        fields.enumerate().map(|(drawn_index, (index, field))| Drawn::new(index, drawn_index, field));
+    let shown = ShownColumns::of(&rows.schema);
+    let fields = shown.columns.iter().enumerate();
+    let columns = fields.map(|(drawn_index, (index, field))| Drawn::new(*index, drawn_index, field));
     let mut columns: Vec<Drawn<'_>> = columns.collect();
-    // Tree guides precede the names.
-    let guided = depth.and_then(|_| columns.iter().position(|column| column.is_text));
     let mut cells = Cells::default();
     let guides = Guides::of(rows);
     let mut guides = guides.draw();
     rows.each(|row| {
         let guide = guides.next().unwrap_or_default();
-        let times = recursion.map_or_else(String::new, |column| times(&row.cell(column)));
         for column in &mut columns {
             let begin = cells.text.len();
-            if guided == Some(column.drawn_index) {
+            let is_guided = shown.guided == Some(column.index);
+            if is_guided {
                 cells.text += &guide;
             }
             show(column.name, column.unit, row.cell(column.index), &mut cells.text);
-            if guided == Some(column.drawn_index) {
-                cells.text += &times;
+            if is_guided {
+                cells.text += &shown.times(row);
             }
             column.width = column.width.max(cells.end(begin));
         }

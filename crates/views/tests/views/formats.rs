@@ -127,15 +127,15 @@ fn parse_csv(text: &str) -> Vec<Vec<Option<String>>> {
     records
 }
 
-/// What a reader found in a file.
-struct Found {
+/// The content of a file.
+struct FileContent {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
     /// Summary and loss, from the footer.
     footer: [Option<String>; 2],
 }
 
-impl Found {
+impl FileContent {
     fn rows(&self) -> Vec<Vec<Value>> {
         let mut rows = Vec::new();
         for batch in &self.batches {
@@ -147,25 +147,25 @@ impl Found {
     }
 }
 
-fn read_arrow(bytes: Vec<u8>) -> Found {
+fn read_arrow(bytes: Vec<u8>) -> FileContent {
     let reader = FileReader::try_new(std::io::Cursor::new(bytes), None).unwrap();
     let footer = [SUMMARY, LOSS].map(|key| reader.custom_metadata().get(key).cloned());
     let schema = reader.schema();
-    Found { schema, batches: reader.map(Result::unwrap).collect(), footer }
+    FileContent { schema, batches: reader.map(Result::unwrap).collect(), footer }
 }
 
-fn read_parquet(bytes: Vec<u8>) -> Found {
+fn read_parquet(bytes: Vec<u8>) -> FileContent {
     let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes)).unwrap();
     let metadata = reader.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
     let of_key = |key: &str| metadata.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.clone());
     let footer = [SUMMARY, LOSS].map(of_key);
     let schema = SchemaRef::clone(reader.schema());
     let reader = reader.build().unwrap();
-    Found { schema, batches: reader.map(Result::unwrap).collect(), footer }
+    FileContent { schema, batches: reader.map(Result::unwrap).collect(), footer }
 }
 
 /// Checks that a schema describes a table.
-fn describes(schema: &Schema, table: &Table) {
+fn check_schema(schema: &Schema, table: &Table) {
     assert_eq!((schema.table_name(), schema.shape()), (table.name(), table.shape()));
     let own = table
         .columns()
@@ -218,14 +218,14 @@ fn parquet_has_every_value(table: &Table) {
     assert_eq!(found.footer, [Some(summary_json(&table.summary)), Some(loss_json(&table.loss))]);
 }
 
-fn has_every_value_type_and_unit(found: &Found, table: &Table) {
-    describes(&found.schema, table);
+fn has_every_value_type_and_unit(found: &FileContent, table: &Table) {
+    check_schema(&found.schema, table);
     is_json_of(found.schema.summary_json(), &table.summary);
     assert_eq!(found.rows(), table.rows());
 }
 
 /// Checks that a file has all rows, and the summary and the losses in its footer.
-fn is_whole(found: &Found, table: &Table) {
+fn is_whole(found: &FileContent, table: &Table) {
     assert_eq!(found.rows(), table.rows());
     assert_eq!(found.footer, [Some(summary_json(&table.summary)), Some(loss_json(&table.loss))]);
 }
@@ -242,7 +242,7 @@ const READERS: &[(&str, Compare)] = &[
         has_every_value_type_and_unit(&read_arrow(draw_bytes("arrow", table, Options::default())), table);
     }),
     ("parquet", parquet_has_every_value),
-    // They draw some columns, which tests of their own check.
+    // These draw only some columns; other tests check them.
     ("folded", |_| ()),
     ("sunburst", |_| ()),
     ("svg", |_| ()),
@@ -254,7 +254,7 @@ proptest! {
     #[test]
     fn programs_read_every_value(table in table()) {
         for View { name, .. } in VIEWS.iter().filter(|view| view.reader != Reader::People) {
-            let reader = READERS.iter().find(|(of, _)| of == name);
+            let reader = READERS.iter().find(|(view, _)| view == name);
             reader.unwrap_or_else(|| panic!("the view {name} is for programs: READERS lacks its reader")).1(&table);
         }
     }
@@ -281,7 +281,7 @@ proptest! {
             let whole = drawn_by(view, &table);
             match (view.name, drawn(view)) {
                 ("json", parts) => prop_assert_eq!(parse(&parts.unwrap()), parse(&whole.unwrap())),
-                // They have as many batches and groups as arrived.
+                // These have as many batches or groups as arrived, so their bytes differ.
                 ("arrow", parts) => is_whole(&read_arrow(parts.unwrap()), &table),
                 ("parquet", parts) => is_whole(&read_parquet(parts.unwrap()), &table),
                 (name, parts) => prop_assert_eq!(parts, whole, "{}", name),
@@ -335,7 +335,7 @@ fn groups_of_parquet_are_bounded_in_bytes() {
 }
 
 #[test]
-fn what_is_lost_is_in_the_files() {
+fn losses_are_in_the_files() {
     let table = functions();
     let loss = loss_json(&table.loss);
     for found in [

@@ -32,7 +32,7 @@ fn drawn_by(view: &View, table: &Table) -> Result<Vec<u8>, String> {
 }
 
 /// The views with text output.
-fn of_text() -> impl Iterator<Item = &'static View> {
+fn text_views() -> impl Iterator<Item = &'static View> {
     VIEWS.iter().filter(|view| view.reader != Reader::ProgramsOfBytes)
 }
 
@@ -163,7 +163,7 @@ fn types() -> Table {
 }
 
 #[test]
-fn text() {
+fn text_is_that_of_the_golden_files() {
     check("functions.txt", &draw("text", &functions(), Options::default()));
     let narrow = Options { width: Some(80), limit: Some(3), ..Options::default() };
     check("functions-80.txt", &draw("text", &functions(), narrow));
@@ -172,24 +172,24 @@ fn text() {
 }
 
 #[test]
-fn machines() {
+fn text_for_programs_is_that_of_the_golden_files() {
     check("functions.json", &draw("json", &functions(), Options::default()));
     check("functions.jsonl", &draw("jsonl", &functions(), Options::default()));
     check("functions.csv", &draw("csv", &functions(), Options::default()));
-    for view in of_text() {
+    for view in text_views() {
         let drawn = drawn_by(view, &types()).unwrap_or_else(String::into_bytes);
         check(&format!("types.{}", view.name), &String::from_utf8(drawn).unwrap());
     }
 }
 
 #[test]
-fn markdown() {
+fn markdown_is_that_of_the_golden_files() {
     check("functions.md", &draw("markdown", &functions(), Options { limit: Some(3), ..Options::default() }));
     check("tree.md", &draw("markdown", &tree(), Options::default()));
 }
 
 #[test]
-fn html() {
+fn html_is_that_of_the_golden_files() {
     check("functions.html", &draw("html", &functions(), Options { limit: Some(3), ..Options::default() }));
     check("tree.html", &draw("html", &tree(), Options::default()));
 }
@@ -250,8 +250,16 @@ fn a_plot_of_counters_has_a_bar_for_each_row() {
     );
 }
 
-/// The texts of a drawing, with where each begins and ends; a character has the width of a digit of a wide font.
-fn texts(drawn: &str, size: f64) -> Vec<(f64, f64, String)> {
+/// A text of a drawing, and the pixels at which it begins and ends.
+#[derive(Debug)]
+struct DrawnText {
+    begin: f64,
+    end: f64,
+    text: String,
+}
+
+/// The texts of a drawing in this font size; a character has the width of a digit of a wide font.
+fn texts(drawn: &str, size: f64) -> Vec<DrawnText> {
     let of_size = format!("font-size=\"{size}\"");
     let lines = drawn.lines().filter(|line| line.starts_with("<text ") && line.contains(&of_size));
     let text = |line: &str| {
@@ -263,7 +271,7 @@ fn texts(drawn: &str, size: f64) -> Vec<(f64, f64, String)> {
             "end" => x - width,
             anchor => panic!("{anchor}"),
         };
-        (begin, begin + width, text)
+        DrawnText { begin, end: begin + width, text }
     };
     lines.map(text).collect()
 }
@@ -281,7 +289,7 @@ fn labels_of_an_axis_of_time_are_round_and_apart() {
             draw("svg", &Table::new("states", Shape::Intervals, vec![], columns, rows), Options::default());
         texts(&drawn, 10.0)
     };
-    let words = |begin, length| axis(begin, length).into_iter().map(|(.., text)| text).collect::<Vec<_>>();
+    let words = |begin, length| axis(begin, length).into_iter().map(|drawn| drawn.text).collect::<Vec<_>>();
     assert_eq!(words(1_000, 1_000), ["0.000001000 s", "+200 ns", "+400 ns", "+600 ns", "+800 ns", "+1 µs"]);
     assert_eq!(words(5, 12_345_678), ["0.000000005 s", "+5 ms", "+10 ms"]);
     assert_eq!(words(0, 1_700_000), ["0.000000000 s", "+500 µs", "+1 ms", "+1.5 ms"]);
@@ -290,8 +298,8 @@ fn labels_of_an_axis_of_time_are_round_and_apart() {
         for length in (0..400).map(|power| (1.1_f64.powi(power) as u64).min(u64::MAX - begin)) {
             let texts = axis(begin, length);
             assert!(length < 3 || (3..=6).contains(&texts.len()), "{length}: {texts:?}");
-            assert!(texts.windows(2).all(|pair| pair[0].1 + 1.0 < pair[1].0), "{length}: {texts:?}");
-            assert!(texts.iter().all(|(begin, end, _)| *begin > 0.0 && *end < 760.0), "{length}: {texts:?}");
+            assert!(texts.windows(2).all(|pair| pair[0].end + 1.0 < pair[1].begin), "{length}: {texts:?}");
+            assert!(texts.iter().all(|text| text.begin > 0.0 && text.end < 760.0), "{length}: {texts:?}");
         }
     }
 }
@@ -354,9 +362,10 @@ fn a_plot_of_intervals_has_a_lane_for_each_thread() {
     let table = Table::new("states", Shape::Intervals, vec![], columns, rows);
     let drawn = draw("svg", &table, Options::default());
     let (x, width, y) = (attributes(&drawn, "x"), attributes(&drawn, "width"), attributes(&drawn, "y"));
-    let of_all = width[1];
-    assert_eq!(x, [x[1], x[1], x[1] + of_all / 2.0]);
-    assert_eq!(width, [of_all / 2.0, of_all, of_all / 2.0]);
+    // The second one spans the whole plot.
+    let whole = width[1];
+    assert_eq!(x, [x[1], x[1], x[1] + whole / 2.0]);
+    assert_eq!(width, [whole / 2.0, whole, whole / 2.0]);
     assert!(y[0] == y[2] && y[0] < y[1], "{y:?}");
     for text in [">worker 1</text>", ">worker 2</text>", ">running</text>", ">0.000001000 s</text>"] {
         assert!(drawn.contains(text), "{text}: {drawn}");
@@ -366,7 +375,7 @@ fn a_plot_of_intervals_has_a_lane_for_each_thread() {
 #[test]
 fn a_plot_of_points_shows_values_over_time() {
     let columns = vec![Column::integer("time_ns", Unit::Nanoseconds), Column::integer("bytes", Unit::Bytes)];
-    let rows = (0..5_000_u64).map(|at| vec![at.into(), (at % 100).into()]);
+    let rows = (0..5_000_u64).map(|time| vec![time.into(), (time % 100).into()]);
     let drawn = draw("svg", &Table::new("sizes", Shape::Points, vec![], columns, rows), Options::default());
     assert!(drawn.contains("sizes: bytes over time") && drawn.contains(">99</text>"), "{drawn}");
     // One line for each pixel.
@@ -434,11 +443,16 @@ fn titles(drawn: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_view_either_shows_loss_or_says_that_it_does_not() {
+fn views_show_losses_exactly_if_they_say_so() {
     for view in VIEWS {
         let drawn = draw_bytes(view.name, &functions(), Options::default());
-        let says = b"no such file";
-        assert_eq!(drawn.windows(says.len()).any(|bytes| bytes == says), view.shows_loss, "{}", view.name);
+        let detail = b"no such file";
+        assert_eq!(
+            drawn.windows(detail.len()).any(|bytes| bytes == detail),
+            view.shows_loss,
+            "{}",
+            view.name
+        );
     }
     let mut beside = Vec::new();
     write_loss(&functions().loss, &Options::default(), &mut beside).unwrap();
@@ -446,7 +460,7 @@ fn a_view_either_shows_loss_or_says_that_it_does_not() {
 }
 
 #[test]
-fn nothing_to_show_is_shown_as_such() {
+fn a_table_without_rows_is_drawn() {
     let table = Table::new("functions", Shape::Counters, vec![], functions().columns().to_vec(), vec![]);
     assert_eq!(draw("text", &table, Options::default()), "functions\n");
     assert_eq!(draw("markdown", &table, Options::default()), "### functions\n\n");
@@ -478,7 +492,7 @@ fn a_name_without_end_widens_its_own_line_alone() {
 
 #[test]
 fn a_limit_leaves_rows_out_in_every_view_of_text() {
-    for view in of_text() {
+    for view in text_views() {
         let first = Options { limit: Some(1), ..Options::default() };
         let drawn = draw(view.name, &tree(), first);
         assert!(drawn.contains("thread 1") && !drawn.contains("_start"), "{}: {drawn}", view.name);
@@ -494,7 +508,7 @@ fn a_cell_of_another_type_is_a_broken_invariant() {
 
 #[test]
 #[should_panic(expected = "a row ends before its column `calls`")]
-fn so_is_a_row_that_is_too_short() {
+fn a_row_that_is_too_short_is_a_broken_invariant() {
     let columns = vec![Column::real("share", Unit::Share), Column::integer("calls", Unit::Count)];
     Table::new("any", Shape::Counters, vec![], columns, [vec![0.5.into()]]);
 }

@@ -11,10 +11,10 @@ fn run(index: u32, place: Place, instructions: u64) -> FlowEvent<'static> {
 }
 
 /// Returns the instructions and ends of the executions of function 2.
-fn executions(seen: &[FlowEvent<'_>]) -> Vec<(u64, IntervalEnd)> {
+fn executions(events: &[FlowEvent<'_>]) -> Vec<(u64, IntervalEnd)> {
     let which = &Which::One(FunctionId { module: 1, index: 2 });
     let mut partial = ExecutionsPartial::unknown();
-    seen.iter().for_each(|seen| partial.fold(which, seen));
+    events.iter().for_each(|event| partial.fold(which, event));
     let done = partial.close(which).done;
     done.iter().map(|done| (done.end.before - done.begin.before, done.ended)).collect()
 }
@@ -40,16 +40,16 @@ fn executions_end_as_the_stack_says() {
 /// The kernel's entry is function 10, which calls 11, which jumps to 2, and that to 3.
 #[test]
 fn a_system_call_lasts_until_the_kernel_returns() {
-    let calls = |seen: &[FlowEvent<'_>], cut: usize| {
+    let calls = |events: &[FlowEvent<'_>], cut: usize| {
         let functions = vec![FunctionId { module: 1, index: 2 }];
         let which = &Which::SystemCalls { name: "two".to_owned(), functions };
-        let part = |seen: &[FlowEvent<'_>]| {
+        let part = |events: &[FlowEvent<'_>]| {
             let mut partial = ExecutionsPartial::unknown();
-            seen.iter().for_each(|seen| partial.fold(which, seen));
+            events.iter().for_each(|event| partial.fold(which, event));
             assert!(partial.is_sound(which));
             partial
         };
-        let whole = part(&seen[..cut]).merge(which, part(&seen[cut..]));
+        let whole = part(&events[..cut]).merge(which, part(&events[cut..]));
         assert!(whole.is_sound(which));
         let done = whole.close(which).done;
         let calls = done.iter().map(|done| (done.end.before - done.begin.before, done.ended));
@@ -68,24 +68,24 @@ fn a_system_call_lasts_until_the_kernel_returns() {
     let user = [run(1, Place::Middle, 6)];
     let call = |function| [&entry[..], &within(function), &user].concat();
     // Another system call jumps to the same function, and a signal handler runs before user space goes on.
-    let seen = [&user[..], &call(2), &call(4), &call(2)].concat();
-    for cut in 0..seen.len() {
-        assert_eq!(calls(&seen, cut), [(46, IntervalEnd::Returned); 2], "{cut}");
+    let events = [&user[..], &call(2), &call(4), &call(2)].concat();
+    for cut in 0..events.len() {
+        assert_eq!(calls(&events, cut), [(46, IntervalEnd::Returned); 2], "{cut}");
     }
     // Only the kernel is traced: it returns out of what is traced, and is entered again.
     let out = FlowEvent::Leave { next: None };
     let kernel = [&within(2)[..], &[out, FlowEvent::Enter]].concat();
-    let seen = [&[FlowEvent::Enter], &kernel[..], &kernel, &kernel, &[run(12, Place::Entry, 1)]].concat();
-    for cut in 0..seen.len() {
+    let events = [&[FlowEvent::Enter], &kernel[..], &kernel, &kernel, &[run(12, Place::Entry, 1)]].concat();
+    for cut in 0..events.len() {
         let ended =
             [IntervalEnd::Begun, IntervalEnd::Returned, IntervalEnd::Returned].map(|ended| (46, ended));
-        assert_eq!(calls(&seen, cut), ended, "{cut}");
+        assert_eq!(calls(&events, cut), ended, "{cut}");
     }
     // Flow is missing before the first, and in the second.
     let gap = [FlowEvent::Gap];
-    let seen = [&gap[..], &call(2), &entry, &within(2)[..4], &gap, &user].concat();
-    for cut in 0..seen.len() {
-        assert_eq!(calls(&seen, cut), [(46, IntervalEnd::Returned), (6, IntervalEnd::Lost)], "{cut}");
+    let events = [&gap[..], &call(2), &entry, &within(2)[..4], &gap, &user].concat();
+    for cut in 0..events.len() {
+        assert_eq!(calls(&events, cut), [(46, IntervalEnd::Returned), (6, IntervalEnd::Lost)], "{cut}");
     }
 }
 
@@ -112,9 +112,9 @@ fn a_return_that_an_interrupt_prevents_ends_a_function_all_the_same() {
 #[test]
 fn a_prevented_return_out_of_an_interrupt_is_the_same_where_the_trace_is_cut() {
     let which = &Which::Each;
-    let part = |seen: &[FlowEvent<'_>]| {
+    let part = |events: &[FlowEvent<'_>]| {
         let mut partial = ExecutionsPartial::unknown();
-        seen.iter().chain([&FlowEvent::Time(Nanos(1))]).for_each(|seen| partial.fold(which, seen));
+        events.iter().chain([&FlowEvent::Time(Nanos(1))]).for_each(|event| partial.fold(which, event));
         partial
     };
     let interrupt = FlowEvent::Interrupt { from: 101 };
@@ -144,7 +144,7 @@ fn a_prevented_return_out_of_an_interrupt_is_the_same_where_the_trace_is_cut() {
 fn nested_executions_count_once_wherever_the_trace_is_cut() {
     let call = |function: u64| FlowEvent::Call { return_address: function * 100 + 1 };
     let back = |function, instructions| [FlowEvent::Return, run(function, Place::Middle, instructions)];
-    let seen = [
+    let events = [
         &[run(1, Place::Entry, 5), call(1), run(2, Place::Entry, 7), call(2), run(2, Place::Entry, 1)][..],
         &back(2, 2),
         &[call(2), run(4, Place::Entry, 3), call(4), run(2, Place::Entry, 4)],
@@ -156,18 +156,19 @@ fn nested_executions_count_once_wherever_the_trace_is_cut() {
     ]
     .concat();
     let which = &Which::Each;
-    let part = |seen: &[FlowEvent<'_>]| {
+    let part = |events: &[FlowEvent<'_>]| {
         let mut partial = ExecutionsPartial::unknown();
-        seen.iter().for_each(|seen| partial.fold(which, seen));
+        events.iter().for_each(|event| partial.fold(which, event));
         assert!(partial.is_sound(which));
         partial
     };
-    for first in 0..seen.len() {
-        for second in first..seen.len() {
-            let [one, two, three] = [&seen[..first], &seen[first..second], &seen[second..]].map(part);
+    for first in 0..events.len() {
+        for second in first..events.len() {
+            let [early, middle, late] =
+                [&events[..first], &events[first..second], &events[second..]].map(part);
             let (left, right) = match (first + second) % 2 {
-                0 => (one.merge(which, two), three),
-                _ => (one, two.merge(which, three)),
+                0 => (early.merge(which, middle), late),
+                _ => (early, middle.merge(which, late)),
             };
             let closed = left.merge(which, right).close(which);
             let sums = [2, 4].map(|index| {

@@ -67,7 +67,7 @@ impl CostAmount {
 
     /// Subtracts an amount; intermediate results may be negative, so it wraps.
     #[inline]
-    fn less(&mut self, other: CostAmount) {
+    fn subtract(&mut self, other: CostAmount) {
         self.instructions = self.instructions.wrapping_sub(other.instructions);
         self.time = { self.time }.wrapping_sub(other.time);
     }
@@ -117,8 +117,8 @@ struct ArrivalAtUnknown {
     /// The edge over which execution arrived at that frame.
     edge: FlowEdge,
     arrival: Arrival,
-    /// What had run by then.
-    at: CostAmount,
+    /// What had run before it.
+    before: CostAmount,
     /// Index of its first sum.
     sums: u32,
 }
@@ -178,8 +178,8 @@ impl From<SerializedCosts> for FunctionCosts {
 }
 
 impl From<FunctionCosts> for SerializedCosts {
-    fn from(books: FunctionCosts) -> SerializedCosts {
-        let FunctionCosts { accounts, holders, pieces, sums, summed, now, .. } = books;
+    fn from(costs: FunctionCosts) -> SerializedCosts {
+        let FunctionCosts { accounts, holders, pieces, sums, summed, now, .. } = costs;
         SerializedCosts { accounts: holders.into_iter().zip(accounts).collect(), pieces, sums, summed, now }
     }
 }
@@ -215,7 +215,7 @@ impl FunctionCosts {
 
     /// Sets the source of function numbers; 0 has no numbers.
     #[inline]
-    pub(super) fn read(&mut self, source: u64) {
+    pub(super) fn use_numbers_of(&mut self, source: u64) {
         if source != 0 && self.slots.source != source {
             self.slots.source = source;
             self.slots.by_number.clear();
@@ -227,12 +227,13 @@ impl FunctionCosts {
     pub(super) fn slot_of(&mut self, number: u32, function: impl FnOnce() -> FunctionId) -> CostSlot {
         match self.slots.by_number.get(number as usize) {
             Some(&slot) if slot != UNKNOWN => slot,
-            _ => self.meet(number, function()),
+            _ => self.number(number, function()),
         }
     }
 
+    /// Assigns a number to a function.
     #[cold]
-    fn meet(&mut self, number: u32, function: FunctionId) -> CostSlot {
+    fn number(&mut self, number: u32, function: FunctionId) -> CostSlot {
         let slot = self.slot(function);
         let (index, by_number) = (number as usize, &mut self.slots.by_number);
         if by_number.len() <= index {
@@ -274,12 +275,11 @@ impl FunctionCosts {
     #[inline]
     pub(super) fn ran(&mut self, slot: CostSlot, amount: CostAmount) {
         self.credit(slot, amount);
-        self.pass(amount);
+        self.add_to_total(amount);
     }
 
-    /// Adds to the total alone.
     #[inline]
-    pub(super) fn pass(&mut self, amount: CostAmount) {
+    pub(super) fn add_to_total(&mut self, amount: CostAmount) {
         self.now.add(amount);
     }
 
@@ -362,7 +362,7 @@ impl FunctionCosts {
             account.has_sum = false;
             sums.push(FunctionSum { slot, amount: mem::take(&mut account.sum) });
         }
-        self.pieces.push(ArrivalAtUnknown { edge, arrival, at: self.now, sums: self.sums.len() as u32 });
+        self.pieces.push(ArrivalAtUnknown { edge, arrival, before: self.now, sums: self.sums.len() as u32 });
         self.enter_frame(slot);
     }
 
@@ -371,9 +371,9 @@ impl FunctionCosts {
         let mut slots = Vec::with_capacity(later.holders.len());
         for (holder, account) in later.holders.iter().zip(&later.accounts) {
             let slot = self.slot(holder.function);
-            let mine = self.account(slot);
-            mine.own.add(account.own);
-            mine.calls = mine.calls.saturating_add(account.calls);
+            let merged = self.account(slot);
+            merged.own.add(account.own);
+            merged.calls = merged.calls.saturating_add(account.calls);
             let jumps = &mut self.holders[slot as usize].jumps;
             *jumps = jumps.saturating_add(holder.jumps);
             slots.push(slot);
@@ -401,8 +401,8 @@ impl FunctionCosts {
             self.sum_on_stack(slots[slot as usize], amount);
         }
         let begin = self.now;
-        let at = later.pieces[index].at;
-        self.now.add(next.map_or(later.now, |next| next.at).since(at));
+        let before = later.pieces[index].before;
+        self.now.add(next.map_or(later.now, |next| next.before).since(before));
         if next.is_some() {
             return;
         }
@@ -410,8 +410,8 @@ impl FunctionCosts {
             let FunctionAccount { mut sum, depth, .. } = later.accounts[slot as usize];
             if depth > 0 {
                 // The account counts from an entry point that the earlier pieces shift.
-                sum.add(at);
-                sum.less(begin);
+                sum.add(before);
+                sum.subtract(begin);
             }
             self.sum_on_stack(slots[slot as usize], sum);
         }
@@ -528,7 +528,7 @@ impl Watch<(), CostSlot> for CostWriter<'_> {
         self.calls += u64::from(entry == FrameEntry::Call);
         account.depth += 1;
         if account.depth == 1 {
-            account.sum.less(now);
+            account.sum.subtract(now);
             if !account.has_sum {
                 CostWriter::begin_sum(account, self.summed, slot);
             }
@@ -544,7 +544,7 @@ impl Watch<(), CostSlot> for CostWriter<'_> {
         let account = &mut self.accounts[frame.function as usize];
         account.depth -= 1;
         if account.depth == 0 {
-            debug_assert!(account.has_sum, "it has one since it came");
+            debug_assert!(account.has_sum, "its entry began the sum");
             account.sum.add(now);
         }
     }
@@ -557,38 +557,38 @@ mod tests {
     use super::*;
 
     /// Returns the costs of one function that is on the stack in the second piece.
-    fn books() -> FunctionCosts {
-        let (mut books, function) = (FunctionCosts::default(), FunctionId { module: 1, index: 0 });
-        let slot = books.slot(function);
+    fn costs() -> FunctionCosts {
+        let (mut costs, function) = (FunctionCosts::default(), FunctionId { module: 1, index: 0 });
+        let slot = costs.slot(function);
         let arrival = Arrival { address: 0, function, place: Place::Entry };
-        books.begin_piece(FlowEdge::Gap, arrival, slot);
-        books.leave_frame(slot);
-        books.begin_piece(FlowEdge::Gap, arrival, slot);
-        books
+        costs.begin_piece(FlowEdge::Gap, arrival, slot);
+        costs.leave_frame(slot);
+        costs.begin_piece(FlowEdge::Gap, arrival, slot);
+        costs
     }
 
     #[test]
-    fn books_that_name_what_is_not_there_are_not_sound() {
-        assert!(books().are_sound([0].into_iter()));
-        assert!(!books().are_sound([1].into_iter()));
+    fn costs_with_wrong_indices_are_not_sound() {
+        assert!(costs().are_sound([0].into_iter()));
+        assert!(!costs().are_sound([1].into_iter()));
         let changes: [fn(&mut FunctionCosts); 9] = [
-            |books| books.accounts[0].depth = 2,
-            |books| books.accounts[0].has_sum = false,
-            |books| books.summed[0] = 1,
-            |books| books.summed.clear(),
-            |books| books.sums[0].slot = 1,
-            |books| books.pieces[0].sums = 2,
-            |books| books.pieces[1].sums = 2,
-            |books| books.pieces.clear(),
-            |books| {
-                books.accounts.push(FunctionAccount::default());
-                books.holders.push(books.holders[0]);
+            |costs| costs.accounts[0].depth = 2,
+            |costs| costs.accounts[0].has_sum = false,
+            |costs| costs.summed[0] = 1,
+            |costs| costs.summed.clear(),
+            |costs| costs.sums[0].slot = 1,
+            |costs| costs.pieces[0].sums = 2,
+            |costs| costs.pieces[1].sums = 2,
+            |costs| costs.pieces.clear(),
+            |costs| {
+                costs.accounts.push(FunctionAccount::default());
+                costs.holders.push(costs.holders[0]);
             },
         ];
         for (index, change) in changes.iter().enumerate() {
-            let mut books = books();
-            change(&mut books);
-            assert!(!FunctionCosts::from(SerializedCosts::from(books)).are_sound([0].into_iter()), "{index}");
+            let mut costs = costs();
+            change(&mut costs);
+            assert!(!FunctionCosts::from(SerializedCosts::from(costs)).are_sound([0].into_iter()), "{index}");
         }
     }
 }

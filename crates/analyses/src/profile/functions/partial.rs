@@ -65,15 +65,32 @@ struct WaitedTime {
 #[derive(Clone, Debug, Default)]
 struct UntimedCosts {
     entries: Vec<LogEntry>,
-    /// Further operations, each with the number of instructions and of entries before it.
-    events: Vec<(u64, usize, LogEvent)>,
-    /// Executed paths, and how many of them are covered by events.
+    /// Further operations.
+    events: Vec<LoggedEvent>,
+    /// Executed paths.
     paths: Vec<u32>,
+    /// How many of the paths are covered by events.
     reported: usize,
-    arrivals: Vec<(FlowEdge, Arrival, CostSlot)>,
+    arrivals: Vec<LoggedArrival>,
     instructions: u64,
     /// The instructions since the last operation are not selected.
     unseen: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LoggedArrival {
+    edge: FlowEdge,
+    arrival: Arrival,
+    slot: CostSlot,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LoggedEvent {
+    /// Number of instructions before it.
+    instructions: u64,
+    /// Number of entries before it.
+    entries: usize,
+    event: LogEvent,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +106,8 @@ enum LogEvent {
 impl UntimedCosts {
     #[inline]
     fn push(&mut self, event: LogEvent) {
-        self.events.push((self.instructions, self.entries.len(), event));
+        let (instructions, entries) = (self.instructions, self.entries.len());
+        self.events.push(LoggedEvent { instructions, entries, event });
     }
 
     /// Adds an entry into a frame of a function from another one.
@@ -218,7 +236,7 @@ impl FunctionsPartial {
         runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        self.costs.read(functions.id());
+        self.costs.use_numbers_of(functions.id());
         if functions.id() != 0 && FunctionRun::instructions(runs) > 0 {
             let is_timeless = !self.clock.runs();
             if is_timeless {
@@ -280,7 +298,7 @@ impl FunctionsPartial {
             arrive(stack, &mut LogWriter { costs, log }, Below::Unknown, edge, &at)
         };
         if let Err(edge) = arrived {
-            log.arrivals.push((edge, *at, slot));
+            log.arrivals.push(LoggedArrival { edge, arrival: *at, slot });
             log.push(LogEvent::Arrive);
             stack.push(StackFrame::root(slot, ()));
         }
@@ -306,7 +324,7 @@ impl FunctionsPartial {
                 match path {
                     Some(path) => {
                         paths.took(*path, time);
-                        costs.pass(amount);
+                        costs.add_to_total(amount);
                     }
                     None => match stack.last() {
                         Some(top) => costs.ran(top.function, amount),
@@ -325,7 +343,7 @@ impl FunctionsPartial {
                     None => {}
                 }
                 *outside = outside.saturating_add(time);
-                costs.pass(CostAmount { instructions: 0, time });
+                costs.add_to_total(CostAmount { instructions: 0, time });
             }
         });
         self.settle(even);
@@ -338,45 +356,46 @@ impl FunctionsPartial {
         let UntimedCosts { entries, events, paths: ran, arrivals, instructions, unseen, .. } = log;
         let amount = |instructions| CostAmount { instructions, time: even.each.times(instructions) };
         let (mut arrivals, mut ran) = (arrivals.drain(..), ran.drain(..));
-        let (mut at, mut done) = (0, 0);
-        for (until, before, event) in events.drain(..) {
-            follow(costs, &entries[done..before], &mut at, unseen, even.each);
+        // The numbers of instructions and entries that are settled.
+        let (mut settled, mut done) = (0, 0);
+        for LoggedEvent { instructions: until, entries: before, event } in events.drain(..) {
+            follow(costs, &entries[done..before], &mut settled, unseen, even.each);
             done = before;
             if mem::take(unseen) {
-                at = until;
+                settled = until;
             }
             match event {
                 LogEvent::Paths(count) => {
                     let count = ran.by_ref().take(count as usize);
                     let instructions: u64 =
                         count.map(|path| paths.memoized_paths.count(path, even.each)).sum();
-                    costs.pass(amount(instructions));
-                    at += instructions;
+                    costs.add_to_total(amount(instructions));
+                    settled += instructions;
                 }
                 LogEvent::Arrive => {
                     sums.calls += paths.expand(costs);
-                    if let Some((edge, arrival, slot)) = arrivals.next() {
+                    if let Some(LoggedArrival { edge, arrival, slot }) = arrivals.next() {
                         costs.begin_piece(edge, arrival, slot);
                     }
                 }
                 LogEvent::Unseen(top) => {
-                    let seen = amount(until - at);
-                    top.into_iter().for_each(|top| costs.credit(top, seen));
-                    costs.pass(seen);
-                    (at, *unseen) = (until, true);
+                    let selected = amount(until - settled);
+                    top.into_iter().for_each(|top| costs.credit(top, selected));
+                    costs.add_to_total(selected);
+                    (settled, *unseen) = (until, true);
                 }
             }
         }
-        follow(costs, &entries[done..], &mut at, unseen, even.each);
+        follow(costs, &entries[done..], &mut settled, unseen, even.each);
         if !*unseen {
-            let mut last = amount(*instructions - at);
+            let mut last = amount(*instructions - settled);
             last.time = { last.time }.saturating_add(even.rest);
             match (path, stack.last()) {
                 (Some(path), _) => paths.took(*path, even.rest),
                 (None, Some(top)) => costs.credit(top.function, last),
                 (None, None) => {}
             }
-            costs.pass(last);
+            costs.add_to_total(last);
         }
         entries.clear();
         log.instructions = 0;
@@ -451,13 +470,14 @@ impl FunctionsPartial {
         let (entries, events) = (mem::take(&mut log.entries), mem::take(&mut log.events));
         let (states, mut ran, mut done) =
             (&paths.memoized_paths.states, mem::take(&mut log.paths).into_iter(), 0);
-        for (mut at, before, event) in events {
+        for LoggedEvent { instructions, entries: before, event } in events {
             log.entries.extend(&entries[done..before]);
             done = before;
             let LogEvent::Paths(count) = event else {
-                log.events.push((at, log.entries.len(), event));
+                log.events.push(LoggedEvent { instructions, entries: log.entries.len(), event });
                 continue;
             };
+            let mut begin = instructions;
             for path in ran.by_ref().take(count as usize) {
                 sums.calls += u64::from(paths.memoized_paths.calls(path));
                 for cost in paths.memoized_paths.costs(path) {
@@ -467,9 +487,9 @@ impl FunctionsPartial {
                     // The newest one first.
                     let open: Vec<CostSlot> =
                         states.frames(cost.context).map(|frame| costs.slot(frame.function)).collect();
-                    log.entries.extend(open.iter().rev().map(|&slot| LogEntry::enter(at, slot, slot)));
-                    at += u64::from(cost.instructions);
-                    log.entries.extend(open.iter().map(|&slot| LogEntry::leave(at, slot)));
+                    log.entries.extend(open.iter().rev().map(|&slot| LogEntry::enter(begin, slot, slot)));
+                    begin += u64::from(cost.instructions);
+                    log.entries.extend(open.iter().map(|&slot| LogEntry::leave(begin, slot)));
                 }
             }
         }
@@ -501,7 +521,7 @@ impl FunctionsPartial {
             self.sums.add_lost_time(inside.saturating_add(outside).nanoseconds());
         } else if let Some(top) = self.stack.last() {
             self.costs.credit(top.function, CostAmount { instructions: 0, time: inside });
-            self.costs.pass(CostAmount { instructions: 0, time: inside.saturating_add(outside) });
+            self.costs.add_to_total(CostAmount { instructions: 0, time: inside.saturating_add(outside) });
             self.outside = self.outside.saturating_add(outside);
         } else {
             self.before.inside = self.before.inside.saturating_add(inside);
@@ -534,13 +554,13 @@ impl FunctionsPartial {
     }
 }
 
-/// Replays log entries; the first one may end a range that is not selected.
-fn follow(costs: &mut FunctionCosts, entries: &[LogEntry], at: &mut u64, unseen: &mut bool, each: Time) {
+/// Replays log entries from instruction `settled`; the first one may end a range that is not selected.
+fn follow(costs: &mut FunctionCosts, entries: &[LogEntry], settled: &mut u64, unseen: &mut bool, each: Time) {
     let Some(first) = entries.first() else { return };
     if mem::take(unseen) {
-        *at = first.until;
+        *settled = first.until;
     }
-    *at = costs.follow(entries, *at, each);
+    *settled = costs.follow(entries, *settled, each);
 }
 
 /// The costs of the functions of a whole thread.

@@ -72,8 +72,8 @@ impl From<(Vec<TreeNode>, Vec<RareCosts>)> for Forest {
         for node in nodes {
             let added = TreeNode { ran: node.ran, ..TreeNode::new(node.parent, node.function, node.entry) };
             // A valid tree has no duplicate children; if input has some, their ids must still be preserved.
-            let few = tree.find(node.key()).err().unwrap_or(false);
-            tree.add(added, few);
+            let has_space = tree.find(node.key()).err().unwrap_or(false);
+            tree.add(added, has_space);
         }
         tree
     }

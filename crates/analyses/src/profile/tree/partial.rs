@@ -306,15 +306,15 @@ mod tests {
         partial
     }
 
-    fn travels(partial: TreePartial) -> bool {
+    fn survives_a_part_file(partial: TreePartial) -> bool {
         let analysis: &dyn AnyAnalysis = &Profile { every: None, report: ProfileReport::Tree };
         let partial: AnyPartial = Box::new(partial);
         analysis.unpack(&analysis.pack(&partial)).is_some()
     }
 
     #[test]
-    fn a_partial_that_names_what_is_not_there_is_not_sound() {
-        assert!(travels(partial()));
+    fn a_partial_with_wrong_indices_is_not_sound() {
+        assert!(survives_a_part_file(partial()));
         let changes: [fn(&mut TreePartial); 7] = [
             |partial| partial.pieces.clear(),
             |partial| partial.pieces.push(partial.pieces[0]),
@@ -328,7 +328,7 @@ mod tests {
         for (index, change) in changes.iter().enumerate() {
             let mut partial = partial();
             change(&mut partial);
-            assert!(!travels(partial), "{index}");
+            assert!(!survives_a_part_file(partial), "{index}");
         }
     }
 }

@@ -15,10 +15,10 @@ const DEEPEST: usize = 64;
 /// Makes a table with the instructions of each thread and its start function: the first one on its heaviest path that is
 /// in no shared library, because libraries start threads with functions of their own. Without such a function it is the
 /// first of the path.
-pub(super) fn roles(threads: Vec<TreePartial>, of: &FinishContext<'_>) -> Table {
+pub(super) fn roles(threads: Vec<TreePartial>, context: &FinishContext<'_>) -> Table {
     let closed: Vec<Forest> = threads.into_iter().map(|thread| thread.close().0).collect();
-    let rows: Vec<_> = closed.iter().map(|tree| role(tree, of)).collect();
-    let sum = rows.iter().fold(0, |sum: u64, (instructions, _)| sum.saturating_add(*instructions));
+    let rows: Vec<_> = closed.iter().map(|tree| role(tree, context)).collect();
+    let sum = rows.iter().fold(0, |sum: u64, role| sum.saturating_add(role.instructions));
     let columns = vec![
         Column::real("share", Unit::Share),
         Column::integer("instructions", Unit::Count),
@@ -29,8 +29,8 @@ pub(super) fn roles(threads: Vec<TreePartial>, of: &FinishContext<'_>) -> Table 
         Column::integer("tid", Unit::None),
     ];
     let summary = vec![("instructions", sum.into()), ("threads", (rows.len() as u64).into())];
-    let rows = rows.into_iter().enumerate().map(|(index, (instructions, (function, module)))| {
-        let thread = of.flow_threads.get(index);
+    let rows = rows.into_iter().enumerate().map(|(index, ThreadRole { instructions, function, module })| {
+        let thread = context.flow_threads.get(index);
         let [pid, tid] =
             [thread.map(|thread| thread.pid), thread.map(|thread| thread.tid)].map(|id| id.map(u64::from));
         let comm = thread.and_then(|thread| thread.comm.as_deref());
@@ -48,8 +48,14 @@ pub(super) fn roles(threads: Vec<TreePartial>, of: &FinishContext<'_>) -> Table 
     Table::new("tree", Shape::Counters, summary, columns, most_first(rows))
 }
 
-/// Returns the instructions of a thread, and its start function with its module.
-fn role(tree: &Forest, of: &FinishContext<'_>) -> (u64, (String, String)) {
+/// The instructions of a thread, and its start function.
+struct ThreadRole {
+    instructions: u64,
+    function: String,
+    module: String,
+}
+
+fn role(tree: &Forest, context: &FinishContext<'_>) -> ThreadRole {
     let totals = totals(tree);
     let instructions = |id: NodeId| totals[id as usize].ran.instructions;
     let roots = || tree.iter().filter(|(_, node)| node.parent == NO_PARENT).map(|(id, _)| id);
@@ -64,7 +70,9 @@ fn role(tree: &Forest, of: &FinishContext<'_>) -> (u64, (String, String)) {
     }
     let root = roots().max_by_key(|&root| (instructions(root), std::cmp::Reverse(root)));
     let path = std::iter::successors(root, |&id| heaviest[id as usize]).take(DEEPEST);
-    let names: Vec<(String, String)> = path.map(|id| of.functions().names(tree.node(id).function)).collect();
+    let names: Vec<(String, String)> =
+        path.map(|id| context.functions().names(tree.node(id).function)).collect();
     let own = names.iter().find(|(_, module)| !module.contains(".so") && !module.starts_with('['));
-    (all, own.or(names.first()).cloned().unwrap_or_default())
+    let (function, module) = own.or(names.first()).cloned().unwrap_or_default();
+    ThreadRole { instructions: all, function, module }
 }

@@ -32,6 +32,16 @@ struct Rooted {
     cut: u64,
 }
 
+/// Where a node of the whole tree is in the tree of the executions.
+#[derive(Clone, Copy)]
+enum Copied {
+    To(NodeId),
+    /// It is part of a cut execution.
+    Cut,
+    /// It is part of no execution.
+    Outside,
+}
+
 impl MergedTree {
     /// Extracts the executions of the functions that match `root`. The executions of a system call are the roots of this tree.
     fn rooted(&self, root: &Root, names: &dyn Names) -> Rooted {
@@ -45,29 +55,31 @@ impl MergedTree {
         };
         let (mut tree, mut roots) = (Forest::default(), BTreeMap::<FunctionId, NodeId>::new());
         let (mut executions, mut cut, mut sum) = (0u64, 0u64, ProfileCost::default());
-        // By node: its node in the new tree, if any, and whether it is part of a cut execution.
-        let mut copies: Vec<(Option<NodeId>, bool)> = Vec::with_capacity(self.tree.len());
+        let mut copies: Vec<Copied> = Vec::with_capacity(self.tree.len());
         for (id, node) in self.tree.iter() {
             let cost = self.tree.cost(id);
-            let above = if node.parent == NO_PARENT { (None, false) } else { copies[node.parent as usize] };
+            let above = if node.parent == NO_PARENT { Copied::Outside } else { copies[node.parent as usize] };
             let copy = match above {
-                (Some(parent), _) => (Some(tree.child(parent, node.function, node.entry)), false),
-                (None, true) => (None, true),
-                (None, false) if !is_root(node) => (None, false),
-                (None, false) if node.entry == FrameEntry::Root => (None, true),
-                (None, false) => {
+                Copied::To(parent) => Copied::To(tree.child(parent, node.function, node.entry)),
+                Copied::Cut => Copied::Cut,
+                Copied::Outside if !is_root(node) => Copied::Outside,
+                Copied::Outside if node.entry == FrameEntry::Root => Copied::Cut,
+                Copied::Outside => {
                     executions = executions.saturating_add(node.ran.entries);
                     let root = roots
                         .entry(node.function)
                         .or_insert_with(|| tree.root(node.function, FrameEntry::Root));
-                    (Some(*root), false)
+                    Copied::To(*root)
                 }
             };
-            if let Some(copy) = copy.0 {
-                tree.change(copy, |copy| copy.add(&cost));
-                sum.add(&cost);
+            match copy {
+                Copied::To(copy) => {
+                    tree.change(copy, |copy| copy.add(&cost));
+                    sum.add(&cost);
+                }
+                Copied::Cut => cut = cut.saturating_add(cost.ran.instructions),
+                Copied::Outside => {}
             }
-            cut = cut.saturating_add(if copy.1 { cost.ran.instructions } else { 0 });
             copies.push(copy);
         }
         let all = Amounts { cost: sum, ..Amounts::default() };

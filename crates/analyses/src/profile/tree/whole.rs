@@ -121,12 +121,11 @@ impl MergedTree {
     /// the length of its longest chain.
     fn folded(&self) -> (MergedTree, Vec<u64>) {
         let mut tree = Forest::default();
-        // By node of the unfolded tree, its folded node and its place in the chain.
-        let mut places: Vec<(NodeId, u64)> = Vec::with_capacity(self.tree.len());
+        // By node of the unfolded tree, its folded node and its number in the chain.
+        let mut links: Vec<(NodeId, u64)> = Vec::with_capacity(self.tree.len());
         let mut longest: Vec<u64> = Vec::new();
         for (id, node) in self.tree.iter() {
-            let caller = places.get(node.parent as usize).copied();
-            let place = match caller {
+            let (folded, number) = match links.get(node.parent as usize).copied() {
                 None => (tree.root(node.function, node.entry), 1),
                 Some((caller, length))
                     if node.entry == FrameEntry::Call && tree.node(caller).function == node.function =>
@@ -136,11 +135,11 @@ impl MergedTree {
                 Some((caller, _)) => (tree.child(caller, node.function, node.entry), 1),
             };
             longest.resize(tree.len(), 0);
-            let length = &mut longest[place.0 as usize];
-            *length = (*length).max(place.1);
+            let length = &mut longest[folded as usize];
+            *length = (*length).max(number);
             let cost = self.tree.cost(id);
-            tree.change(place.0, |cost_there| cost_there.add(&cost));
-            places.push(place);
+            tree.change(folded, |cost_there| cost_there.add(&cost));
+            links.push((folded, number));
         }
         (MergedTree { totals: totals(&tree), tree, all: self.all.clone() }, longest)
     }
