@@ -83,8 +83,9 @@ fn an_unchanged_program_passes_and_a_slower_one_fails_with_the_function() {
     let allocations = verdict["cases"][0]["counts"].as_array().expect("counts").iter();
     let allocations =
         allocations.clone().find(|count| count["quantity"] == "allocations").expect("allocations");
-    // One for each number, and none before.
-    assert_eq!(allocations["now"]["low"], 1000);
+    // One for each number, beside a few of the loader and the C library.
+    let made = allocations["now"]["low"].as_u64().expect("a count");
+    assert!((1000..1010).contains(&made), "{made}");
     assert_eq!(allocations["outcome"], "over");
 }
 
