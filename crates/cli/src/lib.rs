@@ -15,6 +15,7 @@ mod message;
 mod annotate;
 mod arguments;
 mod buffer;
+mod check;
 mod describe;
 mod diff;
 mod events;
@@ -78,6 +79,7 @@ pub fn run(all: &[OsString]) -> ExitCode {
         Command::View(command) => view::run(command),
         Command::Annotate(command) => annotate::run(command),
         Command::Diff(command) => diff::run(command),
+        Command::Check(command) => check::run(command),
         Command::Sql(command) => sql::run(command),
         Command::Help(help) => describe::run(help),
         Command::Completions { shell } => manual::completions(*shell),

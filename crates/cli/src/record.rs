@@ -103,6 +103,7 @@ fn request(command: &Record) -> Result<Request, Failure> {
         board: command.board.clone().unwrap_or_default(),
         output: command.output.clone(),
         command: command.command.clone(),
+        surroundings: None,
         recorded_by: std::env::args_os().collect(),
     })
 }

@@ -23,3 +23,4 @@ pub use identity::without_clone;
 pub use latency::{Latencies, latencies};
 pub use profile::{Comparison, Divisor, Growth, Inlined, Options, Rows, paths};
 pub use sides::Sides;
+pub use union::{PathRow, path_rows};

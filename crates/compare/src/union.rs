@@ -93,18 +93,27 @@ struct PathColumns<'t> {
     time: Cells<'t>,
 }
 
-/// A row of a table of paths.
-struct PathRow<'t> {
-    depth: usize,
-    function: &'t str,
-    module: &'t str,
-    instructions: u64,
-    entries: u64,
-    time: u64,
+/// A row of a table of call paths. A row's caller is the last one before it with a smaller depth.
+pub struct PathRow<'t> {
+    /// The number of its callers.
+    pub depth: usize,
+    /// The function.
+    pub function: &'t str,
+    /// The file that the function is in.
+    pub module: &'t str,
+    /// Its own instructions on this path.
+    pub instructions: u64,
+    /// How often it was called on this path.
+    pub entries: u64,
+    /// Its own time on this path, in nanoseconds.
+    pub time: u64,
 }
 
-/// Calls `each` with every row of a table of paths.
-fn each_row(table: &Table, mut each: impl FnMut(PathRow<'_>)) {
+/// Calls `each` with every row of a table of call paths.
+///
+/// # Panics
+/// If the table does not hold call paths.
+pub fn path_rows(table: &Table, mut each: impl FnMut(PathRow<'_>)) {
     let position = |name: &str| table.columns().iter().position(|column| column.name == name);
     for batch in table.batches() {
         let mut all: Vec<Option<Cells<'_>>> = cells(batch).into_iter().map(Some).collect();
@@ -151,7 +160,7 @@ impl Union {
         let modules = tables.map(|tables| {
             let mut modules = Modules::new();
             for table in tables {
-                each_row(table, |row| {
+                path_rows(table, |row| {
                     let functions = modules.entry(row.module.to_owned()).or_default();
                     functions.insert(own_name(row.function, row.module).to_owned());
                 });
@@ -217,7 +226,7 @@ impl UnionBuilder {
     fn add(&mut self, table: &Table, recording: u32, side: Side, match_of_module: &FxHashMap<String, usize>) {
         // The nodes on the path of the previous row, with the names of its frames on this side.
         let mut path: Vec<(u32, String)> = Vec::new();
-        each_row(table, |row| {
+        path_rows(table, |row| {
             path.truncate(row.depth);
             let function = self.function(&row, side, match_of_module[row.module]);
             let above = path.last().map(|(node, name)| (*node, name.as_str()));

@@ -27,5 +27,6 @@ mod watch;
 
 pub use hodo_native_log::count_time;
 pub use inject::Refusal;
+pub use process::fix_addresses;
 pub use record::{Control, Error, Options, Outcome, Select, SelectThread, attach, record};
 pub use watch::{Condition, Limit, Watched};

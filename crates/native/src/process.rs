@@ -46,8 +46,7 @@ pub(crate) fn trace_from_start(command: &mut Command) {
 }
 
 /// Makes a program get the same addresses each time.
-#[cfg(test)]
-pub(crate) fn without_chance(command: &mut Command) {
+pub fn fix_addresses(command: &mut Command) {
     let request = || {
         // SAFETY: the call takes one integer.
         check(unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) }.into())

@@ -77,7 +77,7 @@ fn command(program: &Path, arguments: &[&str]) -> Command {
     command.args(arguments).env_clear();
     command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0").env("PYTHONHASHSEED", "0").env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    process::without_chance(&mut command);
+    process::fix_addresses(&mut command);
     command
 }
 

@@ -37,8 +37,12 @@ fn record_with(perf: &OsStr, request: &Request) -> Result<Outcome, Error> {
         return Err(Error::Missing("--for needs --pid with --engine perf".to_owned()));
     }
     let output = &request.output;
-    let status = supervise::run(Command::new(perf).args(arguments(request)))
-        .map_err(Error::file(Path::new("perf")))?;
+    let mut command = Command::new(perf);
+    command.args(arguments(request));
+    if let Some(surroundings) = &request.surroundings {
+        surroundings.give_to(&mut command)?;
+    }
+    let status = supervise::run(&mut command).map_err(Error::file(Path::new("perf")))?;
     let bytes = std::fs::metadata(output).map_err(Error::file(output))?.len();
     Ok(Outcome {
         engine: Engine::Perf,

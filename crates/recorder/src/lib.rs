@@ -25,6 +25,7 @@ mod machine;
 mod native;
 mod signals;
 mod supervise;
+mod surroundings;
 mod trigger;
 
 use std::{ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus, time::Duration};
@@ -32,6 +33,7 @@ use std::{ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus, tim
 pub use board::{BoardSettings, Protocol};
 pub use hodo_emulator::machine::{Privilege, Process, trigger::Trigger};
 use hodo_model::ExpressionError;
+pub use surroundings::Surroundings;
 use thiserror::Error;
 pub use trigger::parse_trigger;
 
@@ -138,6 +140,8 @@ pub struct Request {
     pub output: PathBuf,
     /// The program and its arguments; of a board, the folder that the recording goes to.
     pub command: Vec<OsString>,
+    /// Native and hardware: what the program gets in place of the recorder's own surroundings.
+    pub surroundings: Option<Surroundings>,
     /// The recorder's command line, which the recording contains.
     pub recorded_by: Vec<OsString>,
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
     fs::{self, File},
     io::BufWriter,
     path::{Path, PathBuf},
@@ -42,15 +41,18 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
     }
     let control = Arc::new(Control::default());
     let options = options(request, control.clone())?;
+    let command = if request.pid.is_none() { Some(command(request)?) } else { None };
     // Should the recorder be killed, this file can be read as far as it goes.
     let partial = emulate::partial(&request.output);
     let file = File::create(&partial).map_err(Error::file(&request.output))?;
     let out = BufWriter::with_capacity(1 << 20, file);
     let mut incoming = SignalsInfo::<WithOrigin>::new(handled()).map_err(Error::file(&partial))?;
     let recorded = thread::scope(|scope| {
-        let recorder = scope.spawn(|| match request.pid {
-            Some(process) => hodo_native::attach(process, out, options),
-            None => hodo_native::record(command(&request.command), out, options),
+        let recorder = scope.spawn(|| match (request.pid, command) {
+            (Some(process), _) => hodo_native::attach(process, out, options),
+            (None, command) => {
+                hodo_native::record(command.expect("without a process there is a command"), out, options)
+            }
         });
         watch(&recorder, &mut incoming, &control, (request, notice));
         notices(&control, notice);
@@ -220,10 +222,13 @@ fn facts(request: &Request) -> BTreeMap<&'static str, String> {
     .collect()
 }
 
-fn command(words: &[OsString]) -> Command {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
-    command
+fn command(request: &Request) -> Result<Command, Error> {
+    let mut command = Command::new(&request.command[0]);
+    command.args(&request.command[1..]);
+    if let Some(surroundings) = &request.surroundings {
+        surroundings.give_to(&mut command)?;
+    }
+    Ok(command)
 }
 
 /// Signals that would end the recorder, and the one that asks for a snapshot.

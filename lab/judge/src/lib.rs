@@ -15,6 +15,7 @@
 
 mod analyses;
 mod cases;
+mod check;
 mod configurations;
 mod containers;
 mod ctf;
@@ -68,6 +69,7 @@ use workbench::{
 
 const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [--only PROGRAM]… [-e EVENT]
        cargo judge cases [NAME]…
+       cargo judge check [steady | PROGRAM]…
        cargo judge containers [FILE]…
        cargo judge lines [PROGRAM]…
        cargo judge latency
@@ -101,6 +103,7 @@ struct Options {
 pub fn run(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
         Some((first, names)) if first == "cases" => return cases::run(names),
+        Some((first, names)) if first == "check" => return check::run(names),
         Some((first, files)) if first == "containers" => return containers::run(files),
         Some((first, names)) if first == "lines" => return lines::run(names),
         Some((first, [])) if first == "latency" => return latency::run(),

@@ -32,6 +32,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-tsp", "hodo-store"),
     ("hodo-exports", "hodo-model"),
     ("hodo-compare", "hodo-model"),
+    ("hodo-check", "hodo-compare hodo-model"),
     ("hodo-views", "hodo-model"),
     ("hodo-findings", "hodo-model"),
     ("hodo-server", "hodo-model hodo-store hodo-views"),
@@ -45,7 +46,7 @@ const MAY_USE: &[(&str, &str)] = &[
     // The lists of analyses and views make the help; the others provide the types of arguments.
     (
         "hodo",
-        "hodo-analyses hodo-clock hodo-compare hodo-engine hodo-findings hodo-formats hodo-intel-pt \
+        "hodo-analyses hodo-check hodo-clock hodo-compare hodo-engine hodo-findings hodo-formats hodo-intel-pt \
          hodo-recorder hodo-script hodo-server hodo-sql hodo-sync hodo-model hodo-store hodo-exports \
          hodo-tsp hodo-views",
     ),
@@ -61,8 +62,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ("workbench", ""),
     (
         "judge",
-        "hodo-analyses hodo-clock hodo-code hodo-engine hodo-formats hodo-intel-pt hodo-model hodo-native \
-         hodo-native-log hodo-recorder hodo-sync workbench",
+        "hodo-analyses hodo-check hodo-clock hodo-code hodo-engine hodo-formats hodo-intel-pt hodo-model \
+         hodo-native hodo-native-log hodo-recorder hodo-sync workbench",
     ),
     ("bench", "hodo-store judge workbench"),
     ("packages", "workbench"),

@@ -65,6 +65,8 @@ pub enum Command {
     Annotate(Chosen<Annotate>),
     /// Differences between two recordings, groups of recordings, time spans or executions
     Diff(Chosen<crate::diff::Diff>),
+    /// The gate: runs the cases of hodo.toml, and fails if one grew beyond its limit, with the reason
+    Check(Chosen<crate::check::Check>),
     /// Tables and events by SQL: one statement that reads
     Sql(Chosen<crate::sql::Sql>),
     /// Print the help of the program or of a command; --json describes commands, reports, columns and units

@@ -1,6 +1,7 @@
 //! End-to-end tests of the program: arguments in, output and exit codes out.
 
 mod babeltrace;
+mod check;
 mod compilers;
 mod containers;
 mod damage;
