@@ -27,8 +27,7 @@ impl<L: Labels> Numbering for OfGraph<'_, '_, L> {
     }
 
     fn function(&self, number: u32) -> FunctionId {
-        let (module, index) = self.0.function(number);
-        FunctionId { module, index }
+        self.0.function(number)
     }
 }
 

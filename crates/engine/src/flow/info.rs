@@ -200,9 +200,10 @@ pub fn info(trace: &Trace<'_>) -> Info {
             counts_time: notes.is_some_and(|notes| notes.counts_time),
         },
         config: settings(&recording.config),
-        clock: clock.map(|clock| {
-            let (shift, multiplier, zero) = clock.words();
-            Clock { shift, multiplier, zero }
+        clock: clock.map(|clock| Clock {
+            shift: clock.shift().into(),
+            multiplier: clock.multiplier().into(),
+            zero: clock.zero(),
         }),
         span: clock.zip(trace.span()).map(|(clock, (first, last))| Span {
             begin_ns: clock.nanos(first).0,
