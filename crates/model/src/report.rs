@@ -65,7 +65,7 @@ pub struct Parameters {
     pub period: Option<Period>,
     /// The kind of intervals.
     pub intervals: Option<Intervals>,
-    /// Whether the partial serves this view and selection only. A cheaper analysis with the same table will do then.
+    /// Whether the partial serves this view and selection only. Then a cheaper analysis with the same table may be made.
     pub alone: bool,
 }
 
@@ -239,5 +239,5 @@ pub trait FlowLoop: 'static {
     fn compile(analysis: impl FastFlow) -> Box<Self::Analysis>;
 
     /// Returns the analysis alone.
-    fn analysis(of: &Self::Analysis) -> &dyn AnyAnalysis;
+    fn analysis(compiled: &Self::Analysis) -> &dyn AnyAnalysis;
 }

@@ -140,7 +140,7 @@ pub(crate) fn tables(
     let loss = losses.into_list();
     let remark = whole.states.wakeups().remark();
     let made = pass.finish(whole.states, names, span, selections, &NoSources, threads);
-    let tables = made.into_iter().zip(pass.asked()).map(|(mut table, &analysis)| {
+    let tables = made.into_iter().zip(pass.requested()).map(|(mut table, &analysis)| {
         table
             .summary
             .extend(remark.filter(|_| reads_wakeups(analysis)).map(|from| ("wakeups_from", from.into())));
