@@ -196,7 +196,7 @@ fn in_time(
             let gathered = Gathered { spares: &spares, begins, slices: Vec::new(), paths };
             FlowEventSink::new(gathered, SelectionFilter::new(trace, chunk, reading))
         },
-        |sink| if shared { None } else { sink.taker().part() },
+        |sink| if shared { None } else { sink.thread_sink().part() },
         |sink| sink.into_inner().finish(),
         |_, slices| {
             let in_slices = slices.into_iter().filter(|slice| slice.has_events);

@@ -183,7 +183,7 @@ pub struct KeptCode {
 pub fn info(trace: &Trace<'_>) -> Info {
     let recording = &trace.recording;
     let mut facts = recording.facts.clone();
-    let format = facts.iter().position(|(name, _)| *name == "format").map(|at| facts.remove(at).1);
+    let format = facts.iter().position(|(name, _)| *name == "format").map(|index| facts.remove(index).1);
     let notes = recording.recorder.as_ref().map(|emulated| &emulated.notes);
     let emulator = notes.filter(|notes| !notes.slowed);
     let processor = facts.iter().find(|(name, _)| *name == "processor").map(|(_, value)| value.clone());

@@ -403,7 +403,7 @@ impl<'f> Modules<'f> {
 
     /// Returns the module and file offset of each place where code of a source line begins. `file` is the end of the
     /// source file's path.
-    pub fn places_of_line(&self, file: &str, line: u32) -> Vec<(u32, u64)> {
+    pub fn code_of_line(&self, file: &str, line: u32) -> Vec<(u32, u64)> {
         let modules = self.symbols.modules().iter().zip(0..);
         let places = modules.flat_map(|(module, index)| {
             let addresses = self.rows(index).map_or_else(Vec::new, |rows| rows.begins_of(file, line));
