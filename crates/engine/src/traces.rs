@@ -110,7 +110,7 @@ impl<'f> Traces<'f> {
         }
     }
 
-    /// Returns whether it has no trace.
+    /// Returns whether there is no trace.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty() && self.events.is_empty()
     }

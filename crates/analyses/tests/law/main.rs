@@ -42,8 +42,8 @@ impl FlowLoop for Law {
         Box::new(analysis)
     }
 
-    fn analysis(of: &dyn FlowLaw) -> &dyn AnyAnalysis {
-        of
+    fn analysis(compiled: &dyn FlowLaw) -> &dyn AnyAnalysis {
+        compiled
     }
 }
 

@@ -517,11 +517,11 @@ mod tests {
     use super::*;
     use crate::{
         input::{Input, Options},
-        registry::{PackedTimeSlice, report_for},
+        registry::{PackedThreadSlice, report_for},
         traces::Needs,
     };
 
-    type Slices = Vec<PackedTimeSlice>;
+    type Slices = Vec<PackedThreadSlice>;
 
     /// Makes the tables of a control-flow part after `change`.
     fn tables(change: impl FnOnce(&mut Part)) -> Result<usize, PartError> {
