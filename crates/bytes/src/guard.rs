@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! access beyond the end ──SIGBUS──► a map of ours? ──► pages of zeros from there to its end; the offset is kept
-//!                                        └─no──► the handler that was there before
+//!                                        └─no──► the handler that was installed before
 //! ```
 
 #![allow(unsafe_code)]
@@ -43,7 +43,7 @@ const READABLE: usize = usize::MAX;
 static GUARDS: AtomicPtr<Guard> = AtomicPtr::new(ptr::null_mut());
 /// Held while guards are taken.
 static TAKING: Mutex<()> = Mutex::new(());
-/// The handler that was there before.
+/// The handler of SIGBUS that was installed before ours.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Guards a map until it is dropped. A guard whose map was hit stays taken, so that the offset remains known.
@@ -75,15 +75,15 @@ impl Guarded {
         Guarded(guard)
     }
 
-    /// Returns from where on the map could not be read.
+    /// Returns the file and the offset of the first page that could not be read, if there is one.
     pub(crate) fn unreadable(&self) -> Option<Unreadable> {
-        self.0.hit()
+        self.0.unreadable()
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        match self.0.hit() {
+        match self.0.unreadable() {
             // No address is in an empty range.
             Some(_) => self.0.length.store(0, Ordering::Release),
             None => self.0.base.store(0, Ordering::Release),
@@ -92,16 +92,37 @@ impl Drop for Guarded {
 }
 
 impl Guard {
-    fn hit(&self) -> Option<Unreadable> {
+    fn unreadable(&self) -> Option<Unreadable> {
         let offset = self.unreadable.load(Ordering::Acquire);
         let path = || self.path.lock().unwrap_or_else(PoisonError::into_inner).clone();
         (offset != READABLE).then(|| Unreadable { path: path(), offset: offset as u64 })
     }
+
+    /// Replaces the guarded pages from an address on by zeros. Returns `false` if the address is not guarded, or the
+    /// system refuses.
+    fn put_zeros(&self, address: usize) -> bool {
+        let base = self.base.load(Ordering::Acquire);
+        let length = self.length.load(Ordering::Acquire);
+        if base == 0 || !(base..base + length).contains(&address) {
+            return false;
+        }
+        // SAFETY: asks the kernel for a constant.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1) as usize;
+        let offset = (address - base) / page * page;
+        self.unreadable.fetch_min(offset, Ordering::AcqRel);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        // SAFETY: the range lies within a map of ours, which stays mapped and readable; nothing but the content of its
+        // pages changes, which can't be read any more.
+        let zeros = unsafe {
+            libc::mmap((base + offset) as *mut libc::c_void, length - offset, libc::PROT_READ, flags, -1, 0)
+        };
+        zeros != libc::MAP_FAILED
+    }
 }
 
-/// Returns where maps of this process could not be read, also maps that were dropped since.
+/// Returns what could not be read of the maps of this process, including those that were dropped since, the oldest first.
 pub fn unreadable() -> Vec<Unreadable> {
-    let mut all: Vec<Unreadable> = guards().filter_map(Guard::hit).collect();
+    let mut all: Vec<Unreadable> = guards().filter_map(Guard::unreadable).collect();
     all.reverse();
     all
 }
@@ -141,40 +162,23 @@ fn install() {
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         libc::sigemptyset(&mut action.sa_mask);
         libc::sigaction(libc::SIGBUS, ptr::null(), &mut before);
-        // Before ours is installed, which reads it.
+        // This comes before our handler is installed, which reads it.
         let _ = BEFORE.set(before);
         libc::sigaction(libc::SIGBUS, &action, ptr::null_mut());
     }
 }
 
-/// Puts zeros in place of what can't be read. Runs within a signal: it calls only the kernel, and takes no lock.
+/// Handles SIGBUS: puts zeros in place of what can't be read. A handler of a signal may call only the kernel, and take no
+/// lock.
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid `siginfo_t`, whose address is set for SIGBUS.
     let address = unsafe { (*info).si_addr() } as usize;
-    let found = guards().find_map(|guard| {
-        let base = guard.base.load(Ordering::Acquire);
-        let length = guard.length.load(Ordering::Acquire);
-        (base != 0 && (base..base + length).contains(&address)).then_some((guard, base, length))
-    });
-    let is_replaced = found.is_some_and(|(guard, base, length)| {
-        // SAFETY: asks the kernel for a constant.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1) as usize;
-        let offset = (address - base) / page * page;
-        guard.unreadable.fetch_min(offset, Ordering::AcqRel);
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        // SAFETY: the range lies within a map of ours, which stays mapped and readable; nothing but the content of its
-        // pages changes, which can't be read any more.
-        let zeros = unsafe {
-            libc::mmap((base + offset) as *mut libc::c_void, length - offset, libc::PROT_READ, flags, -1, 0)
-        };
-        zeros != libc::MAP_FAILED
-    });
-    if !is_replaced {
+    if !guards().any(|guard| guard.put_zeros(address)) {
         pass_on(signal, info, context);
     }
 }
 
-/// Calls the handler that was there before; without one, the signal ends the process when it is raised again.
+/// Calls the handler that was installed before ours; without one, the signal ends the process when it is raised again.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let before = BEFORE
         .get()

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file, pipe ──Map──► &[u8] ──Cursor──► integers, strings, sub-slices, or an Eof that says where
-//!               └─ a file that shrinks while it is read: zeros, and the place (guard)
+//!               └─ a file that shrinks while it is read: zeros, and the offset (guard)
 //! ```
 //!
 //! Only this crate reads with `unsafe`: it maps files and prefetches memory.

@@ -10,7 +10,7 @@ use std::{
 use crate::guard::{Guarded, Unreadable};
 
 /// The bytes of a file or a pipe, mapped read-only. Where the file shrinks while it is mapped, or its disk fails, the
-/// bytes are zeros from there on, and [`Map::unreadable`] returns the place.
+/// bytes are zeros from there on, and [`Map::unreadable`] returns their offset.
 #[derive(Debug)]
 pub struct Map(Option<Mapped>);
 
@@ -57,17 +57,18 @@ impl Map {
     /// end of `bytes` is kept, and the one at the start is released whole.
     #[allow(unsafe_code)]
     pub fn release(&self, bytes: &[u8]) {
+        /// Bytes of a large page.
         const LARGE: usize = 2 << 20;
         let Some(map) = self.0.as_ref().map(|mapped| &mapped.map) else { return };
         if !map.as_ptr_range().contains(&bytes.as_ptr()) {
             return;
         }
         let base = map.as_ptr() as usize;
-        let within = |address: usize| (address / LARGE * LARGE).saturating_sub(base);
+        let large_page = |address: usize| (address / LARGE * LARGE).saturating_sub(base);
         let begin = bytes.as_ptr() as usize;
-        let start = within(begin);
+        let start = large_page(begin);
         let end = (begin - base).saturating_add(bytes.len());
-        let end = if end < map.len() { within(base + end) } else { map.len() };
+        let end = if end < map.len() { large_page(base + end) } else { map.len() };
         if end > start {
             // SAFETY: the file is mapped shared and not written to, so its pages are the same when loaded again.
             // Advice that the system ignores has no effect.
@@ -76,7 +77,7 @@ impl Map {
         }
     }
 
-    /// Returns the place from which on the file could not be read.
+    /// Returns the offset from which on the file could not be read, if there is one.
     pub fn unreadable(&self) -> Option<Unreadable> {
         self.0.as_ref()?.guard.unreadable()
     }
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_back_comes_again() {
+    fn released_pages_are_read_again() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let bytes: Vec<u8> = (0..5_000_000u32).map(|index| (index % 251) as u8).collect();
         file.write_all(&bytes).unwrap();
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_is_zeros_and_its_place_is_known() {
+    fn bytes_that_were_cut_off_are_zeros_and_their_offset_is_known() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&vec![7; 1 << 20]).unwrap();
         let whole = Map::open(file.path()).unwrap();
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(other.unreadable(), None);
         drop((whole, other));
         assert!(crate::unreadable().contains(&cut));
-        // Another map takes a guard that is free, not that one.
+        // A new map must not reuse the guard that keeps this offset.
         let again = Map::open(file.path()).unwrap();
         assert_eq!((again.len(), again.unreadable()), (5_000, None));
         assert!(crate::unreadable().contains(&cut));

@@ -48,9 +48,14 @@ impl CycleClock {
         self.frequency.get()
     }
 
-    /// Returns the offset of cycle 0 from the origin, in seconds and cycles.
-    pub fn offset(&self) -> (i64, i128) {
-        (self.offset_seconds, self.offset_cycles)
+    /// Returns the whole seconds of the offset of cycle 0 from the origin.
+    pub fn offset_seconds(&self) -> i64 {
+        self.offset_seconds
+    }
+
+    /// Returns the cycles of that offset, which come on top of its seconds.
+    pub fn offset_cycles(&self) -> i128 {
+        self.offset_cycles
     }
 
     /// Returns the time of a cycle, rounded down to nanoseconds.
@@ -65,11 +70,12 @@ impl CycleClock {
         OriginNanos(i128::from(self.offset_seconds) * SECOND + nanos)
     }
 
-    /// Returns the cycles at or after `from` and before `to`.
+    /// Returns the cycles at or after `from` and before `to`; without one of them, no cycle is excluded on that side.
     pub fn cycles(&self, from: Option<OriginNanos>, to: Option<OriginNanos>) -> Cycles {
         let Some(first) = from.map_or(Some(0), |from| self.first_at(from)) else { return Cycles::NONE };
-        let Some(to) = to.and_then(|to| self.first_at(to)) else { return Cycles { first, last: u64::MAX } };
-        to.checked_sub(1).map_or(Cycles::NONE, |last| Cycles { first, last })
+        // The clock may not reach `to`: then the last cycle lies before it.
+        let Some(end) = to.and_then(|to| self.first_at(to)) else { return Cycles { first, last: u64::MAX } };
+        end.checked_sub(1).map_or(Cycles::NONE, |last| Cycles { first, last })
     }
 
     /// Returns the first cycle at or after `time`, or `None` if the clock does not reach it.
@@ -126,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_clock_has_is_refused() {
+    fn a_frequency_of_zero_and_an_offset_beyond_64_bits_are_refused() {
         assert_eq!(CycleClock::new(0, 0, 0), None);
         assert_eq!(CycleClock::new(1, 0, i128::MAX), None);
     }
@@ -141,7 +147,7 @@ mod tests {
         }
 
         #[test]
-        fn cycles_between_times_are_those_whose_times_are(
+        fn cycles_between_two_times_are_those_whose_time_lies_there(
             frequency in prop_oneof![1u64.., 1u64..10_000_000_000, Just(1_000_000_000)],
             seconds in prop_oneof![any::<i64>(), -10..10i64],
             offset: i64, cycle: u64, near in -3i128..3, length in 0i128..5,

@@ -46,8 +46,8 @@ pub struct PerfClock {
 }
 
 impl PerfClock {
-    /// Creates a clock from the words of a recording. Returns `None` if they describe no clock: a multiplier of zero,
-    /// or a shift of 64 bits or more.
+    /// Creates a clock from a recording's shift in bits, multiplier, and nanoseconds at tick 0. Returns `None` for a
+    /// multiplier of zero or of more than 32 bits, and for a shift of 64 bits or more.
     pub fn new(shift: u64, multiplier: u64, zero: u64) -> Option<PerfClock> {
         let multiplier = u32::try_from(multiplier).ok().filter(|&m| m != 0)?;
         let shift = u32::try_from(shift).ok().filter(|&s| s < 64)?;
@@ -59,9 +59,25 @@ impl PerfClock {
         PerfClock { zero: self.zero.wrapping_add_signed(nanos), ..self }
     }
 
-    /// Returns the shift, multiplier and zero, as [`PerfClock::new`] takes them.
-    pub fn words(&self) -> (u64, u64, u64) {
-        (u64::from(self.shift), u64::from(self.multiplier), self.zero)
+    /// Returns the shift to the right after the multiplication, in bits.
+    pub fn shift(&self) -> u32 {
+        self.shift
+    }
+
+    /// Returns the nanoseconds per tick, scaled by two to the power of the shift.
+    pub fn multiplier(&self) -> u32 {
+        self.multiplier
+    }
+
+    /// Returns the nanoseconds of perf's clock at tick 0; one in the upper half is negative, as sums wrap.
+    pub fn zero(&self) -> u64 {
+        self.zero
+    }
+
+    /// Returns the ticks in a second, rounded down.
+    pub fn frequency(&self) -> u64 {
+        let ticks = (1_000_000_000u128 << self.shift) / u128::from(self.multiplier);
+        u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
     /// Returns the time of a tick: `zero + (tsc >> shift)·mult + (((tsc & mask)·mult) >> shift)`, which equals the
@@ -98,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_describe_no_clock_are_refused() {
+    fn a_multiplier_of_zero_and_a_shift_of_64_bits_are_refused() {
         assert_eq!(PerfClock::new(10, 0, 0), None);
         assert_eq!(PerfClock::new(64, 1, 0), None);
     }

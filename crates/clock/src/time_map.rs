@@ -78,12 +78,12 @@ impl TimeMap {
         TimeMap { shift: 0, knots }
     }
 
-    /// Returns whether it changes nothing.
+    /// Returns whether the map changes no time.
     pub fn is_identity(&self) -> bool {
         self.shift == 0 && self.knots.is_empty()
     }
 
-    /// Returns the constant that it adds; `None` if it is a curve.
+    /// Returns the constant that the map adds, in nanoseconds; `None` for a curve.
     pub fn constant(&self) -> Option<i128> {
         self.knots.is_empty().then_some(self.shift)
     }
@@ -97,7 +97,8 @@ impl TimeMap {
         TimeMap { shift: 0, knots }
     }
 
-    /// Returns half the longest interval at its knots in nanoseconds, rounded up; `None` if a bound is unknown.
+    /// Returns half of the widest interval between the bounds of a knot, in nanoseconds, rounded up; `None` if a bound
+    /// is unknown.
     pub fn half_width(&self) -> Option<u64> {
         let widths = self.knots.iter().map(|knot| Some(knot.upper?.abs_diff(knot.lower?).div_ceil(2)));
         let longest = widths.collect::<Option<Vec<u128>>>()?.into_iter().max().unwrap_or(0);
@@ -149,6 +150,8 @@ impl TimeMap {
         if self.knots.is_empty() {
             return OriginNanos(time.0.saturating_sub(self.shift));
         }
+        // A binary search over more than any clock reaches: a knot, a shift and the way from the last knot are each at
+        // most `FARTHEST`.
         let (mut low, mut high) = (-FARTHEST * 4, FARTHEST * 4);
         while low < high {
             let middle = (low + high).div_euclid(2);
@@ -164,7 +167,7 @@ enum Round {
     Up,
 }
 
-/// Interpolates a value between two knots, rounded.
+/// Interpolates between two knots, rounded: `line` returns the value of a knot.
 fn between(
     own: i128,
     before: &TimeKnot,
@@ -172,17 +175,17 @@ fn between(
     line: impl Fn(&TimeKnot) -> i128,
     round: Round,
 ) -> i128 {
-    let run = next.own - before.own;
-    let gone = own - before.own;
+    let length = next.own - before.own;
+    let passed = own - before.own;
     // Outside of all knots, and if the product would overflow, the slope is 1.
-    if run <= 0 || gone < 0 || run > FARTHEST || (line(next) - line(before)).abs() > FARTHEST {
-        return line(before) + gone;
+    if length <= 0 || passed < 0 || length > FARTHEST || (line(next) - line(before)).abs() > FARTHEST {
+        return line(before) + passed;
     }
-    let product = (line(next) - line(before)) * gone;
+    let product = (line(next) - line(before)) * passed;
     line(before)
         + match round {
-            Round::Down => product.div_euclid(run),
-            Round::Up => -(-product).div_euclid(run),
+            Round::Down => product.div_euclid(length),
+            Round::Up => -(-product).div_euclid(length),
         }
 }
 
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_side_that_nothing_bounds_stays_open() {
+    fn a_bound_that_no_knot_has_stays_unknown() {
         let open = |own, estimate| TimeKnot { upper: None, ..knot(own, estimate, 1) };
         let map = TimeMap::along(vec![open(0, 0), open(10, 10)]);
         let bounds = map.bounds(OriginNanos(5));
@@ -273,7 +276,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_runs_back_and_is_undone(
+        fn a_map_never_runs_back_and_first_own_undoes_it(
             knots in prop::collection::vec((-1_000i128..1_000, -1_000i128..1_000), 1..8),
             own in -2_000i128..2_000, time in -2_000i128..2_000,
         ) {

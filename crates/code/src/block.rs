@@ -48,12 +48,12 @@ pub struct Block {
     pub target: u64,
     /// Whether an instruction writes CR3, which may end tracing or change the address space.
     pub writes_cr3: bool,
-    /// Whether its last instruction is a call over padding that never returns, within its function.
+    /// Whether the last instruction is a call, within the function, over padding that never returns.
     pub is_over_padding: bool,
     /// The caller's [label](crate::Labels) of the code.
     pub label: Label,
     /// Index of its first instruction length in the graph.
-    pub(crate) lengths: u32,
+    pub(crate) first_length: u32,
 }
 
 /// The part of a block that a walk needs. It takes a quarter of a cache line, because a walk over much code mostly
@@ -109,9 +109,9 @@ impl EdgeKind {
     }
 }
 
-/// Whether a branch is taken: its successor is its target.
+/// The successor of a branch is its target.
 pub const TAKEN: bool = true;
-/// Whether a branch is taken: its successor is behind it.
+/// The successor of a branch is the code after it.
 pub const NOT_TAKEN: bool = false;
 
 impl CompactBlock {

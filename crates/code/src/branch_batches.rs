@@ -14,6 +14,7 @@ pub struct BranchBatch {
     /// Value of `outcomes` at which the walk stops at a checked entry. With 0 it never stops there, because `outcomes`
     /// is never 0.
     pub(crate) stop: u64,
+    /// The indirect branch's target; meaningless unless `stop` is 0.
     to: u64,
 }
 
@@ -41,7 +42,7 @@ impl BranchBatch {
 /// A sequence of branch batches, and how far the walk has followed them.
 #[derive(Clone, Debug)]
 pub struct BranchBatches {
-    /// While native code follows the batches, an empty one stands after the last.
+    /// While native code follows the batches, an empty one comes after the last.
     all: [BranchBatch; BranchBatches::MOST + 1],
     count: usize,
     passed: usize,

@@ -20,7 +20,7 @@ impl Clone for FunctionRuns {
 
 impl FunctionRuns {
     /// Minimum growth, in function runs.
-    const ROOM: usize = 1 << 6;
+    const LEAST_GROWTH: usize = 1 << 6;
 
     /// An empty function run.
     const NONE: FunctionRun = FunctionRun { start: 0, begins: 0, until: 0, transfer: Transfer::None, end: 0 };
@@ -37,7 +37,7 @@ impl FunctionRuns {
     #[cold]
     #[inline(never)]
     fn grow(&mut self, more: usize) {
-        self.all.resize(self.ended + 1 + more.max(FunctionRuns::ROOM), FunctionRuns::NONE);
+        self.all.resize(self.ended + 1 + more.max(FunctionRuns::LEAST_GROWTH), FunctionRuns::NONE);
     }
 
     /// Completes `more` function runs.
@@ -105,7 +105,9 @@ impl FunctionRuns {
     /// Removes all function runs, but keeps their memory.
     pub fn reset(&mut self) {
         self.ended = 0;
-        self.all.first_mut().into_iter().for_each(|open| *open = FunctionRuns::NONE);
+        if let Some(open) = self.all.first_mut() {
+            *open = FunctionRuns::NONE;
+        }
     }
 
     /// Removes the completed function runs.

@@ -12,8 +12,8 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
-    AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Label, Labels, Origin, Place,
-    Provenance, Snapshot, Terminator,
+    AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, FunctionId, Label, Labels,
+    Origin, Place, Provenance, Snapshot, Terminator,
     block::{NOT_SEEN, NOT_TAKEN, TAKEN},
     branch_target,
     native::Native,
@@ -53,7 +53,7 @@ impl Unreadable {
 #[derive(Clone, Copy, Debug, Default)]
 struct Labelled {
     from: Origin,
-    /// Number of bytes from there on that belong to the function.
+    /// Number of bytes from that origin on that belong to the function.
     length: u64,
     label: Label,
 }
@@ -71,11 +71,11 @@ pub struct Graph<'a, L> {
     /// The compact form of each block, and its start address.
     compact_blocks: Vec<CompactBlock>,
     starts: Vec<u64>,
-    /// Functions by function number: module, and function within it.
-    functions: Vec<(u32, u32)>,
-    /// The label of each function at the lowest of its offsets that were met so far.
+    /// Functions by function number.
+    functions: Vec<FunctionId>,
+    /// The label of each function at the lowest of its offsets at which a look-up began.
     lowest_labels: Vec<Labelled>,
-    numbers: FxHashMap<(u32, u32), u32>,
+    numbers: FxHashMap<FunctionId, u32>,
     /// Source and validity of each block's code.
     provenances: Vec<Provenance>,
     /// Instruction lengths of all blocks.
@@ -158,9 +158,9 @@ impl<'a, L: Labels> Graph<'a, L> {
         self.starts[id.0 as usize]
     }
 
-    /// Returns module and function for a function number.
+    /// Returns the function with a number.
     #[inline]
-    pub fn function(&self, number: u32) -> (u32, u32) {
+    pub fn function(&self, number: u32) -> FunctionId {
         self.functions[number as usize]
     }
 
@@ -185,7 +185,7 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// Returns the lengths of a block's instructions, in bytes.
     #[inline]
     pub fn lengths(&self, block: &Block) -> &[u8] {
-        &self.lengths[block.lengths as usize..][..block.instructions as usize]
+        &self.lengths[block.first_length as usize..][..block.instructions as usize]
     }
 
     /// The bytes of all blocks.
@@ -194,18 +194,18 @@ impl<'a, L: Labels> Graph<'a, L> {
         &self.bytes
     }
 
-    /// Returns the code of the blocks as it is at tick `at`.
+    /// Returns the code of the blocks as it is at `tick`.
     #[inline]
-    pub fn snapshot(&self, at: u64) -> Snapshot<'a> {
-        Snapshot { space: self.space, bits: self.bits, at }
+    pub fn snapshot(&self, tick: u64) -> Snapshot<'a> {
+        Snapshot { space: self.space, bits: self.bits, tick }
     }
 
-    /// Returns where the byte at `address` comes from at tick `at`.
-    pub fn origin(&self, address: u64, at: u64) -> Option<Origin> {
-        self.space.at(address, at).map(|(content, _)| content.origin)
+    /// Returns where the byte at `address` comes from at `tick`.
+    pub fn origin(&self, address: u64, tick: u64) -> Option<Origin> {
+        self.space.at(address, tick).map(|(content, _)| content.origin)
     }
 
-    /// Returns the source of labels.
+    /// Returns what labels the code.
     pub fn labels(&self) -> &'a L {
         self.labels
     }
@@ -220,16 +220,16 @@ impl<'a, L: Labels> Graph<'a, L> {
         self.blocks.is_empty()
     }
 
-    /// Returns the block that begins at `address` at tick `at`.
+    /// Returns the block that begins at `address` at `tick`.
     ///
     /// # Errors
     /// Returns [`Unreadable`] if there is no readable code.
     #[inline]
-    pub fn at(&mut self, address: u64, at: u64) -> Result<BlockId, Unreadable> {
+    pub fn at(&mut self, address: u64, tick: u64) -> Result<BlockId, Unreadable> {
         let found = self.index.find(hash(address), |&id| self.start(id) == address);
         match found {
-            Some(&id) if self.holds(id, at) => Ok(id),
-            _ => self.build(address, at),
+            Some(&id) if self.holds(id, tick) => Ok(id),
+            _ => self.build(address, tick),
         }
     }
 
@@ -238,26 +238,27 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// # Errors
     /// As for [`at`](Graph::at).
     #[inline]
-    pub fn follow(&mut self, id: BlockId, taken: bool, at: u64) -> Result<BlockId, Unreadable> {
+    pub fn follow(&mut self, id: BlockId, taken: bool, tick: u64) -> Result<BlockId, Unreadable> {
         match self.compact(id).next(taken) {
-            Some(next) if self.holds(next, at) => Ok(next),
-            _ => self.meet(id, taken, at),
+            Some(next) if self.holds(next, tick) => Ok(next),
+            _ => self.find_successor(id, taken, tick),
         }
     }
 
+    /// Looks up a successor that the compact form of `id` lacks, or that is not valid at `tick`, and keeps it there.
     #[inline(never)]
-    fn meet(&mut self, id: BlockId, taken: bool, at: u64) -> Result<BlockId, Unreadable> {
+    fn find_successor(&mut self, id: BlockId, taken: bool, tick: u64) -> Result<BlockId, Unreadable> {
         let block = self.block(id);
         let (terminator, to) = (block.terminator, if taken { block.target } else { block.end });
         // Most branches stay in their function: a look-up that starts from its known part is cheap.
         self.labelled = self.lowest_labels[self.compact_blocks[id.0 as usize].function as usize];
-        let met = self.at(to, at)?;
+        let successor = self.at(to, tick)?;
         let next = &mut self.compact_blocks[id.0 as usize].next;
         match terminator {
-            Terminator::None | Terminator::Jump => *next = [met; 2],
-            _ => next[usize::from(taken)] = met,
+            Terminator::None | Terminator::Jump => *next = [successor; 2],
+            _ => next[usize::from(taken)] = successor,
         }
-        Ok(met)
+        Ok(successor)
     }
 
     /// Returns the block at `to`, the target of the indirect branch at the end of `id`.
@@ -265,28 +266,28 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// # Errors
     /// As for [`at`](Graph::at).
     #[inline]
-    pub fn indirect_target(&mut self, id: BlockId, to: u64, at: u64) -> Result<BlockId, Unreadable> {
+    pub fn indirect_target(&mut self, id: BlockId, to: u64, tick: u64) -> Result<BlockId, Unreadable> {
         // The slot of the direct target caches the last indirect one.
         match self.compact(id).next(TAKEN) {
-            Some(last) if self.is_at(last, to, at) => Ok(last),
+            Some(last) if self.is_at(last, to, tick) => Ok(last),
             _ => {
-                let met = self.at(to, at)?;
-                self.compact_blocks[id.0 as usize].next[1] = met;
-                Ok(met)
+                let target = self.at(to, tick)?;
+                self.compact_blocks[id.0 as usize].next[usize::from(TAKEN)] = target;
+                Ok(target)
             }
         }
     }
 
-    /// Returns whether `id` is a block of this graph that begins at `address` at tick `at`.
+    /// Returns whether `id` is a block of this graph that begins at `address` at `tick`.
     #[inline]
-    pub fn is_at(&self, id: BlockId, address: u64, at: u64) -> bool {
-        self.starts.get(id.0 as usize) == Some(&address) && self.holds(id, at)
+    pub fn is_at(&self, id: BlockId, address: u64, tick: u64) -> bool {
+        self.starts.get(id.0 as usize) == Some(&address) && self.holds(id, tick)
     }
 
-    /// Returns whether the code of a block is valid at tick `at`.
+    /// Returns whether the code of a block is valid at `tick`.
     #[inline]
-    pub fn holds(&self, id: BlockId, at: u64) -> bool {
-        !self.is_versioned() || self.provenance(id).valid.contains(&at)
+    pub fn holds(&self, id: BlockId, tick: u64) -> bool {
+        !self.is_versioned() || self.provenance(id).valid.contains(&tick)
     }
 
     /// Returns whether some code changes over time.
@@ -296,23 +297,23 @@ impl<'a, L: Labels> Graph<'a, L> {
     }
 
     #[inline(never)]
-    fn build(&mut self, address: u64, at: u64) -> Result<BlockId, Unreadable> {
-        if let Some(id) = self.version(address, at) {
+    fn build(&mut self, address: u64, tick: u64) -> Result<BlockId, Unreadable> {
+        if let Some(id) = self.version(address, tick) {
             self.remember(address, id);
             return Ok(id);
         }
-        let (block, provenance) = self.decode_block(address, at)?;
-        let code = self.snapshot(at);
+        let (block, provenance) = self.decode_block(address, tick)?;
+        let code = self.snapshot(tick);
         let id = BlockId(u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks"));
         let start = provenance.valid.start;
-        let function = (block.label.module, block.label.function);
+        let function = block.label.function_id();
         let number = *self.numbers.entry(function).or_insert(self.functions.len() as u32);
         if number as usize == self.functions.len() {
             self.functions.push(function);
             self.lowest_labels.push(self.labelled);
         }
         let (asked, lowest) = (&self.labelled, &mut self.lowest_labels[number as usize]);
-        if (asked.label.module, asked.label.function) == function && asked.from.offset < lowest.from.offset {
+        if asked.label.function_id() == function && asked.from.offset < lowest.from.offset {
             *lowest = *asked;
         }
         self.bytes.push(|to| self.reader.append_bytes(code, block.start..block.end, to));
@@ -340,15 +341,15 @@ impl<'a, L: Labels> Graph<'a, L> {
         }
     }
 
-    /// Returns the known block at `address` that is valid at tick `at`. The validities of blocks at one address do
+    /// Returns the known block at `address` that is valid at `tick`. The validities of blocks at one address do
     /// not overlap.
-    fn version(&self, address: u64, at: u64) -> Option<BlockId> {
+    fn version(&self, address: u64, tick: u64) -> Option<BlockId> {
         let versions = self.versions.get(&address)?;
-        let after = versions.partition_point(|&id| self.provenance(id).valid.start <= at);
-        versions[..after].last().copied().filter(|&id| self.provenance(id).valid.contains(&at))
+        let after = versions.partition_point(|&id| self.provenance(id).valid.start <= tick);
+        versions[..after].last().copied().filter(|&id| self.provenance(id).valid.contains(&tick))
     }
 
-    fn decode_block(&mut self, start: u64, at: u64) -> Result<(Block, Provenance), Unreadable> {
+    fn decode_block(&mut self, start: u64, tick: u64) -> Result<(Block, Provenance), Unreadable> {
         let mut block = Block {
             start,
             end: start,
@@ -358,28 +359,26 @@ impl<'a, L: Labels> Graph<'a, L> {
             writes_cr3: false,
             is_over_padding: false,
             label: Label::default(),
-            lengths: self.lengths.len() as u32,
+            first_length: self.lengths.len() as u32,
         };
-        let mut from = Provenance { origin: Origin { module: 0, offset: start }, valid: 0..u64::MAX };
-        // End of the label's range, and address and origin of the label look-up.
+        let mut provenance = Provenance { origin: Origin { module: 0, offset: start }, valid: 0..u64::MAX };
+        // End of the label's range; address and origin of the last label look-up.
         let mut boundary = start;
         let mut labelled = (start, Origin { module: u32::MAX, offset: 0 });
         while block.instructions < LONGEST_BLOCK && block.terminator == Terminator::None {
-            match self.reader.read(self.snapshot(at), block.end) {
+            match self.reader.read(self.snapshot(tick), block.end) {
                 Ok((origin, valid)) => {
-                    let (at, origin_there) = labelled;
-                    let is_contiguous = origin
-                        == Origin {
-                            offset: origin_there.offset.wrapping_add(block.end - at),
-                            ..origin_there
-                        };
+                    let (address, first) = labelled;
+                    let offset = first.offset.wrapping_add(block.end - address);
+                    let is_contiguous = origin == Origin { offset, ..first };
                     if !is_contiguous || block.end >= boundary {
                         labelled = (block.end, origin);
-                        if !self.enter_function(&mut block, &mut from, origin, &mut boundary) {
+                        if !self.enter_function(&mut block, &mut provenance, origin, &mut boundary) {
                             break;
                         }
                     }
-                    from.valid = from.valid.start.max(valid.start)..from.valid.end.min(valid.end);
+                    let unchanged = &mut provenance.valid;
+                    *unchanged = unchanged.start.max(valid.start)..unchanged.end.min(valid.end);
                     self.append(&mut block);
                 }
                 Err(unreadable) if block.instructions == 0 => return Err(unreadable),
@@ -393,21 +392,20 @@ impl<'a, L: Labels> Graph<'a, L> {
             _ => block.end,
         };
         if block.terminator == Terminator::Call {
-            block.is_over_padding = self.skips_padding(&block, at, &mut from.valid);
+            block.is_over_padding = self.skips_padding(&block, tick, &mut provenance.valid);
         }
-        Ok((block, from))
+        Ok((block, provenance))
     }
 
     /// Returns whether a direct call goes to its own function, over [padding that never returns](padding).
-    fn skips_padding(&mut self, block: &Block, at: u64, valid: &mut Range<u64>) -> bool {
-        if !padding::never_returns(self.snapshot(at), block.end..block.target, valid) {
+    fn skips_padding(&mut self, block: &Block, tick: u64, valid: &mut Range<u64>) -> bool {
+        if !padding::never_returns(self.snapshot(tick), block.end..block.target, valid) {
             return false;
         }
         let known = self.labelled;
-        let label = self.origin(block.target, at).map(|origin| self.label(origin).0);
+        let label = self.origin(block.target, tick).map(|origin| self.label(origin).0);
         self.labelled = known;
-        label
-            .is_some_and(|label| (label.module, label.function) == (block.label.module, block.label.function))
+        label.is_some_and(|label| label.function_id() == block.label.function_id())
     }
 
     /// Labels a block that begins at a function's boundary. Returns `false` if another function begins, so that the
@@ -415,17 +413,17 @@ impl<'a, L: Labels> Graph<'a, L> {
     fn enter_function(
         &mut self,
         block: &mut Block,
-        from: &mut Provenance,
+        provenance: &mut Provenance,
         origin: Origin,
         boundary: &mut u64,
     ) -> bool {
         let (label, length) = self.label(origin);
         *boundary = block.end.saturating_add(length.max(1));
         if block.instructions == 0 {
-            (block.label, from.origin) = (label, origin);
+            (block.label, provenance.origin) = (label, origin);
             return true;
         }
-        (label.module, label.function) == (block.label.module, block.label.function)
+        label.function_id() == block.label.function_id()
     }
 
     /// As [`Labels::label`], but answers from the last look-up if the function is the same, as it mostly is.
@@ -555,8 +553,8 @@ mod tests {
             let functions = functions.iter().flat_map(|&(function, length)| vec![function; length]);
             let labels = Functions(functions.take(INSTRUCTIONS).collect());
             // Conditional branches, and instructions that do not branch.
-            let instruction = |(at, &(branches, target)): (u64, &(bool, u64))| match branches {
-                true => [0x75, (2 * target).wrapping_sub(2 * at + 2) as u8],
+            let instruction = |(index, &(branches, target)): (u64, &(bool, u64))| match branches {
+                true => [0x75, (2 * target).wrapping_sub(2 * index + 2) as u8],
                 false => [0x66, 0x90],
             };
             let bytes: Vec<u8> = (0..).zip(&code).flat_map(instruction).collect();

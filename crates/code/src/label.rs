@@ -1,6 +1,6 @@
 //! What the caller knows of code: its module and function.
 
-use crate::{Origin, Place};
+use crate::{FunctionId, Origin, Place};
 
 /// Module, function and position of a block's code, as the caller knows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -11,6 +11,13 @@ pub struct Label {
     pub function: u32,
     /// The place in the function at which the block begins.
     pub place: Place,
+}
+
+impl Label {
+    /// Returns the function, without the place in it.
+    pub(crate) fn function_id(&self) -> FunctionId {
+        FunctionId { module: self.module, index: self.function }
+    }
 }
 
 /// Maps code to its function.

@@ -23,23 +23,23 @@ pub(crate) fn never_returns(code: Snapshot<'_>, padding: Range<u64>, valid: &mut
     if padding.is_empty() || padding.end - padding.start > LONGEST {
         return false;
     }
-    let (mut at, mut stops) = (padding.start, false);
-    while at < padding.end {
-        let ReadInstruction { instruction, valid: when, .. } = match code.instruction(at) {
+    let (mut address, mut stops) = (padding.start, false);
+    while address < padding.end {
+        let ReadInstruction { instruction, valid: unchanged, .. } = match code.instruction(address) {
             Ok(read) => read,
-            Err(Unreadable::Unmapped(_) | Unreadable::MissingBytes(..)) => return at == padding.start,
+            Err(Unreadable::Unmapped(_) | Unreadable::MissingBytes(..)) => return address == padding.start,
             Err(Unreadable::Invalid(_)) => return false,
         };
-        *valid = valid.start.max(when.start)..valid.end.min(when.end);
+        *valid = valid.start.max(unchanged.start)..valid.end.min(unchanged.end);
         match instruction.mnemonic() {
             Mnemonic::Pause | Mnemonic::Lfence | Mnemonic::Nop => {}
             Mnemonic::Int3 => stops = true,
             Mnemonic::Jmp if is_within(&instruction, &padding) => stops = true,
             _ => return false,
         }
-        at = instruction.next_ip();
+        address = instruction.next_ip();
     }
-    stops && at == padding.end
+    stops && address == padding.end
 }
 
 /// Returns whether a jump goes back, to an instruction of the padding before it or to itself.
@@ -58,7 +58,7 @@ mod tests {
         let mut space = AddressSpace::new();
         let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };
         space.map(0x1000..0x1000 + bytes.len() as u64, content, 0);
-        let code = Snapshot { space: &space, bits: Bits::B64, at: 0 };
+        let code = Snapshot { space: &space, bits: Bits::B64, tick: 0 };
         never_returns(code, 0x1000..0x1000 + padding.len() as u64, &mut (0..u64::MAX))
     }
 

@@ -17,7 +17,7 @@ pub struct Snapshot<'a> {
     /// The mode for decoding the code.
     pub bits: Bits,
     /// The tick.
-    pub at: u64,
+    pub tick: u64,
 }
 
 /// An instruction in memory.
@@ -37,13 +37,13 @@ impl Snapshot<'_> {
     /// # Errors
     /// Returns [`Unreadable`] if there is no readable instruction.
     pub fn instruction(&self, address: u64) -> Result<ReadInstruction, Unreadable> {
-        let (content, mut valid) = self.space.at(address, self.at).ok_or(Unreadable::Unmapped(address))?;
+        let (content, mut valid) = self.space.at(address, self.tick).ok_or(Unreadable::Unmapped(address))?;
         let mut joined = [0; LONGEST_INSTRUCTION];
         let mut bytes = content.bytes;
         if bytes.len() < LONGEST_INSTRUCTION {
-            let (length, when) = self.join(address, &mut joined);
+            let (length, unchanged) = self.join(address, &mut joined);
             bytes = &joined[..length];
-            valid = valid.start.max(when.start)..valid.end.min(when.end);
+            valid = valid.start.max(unchanged.start)..valid.end.min(unchanged.end);
         }
         let mut decoder = Decoder::with_ip(self.bits as u32, bytes, address, DecoderOptions::NONE);
         let decoded = Some(decoder.decode()).filter(|decoded| !decoded.is_invalid());
@@ -58,17 +58,17 @@ impl Snapshot<'_> {
 
     /// Appends the bytes at `addresses` to `to`, up to the first unknown one.
     fn append_bytes(&self, addresses: Range<u64>, to: &mut Vec<u8>) {
-        let mut at = addresses.start;
-        while at < addresses.end {
+        let mut address = addresses.start;
+        while address < addresses.end {
             let Some((content, _)) =
-                self.space.at(at, self.at).filter(|(content, _)| !content.bytes.is_empty())
+                self.space.at(address, self.tick).filter(|(content, _)| !content.bytes.is_empty())
             else {
                 return;
             };
-            let left = usize::try_from(addresses.end - at).unwrap_or(usize::MAX);
+            let left = usize::try_from(addresses.end - address).unwrap_or(usize::MAX);
             let bytes = &content.bytes[..content.bytes.len().min(left)];
             to.extend_from_slice(bytes);
-            at += bytes.len() as u64;
+            address += bytes.len() as u64;
         }
     }
 
@@ -76,14 +76,14 @@ impl Snapshot<'_> {
     /// number of bytes and their validity.
     fn join(&self, address: u64, joined: &mut [u8; LONGEST_INSTRUCTION]) -> (usize, Range<u64>) {
         let (mut length, mut valid) = (0, 0..u64::MAX);
-        while let Some((more, when)) = self.space.at(address.wrapping_add(length as u64), self.at) {
+        while let Some((more, unchanged)) = self.space.at(address.wrapping_add(length as u64), self.tick) {
             let count = more.bytes.len().min(LONGEST_INSTRUCTION - length);
             if count == 0 {
                 break;
             }
             joined[length..length + count].copy_from_slice(&more.bytes[..count]);
             length += count;
-            valid = valid.start.max(when.start)..valid.end.min(when.end);
+            valid = valid.start.max(unchanged.start)..valid.end.min(unchanged.end);
         }
         (length, valid)
     }
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
 
     /// Appends the bytes at `addresses` to `to`, up to the first unknown one.
     pub(crate) fn append_bytes(&self, code: Snapshot<'a>, addresses: Range<u64>, to: &mut Vec<u8>) {
-        let within = self.piece.as_ref().filter(|piece| piece.valid.contains(&code.at)).and_then(|piece| {
+        let within = self.piece.as_ref().filter(|piece| piece.valid.contains(&code.tick)).and_then(|piece| {
             let begin = usize::try_from(addresses.start.checked_sub(piece.start)?).ok()?;
             let end = usize::try_from(addresses.end.checked_sub(piece.start)?).ok()?;
             piece.content.bytes.get(begin..end)
@@ -149,10 +149,10 @@ impl<'a> Reader<'a> {
     fn read_within(&mut self, code: Snapshot<'a>, address: u64) -> Option<(Origin, Range<u64>)> {
         let holds = |piece: &CodeBytes<'_>| {
             let offset = address.wrapping_sub(piece.start);
-            offset < piece.content.bytes.len() as u64 && piece.valid.contains(&code.at)
+            offset < piece.content.bytes.len() as u64 && piece.valid.contains(&code.tick)
         };
         if !self.piece.as_ref().is_some_and(holds) {
-            let (content, valid) = code.space.at(address, code.at)?;
+            let (content, valid) = code.space.at(address, code.tick)?;
             let decoder = Decoder::with_ip(code.bits as u32, content.bytes, address, DecoderOptions::NONE);
             self.piece = Some(CodeBytes { start: address, content, valid, decoder });
         }

@@ -59,9 +59,9 @@ struct Slot<'a> {
 
 impl<'a> Slot<'a> {
     /// Returns the version at a tick.
-    fn version(&self, at: u64) -> Option<&Version<'a>> {
-        let after = self.versions.partition_point(|version| version.valid.start <= at);
-        self.versions[..after].last().filter(|version| version.valid.contains(&at))
+    fn version(&self, tick: u64) -> Option<&Version<'a>> {
+        let after = self.versions.partition_point(|version| version.valid.start <= tick);
+        self.versions[..after].last().filter(|version| version.valid.contains(&tick))
     }
 }
 
@@ -104,9 +104,9 @@ impl<'a> AddressSpace<'a> {
         self.kernel = Some(kernel);
     }
 
-    /// Maps `content` at `range` from tick `at` on, in place of the previous content. Calls must be in the order of
-    /// `at`. Returns the number of pieces that the range is then divided into.
-    pub fn map(&mut self, range: Range<u64>, content: Content<'a>, at: u64) -> usize {
+    /// Maps `content` at `range` from `tick` on, in place of the previous content. Calls must be in the order of
+    /// `tick`. Returns the number of pieces that the range is then divided into.
+    pub fn map(&mut self, range: Range<u64>, content: Content<'a>, tick: u64) -> usize {
         if range.is_empty() {
             return 0;
         }
@@ -119,7 +119,7 @@ impl<'a> AddressSpace<'a> {
             let here = content.after(position - range.start);
             let end = match next {
                 Some((start, end)) if start == position => {
-                    self.replace(start, here, at);
+                    self.replace(start, here, tick);
                     end
                 }
                 other => {
@@ -135,43 +135,47 @@ impl<'a> AddressSpace<'a> {
         pieces
     }
 
-    /// Changes the origin of the bytes at `range` from tick `at` on: `origin` is that of the first byte.
-    pub fn relabel(&mut self, range: Range<u64>, origin: Origin, at: u64) {
+    /// Changes the origin of the bytes at `range` from `tick` on: `origin` is that of the first byte.
+    pub fn relabel(&mut self, range: Range<u64>, origin: Origin, tick: u64) {
         self.split(range.start);
         self.split(range.end);
-        let slots = self.slots.range(range.clone());
-        let now =
-            slots.filter_map(|(&start, slot)| Some((start, slot.end, slot.versions.last()?.content.bytes)));
-        let now: Vec<_> = now.filter(|(.., bytes)| !bytes.is_empty()).collect();
-        for (start, end, bytes) in now {
+        let mut relabelled = Vec::new();
+        for (&start, slot) in self.slots.range(range.clone()) {
             let offset = origin.offset.wrapping_add(start - range.start);
-            self.map(start..end, Content { bytes, origin: Origin { offset, ..origin } }, at);
+            if let Some(Version { content: Content { bytes, .. }, .. }) = slot.versions.last()
+                && !bytes.is_empty()
+            {
+                relabelled.push((start..slot.end, Content { bytes, origin: Origin { offset, ..origin } }));
+            }
+        }
+        for (addresses, content) in relabelled {
+            self.map(addresses, content, tick);
         }
     }
 
-    /// Returns the address space of a process forked at tick `at`.
-    pub fn fork(&self, at: u64) -> AddressSpace<'a> {
+    /// Returns the address space of a process forked at `tick`.
+    pub fn fork(&self, tick: u64) -> AddressSpace<'a> {
         if !self.versioned {
             return self.clone();
         }
         let slots = self.slots.iter().filter_map(|(&start, slot)| {
-            let content = slot.version(at)?.content;
+            let content = slot.version(tick)?.content;
             Some((start, Slot { end: slot.end, versions: vec![Version { content, valid: 0..u64::MAX }] }))
         });
         AddressSpace { slots: Arc::new(slots.collect()), versioned: false, kernel: self.kernel.clone() }
     }
 
-    /// Returns the bytes from `address` to the end of its slot at tick `at`, where they come from, and the ticks
+    /// Returns the bytes from `address` to the end of its slot at `tick`, where they come from, and the ticks
     /// during which they are there; `None` if nothing is mapped.
-    pub fn at(&self, address: u64, at: u64) -> Option<(Content<'a>, Range<u64>)> {
+    pub fn at(&self, address: u64, tick: u64) -> Option<(Content<'a>, Range<u64>)> {
         if let Some(kernel) = self.kernel.as_ref().filter(|_| address >= KERNEL) {
-            return kernel.at(address, at);
+            return kernel.at(address, tick);
         }
         let (&start, slot) = self.slots.range(..=address).next_back()?;
         if address >= slot.end {
             return None;
         }
-        let version = slot.version(at)?;
+        let version = slot.version(tick)?;
         let mut content = version.content;
         let length = usize::try_from(slot.end - start).unwrap_or(usize::MAX).min(content.bytes.len());
         content.bytes = &content.bytes[..length];
@@ -214,7 +218,7 @@ impl<'a> AddressSpace<'a> {
     }
 
     /// Adds a version to the slot at `start`, unless its content is already the same.
-    fn replace(&mut self, start: u64, content: Content<'a>, at: u64) {
+    fn replace(&mut self, start: u64, content: Content<'a>, tick: u64) {
         let Some(slot) = Arc::make_mut(&mut self.slots).get_mut(&start) else { return };
         let length = usize::try_from(slot.end - start).unwrap_or(usize::MAX);
         let clip = |bytes: &'a [u8]| &bytes[..length.min(bytes.len())];
@@ -229,7 +233,7 @@ impl<'a> AddressSpace<'a> {
                     last.content = content;
                     return;
                 }
-                let from = at.max(last.valid.start);
+                let from = tick.max(last.valid.start);
                 last.valid.end = from;
                 slot.versions.push(Version { content, valid: from..u64::MAX });
             }
@@ -247,8 +251,8 @@ mod tests {
         Content { bytes, origin: Origin { module, offset: 0 } }
     }
 
-    fn byte(space: &AddressSpace<'_>, address: u64, at: u64) -> Option<u8> {
-        space.at(address, at).and_then(|(content, _)| content.bytes.first().copied())
+    fn byte(space: &AddressSpace<'_>, address: u64, tick: u64) -> Option<u8> {
+        space.at(address, tick).and_then(|(content, _)| content.bytes.first().copied())
     }
 
     #[test]
@@ -266,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_maps_after_a_fork_the_other_does_not_have() {
+    fn mappings_after_a_fork_are_of_one_process_only() {
         let mut parent = AddressSpace::new();
         parent.map(10..12, content(b"aa", 0), 0);
         let mut child = parent.fork(5);
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_the_same_for_all() {
+    fn kernel_addresses_are_those_of_the_shared_kernel() {
         let mut kernel = AddressSpace::new();
         kernel.map(KERNEL..KERNEL + 2, content(b"kk", 9), 0);
         kernel.map(KERNEL..KERNEL + 2, content(b"ll", 9), 7);
@@ -287,7 +291,7 @@ mod tests {
         space.map(10..12, content(b"aa", 0), 0);
         space.set_kernel(Arc::new(kernel));
         assert!(space.is_versioned());
-        assert_eq!([6, 7].map(|at| byte(&space, KERNEL + 1, at)), [Some(b'k'), Some(b'l')]);
+        assert_eq!([6, 7].map(|tick| byte(&space, KERNEL + 1, tick)), [Some(b'k'), Some(b'l')]);
         assert_eq!((byte(&space, KERNEL + 2, 7), space.hole(KERNEL + 2)), (None, KERNEL + 2..u64::MAX));
         assert_eq!((space.hole(9), space.hole(10), space.hole(12)), (0..10, 10..10, 12..u64::MAX));
     }
@@ -297,7 +301,7 @@ mod tests {
         let mut space = AddressSpace::new();
         space.map(10..14, content(b"abcd", 0), 0);
         space.relabel(12..20, Origin { module: 3, offset: 100 }, 5);
-        let origin = |at| space.at(13, at).map(|(content, _)| (content.bytes, content.origin));
+        let origin = |tick| space.at(13, tick).map(|(content, _)| (content.bytes, content.origin));
         assert_eq!(origin(4), Some((&b"d"[..], Origin { module: 0, offset: 3 })));
         assert_eq!(origin(5), Some((&b"d"[..], Origin { module: 3, offset: 101 })));
         assert_eq!((space.boundary(10), space.boundary(12), space.boundary(14)), (12, 14, u64::MAX));
@@ -307,14 +311,14 @@ mod tests {
     fn each_of_many_versions_is_found() {
         let bytes: Vec<u8> = (0..200).collect();
         let mut space = AddressSpace::new();
-        for (at, byte) in bytes.chunks(1).enumerate() {
-            space.map(10..11, content(byte, 0), 10 * at as u64);
+        for (tick, byte) in bytes.chunks(1).enumerate() {
+            space.map(10..11, content(byte, 0), 10 * tick as u64);
         }
-        assert!((0..2000).all(|at| byte(&space, 10, at) == Some((at / 10) as u8)));
+        assert!((0..2000).all(|tick| byte(&space, 10, tick) == Some((tick / 10) as u8)));
     }
 
     #[test]
-    fn the_same_again_is_no_new_version() {
+    fn mapping_the_same_content_again_makes_no_version() {
         let mut space = AddressSpace::new();
         space.map(10..14, content(b"abcd", 0), 0);
         let again = Origin { module: 0, offset: 2 };
@@ -331,7 +335,7 @@ mod tests {
         space.map(10..12, content(b"aa", 0), 0);
         space.map(10..12, content(b"bb", 0), 5);
         space.map(10..12, content(b"aa", 0), 9);
-        assert_eq!([4, 5, 8, 9].map(|at| byte(&space, 10, at)), [b'a', b'b', b'b', b'a'].map(Some));
+        assert_eq!([4, 5, 8, 9].map(|tick| byte(&space, 10, tick)), [b'a', b'b', b'b', b'a'].map(Some));
     }
 
     #[test]

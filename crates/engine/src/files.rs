@@ -98,15 +98,15 @@ impl Maps {
     }
 
     /// Returns the losses of files that could not be read to their end: they shrank while they were read, or their disk
-    /// failed. What was read there are zeros.
+    /// failed. The bytes there were read as zeros.
     pub(crate) fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();
         let mut slot = &self.first;
         while let Some(opened) = slot.get() {
-            losses.extend(opened.map.unreadable().map(|range| Loss {
-                stream: range.path.display().to_string(),
+            losses.extend(opened.map.unreadable().map(|unreadable| Loss {
+                stream: unreadable.path.display().to_string(),
                 cause: Cause::CutShort,
-                bytes: range.offset..opened.map.len() as u64,
+                bytes: unreadable.offset..opened.map.len() as u64,
                 time: None,
                 count: 1,
                 detail: "the file shrank while it was read, or its disk failed".to_owned(),

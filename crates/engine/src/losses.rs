@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hodo_model::{Cause, Loss};
 
 /// Number of kinds of loss to distinguish; later ones are counted together.
-const KINDS: usize = 1000;
+const MOST_KINDS: usize = 1000;
 
 /// Losses by stream, cause and detail, in the order of first occurrence.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Losses {
 impl Losses {
     /// Adds a loss to its kind, which keeps the place and time of its first loss.
     pub fn add(&mut self, mut loss: Loss) {
-        if self.list.len() >= KINDS {
+        if self.list.len() >= MOST_KINDS {
             loss.detail = "and more".to_owned();
         }
         let key = (loss.stream.clone(), loss.cause, loss.detail.clone());

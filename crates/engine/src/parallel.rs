@@ -15,15 +15,18 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 const IN_FLIGHT: u64 = 4;
 
 /// Number of parts of a job's result that may wait to be consumed.
-const PARTS: usize = 2;
+const MOST_PARTS: usize = 2;
+
+/// No restriction on the thread that produced a part.
+const ANY_THREAD: Option<usize> = None;
 
 /// Returns how much of what is `left` one of `threads` threads takes next, within limits: large shares first, so that
 /// few results must be merged, and small shares last, so that all threads finish together (Polychronopoulos and Kuck,
 /// "Guided self-scheduling", 1987).
 pub(crate) fn share(left: u64, threads: usize, limits: RangeInclusive<u64>) -> u64 {
-    // Half of an equal share of the rest.
-    const HALVES: u64 = 2;
-    (left / (HALVES * threads.max(1) as u64)).min(*limits.end()).max(*limits.start())
+    // Each thread takes half of an equal share of the rest.
+    const SHARES_PER_THREAD: u64 = 2;
+    (left / (SHARES_PER_THREAD * threads.max(1) as u64)).min(*limits.end()).max(*limits.start())
 }
 
 /// The results that a job has delivered.
@@ -114,7 +117,11 @@ impl<R, C: FnMut(R) -> bool> Shared<R, C> {
     fn consumed(&mut self, consume: C, keep_going: bool) {
         self.consume = Some(consume);
         self.stopped |= !keep_going;
-        if self.delivered.get(&self.due).is_some_and(|all| all.complete && all.parts.is_empty()) {
+        if self
+            .delivered
+            .get(&self.due)
+            .is_some_and(|delivery| delivery.complete && delivery.parts.is_empty())
+        {
             self.delivered.remove(&self.due);
             self.due += 1;
         }
@@ -179,7 +186,7 @@ impl<R, C: FnMut(R) -> bool> Worker<'_, R, C> {
                 now = self.consume(now, own);
             } else if let Some(job) = now.start(plan) {
                 return Some(job);
-            } else if let Some(part) = now.take(None) {
+            } else if let Some(part) = now.take(ANY_THREAD) {
                 now = self.consume(now, part);
             } else {
                 now = self.exchange.wait(now);
@@ -193,13 +200,13 @@ impl<R, C: FnMut(R) -> bool> Worker<'_, R, C> {
     fn hand_over(&self, job: usize, part: R) -> bool {
         let mut now = self.deliver(job, part);
         loop {
-            let waiting = now.delivered.get(&job).map_or(0, |all| all.parts.len());
+            let waiting = now.delivered.get(&job).map_or(0, |delivery| delivery.parts.len());
             if now.stopped || waiting == 0 {
                 return !now.stopped;
             }
-            if let Some(part) = now.take((waiting < PARTS).then_some(self.thread)) {
+            if let Some(part) = now.take((waiting < MOST_PARTS).then_some(self.thread)) {
                 now = self.consume(now, part);
-            } else if waiting < PARTS {
+            } else if waiting < MOST_PARTS {
                 return true;
             } else {
                 now = self.exchange.wait(now);
@@ -345,15 +352,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_found_waits_for_it_unless_others_have_nothing_to_do() {
+    fn a_part_is_taken_by_its_own_thread_or_by_one_without_other_work() {
         let mut shared = Shared::new(|_: u32| true);
         shared.delivered.insert(0, Delivery { thread: 1, parts: [5, 6].into(), complete: true });
         assert!(shared.take(Some(0)).is_none());
         let (first, consume) = shared.take(Some(1)).unwrap();
-        assert!(shared.take(None).is_none(), "somebody consumes");
+        assert!(shared.take(ANY_THREAD).is_none(), "the consumer is in use");
         let keep_going = true;
         shared.consumed(consume, keep_going);
-        let (second, consume) = shared.take(None).unwrap();
+        let (second, consume) = shared.take(ANY_THREAD).unwrap();
         shared.consumed(consume, keep_going);
         assert_eq!((first, second, shared.due), (5, 6, 1));
     }
@@ -387,7 +394,7 @@ mod tests {
     #[test]
     fn a_job_of_many_parts_can_be_stopped() {
         for threads in [1, 3] {
-            let mut seen = 0;
+            let mut last = 0;
             let work = |_: &mut (), _: &u64, hand_over: &dyn Fn(u64) -> bool| {
                 (0..u64::MAX).find(|&part| !hand_over(part)).unwrap_or_default()
             };
@@ -398,29 +405,29 @@ mod tests {
                 || (),
                 work,
                 |part| {
-                    seen = part;
+                    last = part;
                     part < 20
                 },
             );
-            assert_eq!(seen, 20);
+            assert_eq!(last, 20);
         }
     }
 
     #[test]
     fn the_consumer_can_stop() {
         let jobs: Vec<u64> = (0..10_000).collect();
-        let mut seen = 0;
+        let mut last = 0;
         in_order(
             &jobs,
             3,
             || (),
             |_, &job| job,
             |result| {
-                seen = result;
+                last = result;
                 result < 20
             },
         );
-        assert_eq!(seen, 20);
+        assert_eq!(last, 20);
     }
 
     #[test]

@@ -110,14 +110,15 @@ impl<A: FastFlow> AnyFlow for A {
         progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> (FlowPartial, Losses) {
         let (tracks, losses) = fold_chunks(trace, self, chunks, reading, progress);
-        let any = |slice: ThreadSlice<A::Partial>| ThreadSlice {
+        let any_slice = |slice: ThreadSlice<A::Partial>| ThreadSlice {
             context: slice.context,
             since: slice.since,
             partial: Box::new(slice.partial) as AnyPartial,
         };
-        let any = |(track, slices): (usize, Vec<_>)| (track, slices.into_iter().map(any).collect());
+        let any_track =
+            |(track, slices): (usize, Vec<_>)| (track, slices.into_iter().map(any_slice).collect());
         let bytes = reading.is_of_all().then(|| chunks.iter().map(Chunk::bytes).sum());
-        (FlowPartial { tracks: tracks.into_iter().map(any).collect(), bytes }, losses)
+        (FlowPartial { tracks: tracks.into_iter().map(any_track).collect(), bytes }, losses)
     }
 }
 
@@ -130,7 +131,7 @@ pub struct FlowPartial {
 
 /// A [`ThreadSlice`] as bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct PackedTimeSlice {
+pub(crate) struct PackedThreadSlice {
     pub(crate) context: u32,
     since: Option<u64>,
     pub(crate) partial: Vec<u8>,
@@ -138,10 +139,10 @@ pub(crate) struct PackedTimeSlice {
 
 /// A [`FlowPartial`] as bytes: the thread slices of each trace stream, and the bytes of the chunks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct PackedFlow(BTreeMap<usize, Vec<PackedTimeSlice>>, Option<u64>);
+pub struct PackedFlow(BTreeMap<usize, Vec<PackedThreadSlice>>, Option<u64>);
 
 impl FlowPartial {
-    /// Merges it with the state of the following chunks.
+    /// Merges the state of the following chunks into this one.
     pub fn merge(mut self, later: FlowPartial, analysis: &dyn AnyAnalysis) -> FlowPartial {
         let threads = Threads::default();
         for (track, slices) in later.tracks {
@@ -179,7 +180,7 @@ impl FlowPartial {
 
     /// Encodes the partial.
     pub fn pack(&self, analysis: &dyn AnyAnalysis) -> PackedFlow {
-        let slice = |slice: &ThreadSlice<AnyPartial>| PackedTimeSlice {
+        let slice = |slice: &ThreadSlice<AnyPartial>| PackedThreadSlice {
             context: slice.context,
             since: slice.since.map(|since| since.0),
             partial: analysis.pack(&slice.partial),
@@ -190,7 +191,7 @@ impl FlowPartial {
 
     /// Decodes a partial; `None` if the bytes are not of the analysis.
     pub fn unpack(packed: PackedFlow, analysis: &dyn AnyAnalysis) -> Option<FlowPartial> {
-        let slice = |PackedTimeSlice { context, since, partial }| {
+        let slice = |PackedThreadSlice { context, since, partial }| {
             Some(ThreadSlice { context, since: since.map(Tsc), partial: analysis.unpack(&partial)? })
         };
         let track = |(track, slices): (usize, Vec<_>)| {

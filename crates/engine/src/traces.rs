@@ -48,6 +48,11 @@ pub struct Traces<'f> {
     pub(crate) maps: Option<&'f Maps>,
 }
 
+/// Returns the span from the earlier begin of two spans to the later end.
+pub(crate) fn cover<T: Ord>(one: (T, T), other: (T, T)) -> (T, T) {
+    (one.0.min(other.0), one.1.max(other.1))
+}
+
 impl<'f> Traces<'f> {
     /// Opens what `needs` selects of the inputs, and returns the errors of those that can't be read as well. `threads`
     /// threads search event files for packets. `progress` receives the number of bytes searched so far and the size of the
@@ -105,7 +110,7 @@ impl<'f> Traces<'f> {
         }
     }
 
-    /// Returns whether it has no trace.
+    /// Returns whether there is no trace.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty() && self.events.is_empty()
     }

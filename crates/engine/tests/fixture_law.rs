@@ -12,11 +12,19 @@ use proptest::{prelude::*, sample::Index, test_runner::TestRunner};
 /// Number of random plans of each fixture, others each time.
 const PLANS: u32 = 80;
 
-/// The size of chunks, the number of portions, and which neighbours are merged next.
-type Plan = (u64, u32, Vec<Index>);
+#[derive(Clone, Debug)]
+struct Plan {
+    /// The size of chunks in bytes.
+    chunks: u64,
+    /// The number of portions.
+    portions: u32,
+    /// Which neighbours are merged next.
+    choices: Vec<Index>,
+}
 
 fn plan() -> impl Strategy<Value = Plan> {
-    (512u64..1 << 17, 1u32..6, prop::collection::vec(any::<Index>(), 5))
+    let parts = (512u64..1 << 17, 1u32..6, prop::collection::vec(any::<Index>(), 5));
+    parts.prop_map(|(chunks, portions, choices)| Plan { chunks, portions, choices })
 }
 
 fn folder() -> PathBuf {
@@ -58,12 +66,12 @@ fn requests(experiment: &Experiment) -> Vec<Request> {
 }
 
 /// Folds a request by a plan, and merges the parts.
-fn follow(experiment: &Experiment, request: &Request, (size, portions, choices): &Plan) -> Vec<Table> {
-    let request = Request { chunks: Chunks::Bytes(*size), ..request.clone() };
+fn follow(experiment: &Experiment, request: &Request, plan: &Plan) -> Vec<Table> {
+    let request = Request { chunks: Chunks::Bytes(plan.chunks), ..request.clone() };
     let fold = |portion| experiment.fold(&request, &[], portion, &mut |_| true).unwrap().to_bytes();
-    let mut parts: Vec<Vec<u8>> = Portion::all(*portions).map(fold).collect();
+    let mut parts: Vec<Vec<u8>> = Portion::all(plan.portions).map(fold).collect();
     let unpack = |bytes: &Vec<u8>| Part::from_bytes(bytes).unwrap();
-    for choice in choices {
+    for choice in &plan.choices {
         if parts.len() > 1 {
             let index = choice.index(parts.len() - 1);
             let merged = Part::merge(parts[index..=index + 1].iter().map(unpack).collect()).unwrap();
@@ -104,5 +112,5 @@ fn any_plan_gives_the_tables_of_one_run() {
         fixtures().into_iter().map(|fixture| thread::spawn(|| check_fixture(fixture))).collect();
     let made: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     let missing = reports().iter().map(|report| report.description().name).find(|name| !made.contains(name));
-    assert_eq!(missing, None, "no fixture has it");
+    assert_eq!(missing, None, "no fixture gives the table of this report");
 }

@@ -15,7 +15,9 @@ use hodo_model::{Edge, Parameters, Period, Selection};
 use proptest::prelude::*;
 
 /// Size of the header of a part file, including the checksum.
-const BEFORE: usize = "hodo part\n".len() + 4;
+const HEADER: usize = "hodo part\n".len() + CHECKSUM;
+/// Size of the checksum, which ends the header.
+const CHECKSUM: usize = size_of::<u32>();
 
 fn experiment(input: &str) -> Experiment {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
@@ -38,12 +40,12 @@ fn request(reports: Vec<&'static AnyReport>) -> Request {
 
 /// Returns the index of the first byte in which the contents of two parts of a whole differ. All before it describes the
 /// whole, but for the number of the part.
-fn differ_from([one, other]: &[Vec<u8>; 2]) -> usize {
-    let pairs = (BEFORE..).zip(one[BEFORE..].iter().zip(&other[BEFORE..]));
+fn first_difference([one, other]: &[Vec<u8>; 2]) -> usize {
+    let pairs = (HEADER..).zip(one[HEADER..].iter().zip(&other[HEADER..]));
     let mut differences = pairs.filter(|(_, (one, other))| one != other).map(|(index, _)| index);
     // The first difference is the number of the part.
-    let number = differences.next().unwrap_or(BEFORE);
-    differences.next().unwrap_or(BEFORE).max(number)
+    let number = differences.next().unwrap_or(HEADER);
+    differences.next().unwrap_or(HEADER).max(number)
 }
 
 /// Changes some bytes of a part from `from` on, and updates the checksum.
@@ -52,8 +54,8 @@ fn forged(part: &[u8], from: usize, edits: &[(prop::sample::Index, u8)]) -> Vec<
     for (position, byte) in edits {
         forged[from + position.index(part.len() - from)] = *byte;
     }
-    let sum = crc32fast::hash(&forged[BEFORE..]).to_le_bytes();
-    forged[BEFORE - 4..BEFORE].copy_from_slice(&sum);
+    let sum = crc32fast::hash(&forged[HEADER..]).to_le_bytes();
+    forged[HEADER - CHECKSUM..HEADER].copy_from_slice(&sum);
     forged
 }
 
@@ -69,7 +71,7 @@ fn holds(input: &str, reports: Vec<&'static AnyReport>) -> u32 {
     let cases = (any::<bool>(), any::<prop::sample::Index>(), edits);
     let views = reports.iter().flat_map(|report| report.description().views);
     let views: Vec<&str> = views.copied().chain([""]).collect();
-    let (from, taken) = (differ_from(&parts), Cell::new(0));
+    let (from, accepted) = (first_difference(&parts), Cell::new(0));
     // Parts of control flow contain more internal references, and are small.
     let of_flow = reports.iter().any(is_of_flow);
     let number = if of_flow { 400 } else { 100 };
@@ -85,7 +87,7 @@ fn holds(input: &str, reports: Vec<&'static AnyReport>) -> u32 {
         let merged = || {
             let whole = parts.and_then(Part::merge);
             let tables = whole.and_then(|whole| whole.tables(&selection, Some(&experiment), 1));
-            taken.set(taken.get() + u32::from(tables.is_ok()));
+            accepted.set(accepted.get() + u32::from(tables.is_ok()));
         };
         let wraps = |panic: &Box<dyn Any + Send>| {
             let why = panic.downcast_ref::<&str>();
@@ -99,7 +101,7 @@ fn holds(input: &str, reports: Vec<&'static AnyReport>) -> u32 {
     });
     let names: Vec<&str> = reports.iter().map(|report| report.description().name).collect();
     run.unwrap_or_else(|error| panic!("{names:?}: {error}"));
-    taken.get()
+    accepted.get()
 }
 
 /// Returns whether a report is about control flow.
@@ -115,18 +117,18 @@ fn by_kind() -> [Vec<&'static AnyReport>; 2] {
 }
 
 #[test]
-fn of_each_report() {
+fn forged_parts_of_each_report_never_panic() {
     let [flow, events] = by_kind();
     for input in ["ctf/lttng2.13-kernel", "ftrace/small-7.dat"] {
-        let taken: u32 = events.iter().map(|report| holds(input, vec![*report])).sum();
-        assert!(taken > 20, "{input}: {taken}");
+        let accepted: u32 = events.iter().map(|report| holds(input, vec![*report])).sum();
+        assert!(accepted > 20, "{input}: {accepted}");
     }
-    let taken: u32 = flow.iter().map(|report| holds("perf/tiny.data", vec![*report])).sum();
-    assert!(taken > 0, "control flow: {taken}");
+    let accepted: u32 = flow.iter().map(|report| holds("perf/tiny.data", vec![*report])).sum();
+    assert!(accepted > 0, "control flow: {accepted}");
 }
 
 #[test]
-fn of_all_reports_about_events() {
+fn forged_parts_of_all_reports_about_events_never_panic() {
     let [_, mut events] = by_kind();
     events.retain(|report| !report.description().takes.period);
     assert!(holds("ctf/lttng2.13-kernel", events) > 0);

@@ -48,10 +48,10 @@ impl Analysis for Keeper {
 
     fn interest(&self) -> Interest<'_> {
         const { assert!(FIELDS > kernel::field::entry::ALL) };
-        let places: &'static [usize] = Vec::leak((0..FIELDS).collect());
+        let indices: &'static [usize] = Vec::leak((0..FIELDS).collect());
         // Entries and exits are separate events unless an analysis requests whole system calls.
         let all = VOCABULARY.iter().filter(|words| words.kind != Kind::Syscall);
-        let all = Vec::leak(all.map(|words| (words.kind, &places[..words.fields.len()])).collect());
+        let all = Vec::leak(all.map(|words| (words.kind, &indices[..words.fields.len()])).collect());
         Interest::events(all).with_period(Some(&self.period))
     }
 
@@ -98,15 +98,15 @@ fn kept(fixture: &str) -> (RefCell<Vec<Records>>, Vec<String>) {
 }
 
 /// An analysis of events, and the views of a report that it serves.
-struct OfEvents {
+struct EventAnalysis {
     name: String,
     run: RunnableAnalysis,
     views: Vec<&'static str>,
 }
 
 /// Returns every analysis of events once.
-fn all() -> Vec<OfEvents> {
-    let mut all: Vec<OfEvents> = Vec::new();
+fn all() -> Vec<EventAnalysis> {
+    let mut all: Vec<EventAnalysis> = Vec::new();
     for report in reports() {
         let (about, first) = (report.description(), all.len());
         for (&view, alone) in about.views.iter().flat_map(|view| [(view, false), (view, true)]) {
@@ -116,13 +116,16 @@ fn all() -> Vec<OfEvents> {
             if flow != FlowInterest::None || counts != CountInterest::None {
                 continue;
             }
-            let same = |known: &&mut OfEvents| known.run.analysis().partial() == run.analysis().partial();
+            let same =
+                |known: &&mut EventAnalysis| known.run.analysis().partial() == run.analysis().partial();
             match all[first..].iter_mut().find(same) {
                 Some(known) if known.views.contains(&view) => {}
                 Some(known) => known.views.push(view),
-                None => {
-                    all.push(OfEvents { name: format!("{} --by {view}", about.name), run, views: vec![view] })
-                }
+                None => all.push(EventAnalysis {
+                    name: format!("{} --by {view}", about.name),
+                    run,
+                    views: vec![view],
+                }),
             }
         }
     }
@@ -130,7 +133,7 @@ fn all() -> Vec<OfEvents> {
 }
 
 fn holds(
-    OfEvents { name, run: analysis, views }: &OfEvents,
+    EventAnalysis { name, run: analysis, views }: &EventAnalysis,
     (events, names): &(RefCell<Vec<Records>>, Vec<String>),
 ) {
     // Uses a part of the trace, so that many plans take no longer than a few plans for all of it.
@@ -146,7 +149,7 @@ fn holds(
         let mut events = events.borrow_mut();
         let start = start.index(events.len());
         let end = (start + length).min(events.len());
-        // Fibonacci hashing: a pseudo-random number for each position.
+        // Fibonacci hashing: a pseudo-random number from 0 to 1 for each position, of the hash's upper 53 bits.
         let cut = |position: usize| {
             let hash = (seed ^ position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             (hash >> 11) as f64 / (1u64 << 53) as f64 <= share
@@ -167,36 +170,36 @@ fn holds_for_all(fixture: &str) {
 }
 
 #[test]
-fn of_lttng_2_13() {
+fn plans_change_nothing_of_lttng_2_13() {
     holds_for_all("ctf/lttng2.13-kernel");
 }
 
 #[test]
-fn of_lttng_2_16() {
+fn plans_change_nothing_of_lttng_2_16() {
     holds_for_all("ctf/lttng2.16-kernel-ctf2");
 }
 
 #[test]
-fn of_ftrace() {
+fn plans_change_nothing_of_ftrace() {
     holds_for_all("ftrace/small-7.dat");
 }
 
 #[test]
-fn of_perf() {
+fn plans_change_nothing_of_perf() {
     holds_for_all("perf/events.data");
 }
 
 /// `Files` requests entries and exits, so the other analyses get these in place of whole system calls.
 #[test]
 fn calls_as_a_whole_change_nothing() {
-    let asks = |analysis: &dyn AnyAnalysis| {
+    let requests_calls = |analysis: &dyn AnyAnalysis| {
         let base = analysis.interest().base.map_or(&[][..], |base| base.interest().events);
         let events = analysis.interest().events.iter().chain(base);
         events.clone().any(|(kind, _)| *kind == Kind::Syscall)
             || analysis.interest().reporting.contains(&Kind::Syscall)
     };
     let all = all();
-    let joined: Vec<_> = all.iter().filter(|known| asks(known.run.analysis())).collect();
+    let joined: Vec<_> = all.iter().filter(|known| requests_calls(known.run.analysis())).collect();
     assert!(joined.len() > 5, "{}", joined.len());
     for fixture in
         ["ctf/lttng2.13-kernel", "ctf/lttng2.16-kernel-ctf2", "ftrace/small-7.dat", "perf/events.data"]

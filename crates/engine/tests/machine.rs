@@ -31,12 +31,19 @@ const SECOND: Thread = Thread { pid: 8, tid: 8 };
 
 /// Both programs have the same address: a NOP and SYSCALL, and two NOPs and SYSCALL. The kernel is a NOP and SYSRET;
 /// later, two NOPs and SYSRET.
-const CODE: [(u32, u64, u64, &[u8]); 4] = [
-    (KeptCode::KERNEL, 1000, KERNEL, &[0x90, 0x48, 0x0f, 0x07]),
-    (FIRST.pid, 1000, USER, &[0x90, 0x0f, 0x05]),
-    (SECOND.pid, 1000, USER, &[0x90, 0x90, 0x0f, 0x05]),
-    (KeptCode::KERNEL, 5000, KERNEL, &[0x90, 0x90, 0x48, 0x0f, 0x07]),
+const CODE: [Code; 4] = [
+    Code { pid: KeptCode::KERNEL, time_ns: 1000, address: KERNEL, bytes: &[0x90, 0x48, 0x0f, 0x07] },
+    Code { pid: FIRST.pid, time_ns: 1000, address: USER, bytes: &[0x90, 0x0f, 0x05] },
+    Code { pid: SECOND.pid, time_ns: 1000, address: USER, bytes: &[0x90, 0x90, 0x0f, 0x05] },
+    Code { pid: KeptCode::KERNEL, time_ns: 5000, address: KERNEL, bytes: &[0x90, 0x90, 0x48, 0x0f, 0x07] },
 ];
+
+struct Code {
+    pid: u32,
+    time_ns: u64,
+    address: u64,
+    bytes: &'static [u8],
+}
 
 fn trace() -> Vec<u8> {
     let timing = Timing { tsc: true, mtc_period: None, cyc_threshold: None };
@@ -77,12 +84,12 @@ fn write(out: impl Write + Seek) {
     ];
     let mut writer = Writer::new(out, setup(), vec![Source::Cpu(3)]).unwrap();
     for (time, thread, kind) in records {
-        let said = Sideband { time: Some(Nanos(time)), cpu: Some(3), thread, guest: None, kind };
-        writer.sideband(&said).unwrap();
+        let record = Sideband { time: Some(Nanos(time)), cpu: Some(3), thread, guest: None, kind };
+        writer.sideband(&record).unwrap();
     }
     let trace = trace();
     writer.trace(0, Nanos(9000), trace.len() as u64, &trace[..]).unwrap();
-    let entry = |&(pid, time_ns, address, bytes): &(u32, u64, u64, &[u8])| CodeEntry {
+    let entry = |&Code { pid, time_ns, address, bytes }: &Code| CodeEntry {
         pid,
         guest: None,
         time_ns,
@@ -96,14 +103,14 @@ fn write(out: impl Write + Seek) {
         code: CODE.iter().map(entry).collect(),
         kallsyms: kallsyms.len() as u64,
     };
-    let code = CODE.map(|(.., bytes)| bytes).concat();
+    let code = CODE.map(|code| code.bytes).concat();
     writer.finish(&section, Cursor::new([&code[..], kallsyms.as_bytes()].concat())).unwrap();
 }
 
 #[derive(Default)]
-struct FlowEvent(Vec<String>);
+struct Lines(Vec<String>);
 
-impl Sink for FlowEvent {
+impl Sink for Lines {
     fn executed(&mut self, executed: Executed<'_>) {
         self.0.extend(executed.addresses().map(|address| format!("{address:x}")));
     }
@@ -117,7 +124,7 @@ impl Sink for FlowEvent {
     }
 }
 
-impl TrackSink for FlowEvent {
+impl TrackSink for Lines {
     fn begin_segment(&mut self) {}
 }
 
@@ -132,18 +139,18 @@ fn threads_change_while_the_kernel_is_traced() {
     assert_eq!(trace.tracks[0].name, "cpu 3");
     let whole = Chunks::Bytes(u64::MAX);
     let reading = Reading { memo: false, ..Reading::new(1, whole) };
-    let mut seen = Vec::new();
-    let start = |_: &_, ()| FlowEvent::default();
-    let consume = |_: &_, lines: Vec<String>| {
-        seen.extend(lines);
+    let mut lines = Vec::new();
+    let start = |_: &_, ()| Lines::default();
+    let consume = |_: &_, more: Vec<String>| {
+        lines.extend(more);
         true
     };
-    decode_all(&trace, reading, start, |sink: FlowEvent| (sink.0, ()), consume, |_| true);
+    decode_all(&trace, reading, start, |sink: Lines| (sink.0, ()), consume, |_| true);
     let kernel = |offset| format!("{:x}", KERNEL + offset);
     let user = |offset| format!("{:x}", USER + offset);
     let expected = [
         vec![user(0), user(1), "switch 1".to_owned(), kernel(0), kernel(1)],
         vec![user(0), user(1), user(2), kernel(0), kernel(1), kernel(2), user(0)],
     ];
-    assert_eq!(seen, expected.concat());
+    assert_eq!(lines, expected.concat());
 }

@@ -146,7 +146,7 @@ fn states_are_those_of_the_kernel() {
 
 /// If a trace names the codes of states by an enumeration, that decides, and not the kernel's release.
 #[test]
-fn names_of_states_tell_the_kernel() {
+fn names_of_states_decide_over_the_release_of_the_kernel() {
     for (dead, code, lifetime) in [(64, 64, 10u64), (128, 64, 50)] {
         let class = format!("enum : i64 {{ \"TASK_RUNNING\" = 0, \"TASK_DEAD\" = {dead} }}");
         let events = [Switch(100, 0, 0, 5), Switch(110, 5, code, 0), Switch(150, 0, 0, 0)];

@@ -169,8 +169,11 @@ impl ClockIdentity {
 impl TscScale {
     /// The scale of perf's clock.
     pub(crate) fn of(clock: PerfClock) -> TscScale {
-        let (shift, multiplier, zero) = clock.words();
-        // Zeros wrap: one in the upper half lies before tick 0.
-        TscScale { multiplier, shift, zero: i128::from(zero.cast_signed()) }
+        TscScale {
+            multiplier: clock.multiplier().into(),
+            shift: clock.shift().into(),
+            // Zeros wrap: one in the upper half lies before tick 0.
+            zero: i128::from(clock.zero().cast_signed()),
+        }
     }
 }

@@ -57,7 +57,7 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
     let host = facts.get("host").cloned();
     let notes = RecorderNotes {
         engine: "native".to_owned(),
-        frequency: clock.map_or(0, frequency),
+        frequency: clock.map_or(0, |clock| clock.frequency()),
         slowed: true,
         counts_time: logs.counts_time,
         untraced: reader.untraced(),
@@ -103,12 +103,6 @@ fn clock(pairs: &[(u64, u64)]) -> Option<PerfClock> {
     let multiplier = (multiplier >> (SHIFT - shift)) as u64;
     let until = (u128::from(first) * u128::from(multiplier)) >> shift;
     PerfClock::new(shift.into(), multiplier, zero.wrapping_sub(until as u64))
-}
-
-/// Ticks in a second.
-fn frequency(clock: PerfClock) -> u64 {
-    let (shift, multiplier, _) = clock.words();
-    u64::try_from((1_000_000_000u128 << shift) / u128::from(multiplier)).unwrap_or(u64::MAX)
 }
 
 /// A stream for each log; those of a thread, one for each program that it ran, follow each other.

@@ -91,7 +91,7 @@ impl<'a> Interest<'a> {
         Interest { threads: false, ..self }
     }
 
-    /// Adds kinds of events, where they contain their thread.
+    /// Adds kinds of events, of which only those that contain their thread are read.
     pub const fn with_reporting(self, reporting: &'a [Kind]) -> Interest<'a> {
         Interest { reporting, ..self }
     }
@@ -171,7 +171,8 @@ pub struct FlowThread {
 pub struct FinishContext<'a> {
     /// See [`Start::names`].
     pub names: &'a [String],
-    /// Times of the first and the last event of any kind; where rows [settle](Analysis::settle), of those so far.
+    /// Times of the first and the last event of any kind. While rows [settle](Analysis::settle), the last one is the last
+    /// so far.
     pub span: (Nanos, Nanos),
     /// The events from which wake-ups are known.
     pub wakeups: Wakeups,
@@ -252,7 +253,7 @@ pub trait Analysis: Send + Sync + 'static {
     /// Moves rows that no later item can change out of the partial, in table order. The partial covers the trace from
     /// its beginning to the end of the [span](FinishContext::span). [`Analysis::finish`] then returns a table of the
     /// remaining rows, which follow the moved ones; its summary covers all rows.
-    fn settle(&self, _partial: &mut Self::Partial, _of: &FinishContext<'_>, _rows: &mut TableBuilder) {}
+    fn settle(&self, _partial: &mut Self::Partial, _context: &FinishContext<'_>, _rows: &mut TableBuilder) {}
 
     /// Whether a deserialized partial is consistent: every reference in it resolves. Inconsistent partials are
     /// rejected before `merge` and `finish`, which may rely on this.
@@ -296,7 +297,7 @@ pub trait EventAnalysis: Send + Sync + 'static {
     }
 
     /// See [`Analysis::settle`].
-    fn settle(&self, _partial: &mut Self::Partial, _of: &FinishContext<'_>, _rows: &mut TableBuilder) {}
+    fn settle(&self, _partial: &mut Self::Partial, _context: &FinishContext<'_>, _rows: &mut TableBuilder) {}
 
     /// Makes the table of the whole trace.
     fn finish(&self, whole: Self::Partial, context: &FinishContext<'_>) -> Table;

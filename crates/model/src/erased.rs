@@ -94,12 +94,12 @@ impl<A: Analysis> AnyAnalysis for A {
 
     fn pack(&self, partial: &AnyPartial) -> Vec<u8> {
         let partial: &A::Partial = partial.downcast_ref().expect(OWN);
-        postcard::to_allocvec(partial).expect("memory does not refuse what is written to it")
+        postcard::to_allocvec(partial).expect("writing to memory does not fail")
     }
 
     fn unpack(&self, bytes: &[u8]) -> Option<AnyPartial> {
         let (partial, rest) = postcard::take_from_bytes::<A::Partial>(bytes).ok()?;
-        let is_one = rest.is_empty() && Analysis::is_sound(self, &partial);
-        is_one.then(|| Box::new(partial) as AnyPartial)
+        let is_sound = rest.is_empty() && Analysis::is_sound(self, &partial);
+        is_sound.then(|| Box::new(partial) as AnyPartial)
     }
 }

@@ -7,21 +7,21 @@ use std::fmt;
 pub struct ExpressionError {
     text: String,
     /// The byte offset of the error.
-    at: usize,
-    why: String,
+    offset: usize,
+    reason: String,
 }
 
 impl ExpressionError {
     /// Creates an error at a byte offset of `text`.
-    pub fn new(text: &str, at: usize, why: String) -> ExpressionError {
-        ExpressionError { text: text.to_owned(), at, why }
+    pub fn new(text: &str, offset: usize, reason: String) -> ExpressionError {
+        ExpressionError { text: text.to_owned(), offset, reason }
     }
 }
 
 impl fmt::Display for ExpressionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = self.text.get(..self.at).map_or(0, |before| before.chars().count());
-        write!(f, "{}\n  {}\n  {:before$}^", self.why, self.text.replace(['\n', '\t'], " "), "")
+        let before = self.text.get(..self.offset).map_or(0, |before| before.chars().count());
+        write!(f, "{}\n  {}\n  {:before$}^", self.reason, self.text.replace(['\n', '\t'], " "), "")
     }
 }
 

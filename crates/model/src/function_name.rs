@@ -18,12 +18,11 @@ pub fn is_name(name: &str, function: &str) -> bool {
 /// ```
 pub fn is_short(name: &str, function: &str) -> bool {
     let Some(Path { starts, end, template }) = Path::of(function) else { return false };
-    let is = |&start: &usize| {
+    starts.iter().any(|&start| {
         let path = &function[start..end];
-        let plain = template.filter(|at| *at > start).map_or(path, |at| &function[start..at]);
+        let plain = template.filter(|template| *template > start).map_or(path, |end| &function[start..end]);
         path == name || plain == name || function[start..] == *name
-    };
-    starts.iter().any(is)
+    })
 }
 
 /// Returns the last part of a function's path, without parameters: `lookup` for `app::Store::lookup(int)`.
@@ -31,7 +30,7 @@ pub fn last_part(function: &str) -> &str {
     match Path::of(function) {
         Some(Path { starts, end, template }) => {
             let start = starts.last().copied().unwrap_or(0);
-            &function[start..template.filter(|at| *at > start).unwrap_or(end)]
+            &function[start..template.filter(|template| *template > start).unwrap_or(end)]
         }
         None => function,
     }
@@ -59,37 +58,38 @@ impl Path {
     /// Returns `None` for a name that is no path, such as that of a thunk, of a compiler's copy, or of a stub that jumps to the function.
     fn of(function: &str) -> Option<Path> {
         let bytes = function.as_bytes();
-        let (mut at, mut depth, mut starts, mut template) = (0, 0_usize, vec![0], None);
-        while let Some(&byte) = bytes.get(at) {
+        let (mut index, mut depth, mut starts, mut template) = (0, 0_usize, vec![0], None);
+        while let Some(&byte) = bytes.get(index) {
             let start = starts.last().copied().unwrap_or(0);
-            let rest = &function.get(at..)?;
+            let rest = &function.get(index..)?;
             match byte {
-                b'(' if depth == 0 && rest.starts_with(ANONYMOUS) => at += ANONYMOUS.len() - 1,
+                b'(' if depth == 0 && rest.starts_with(ANONYMOUS) => index += ANONYMOUS.len() - 1,
                 // A path may begin with a tuple, which is a type.
-                b'(' if depth == 0 && at > start => break,
-                b'<' if depth == 0 => (depth, template) = (1, Some(at)),
+                b'(' if depth == 0 && index > start => break,
+                b'<' if depth == 0 => (depth, template) = (1, Some(index)),
                 b'(' | b'<' | b'[' | b'{' => depth += 1,
-                // Not an arrow.
-                b'>' if at > 0 && bytes[at - 1] == b'-' => {}
+                // The end of an arrow closes nothing.
+                b'>' if index > 0 && bytes[index - 1] == b'-' => {}
                 b')' | b'>' | b']' | b'}' => depth = depth.saturating_sub(1),
                 b':' if depth == 0 && rest.starts_with("::") => {
-                    at += 1;
-                    (template, _) = (None, starts.push(at + 1));
+                    index += 1;
+                    starts.push(index + 1);
+                    template = None;
                 }
-                b'o' if depth == 0 && at == start && rest.starts_with("operator") => {
-                    at += operator(rest) - 1;
+                b'o' if depth == 0 && index == start && rest.starts_with("operator") => {
+                    index += operator(rest) - 1;
                     template = None;
                 }
                 b' ' | b'@' if depth == 0 => return None,
                 _ => {}
             }
-            at += 1;
-            // Characters have several bytes.
-            while !function.is_char_boundary(at.min(function.len())) {
-                at += 1;
+            index += 1;
+            // A character may have several bytes.
+            while !function.is_char_boundary(index.min(function.len())) {
+                index += 1;
             }
         }
-        let end = at.min(function.len());
+        let end = index.min(function.len());
         let is_whole = function[end..].rsplit_once(')').is_none_or(|(_, after)| !after.contains(['@', '[']));
         let template = template.filter(|_| function[..end].ends_with('>'));
         is_whole.then_some(Path { starts, end, template })

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AnyAnalysis, AnyPartial, FinishContext, Interest, Period, Selection, Sources, Start, Table, TableBuilder,
-    kernel::{Chosen, Kind, Records, Threads, VOCABULARY, Wakeups},
+    kernel::{Chosen, EventIndex, Kind, Records, Threads, VOCABULARY, Wakeups},
 };
 
 /// Analyses that run together.
@@ -26,7 +26,7 @@ pub struct Pass<'a> {
     /// The requested analyses, then their bases that are not requested.
     analyses: Vec<&'a dyn AnyAnalysis>,
     /// The number of requested analyses.
-    asked: usize,
+    requested: usize,
     /// For each analysis, the index of the list of its events: analyses that read the same kinds share one.
     lists: Vec<usize>,
     by_kind: Vec<Needs>,
@@ -75,9 +75,9 @@ pub struct Packed {
     partials: Vec<Vec<u8>>,
 }
 
-/// A reusable buffer: stream and index of the events in a batch, by list.
+/// A reusable buffer: the events of a batch, by list.
 #[derive(Debug, Default)]
-pub struct Scratch(Vec<Vec<(u32, u32)>>);
+pub struct Scratch(Vec<Vec<EventIndex>>);
 
 /// The events and fields that an analysis and its base read.
 pub fn interest(analysis: &dyn AnyAnalysis) -> Vec<(Kind, &'static [usize])> {
@@ -102,9 +102,9 @@ impl States {
 
 impl<'a> Pass<'a> {
     /// Creates a pass of some analyses.
-    pub fn new(asked: &[&'a dyn AnyAnalysis]) -> Pass<'a> {
-        let mut analyses = asked.to_vec();
-        for base in asked.iter().filter_map(|analysis| analysis.interest().base) {
+    pub fn new(requested: &[&'a dyn AnyAnalysis]) -> Pass<'a> {
+        let mut analyses = requested.to_vec();
+        for base in requested.iter().filter_map(|analysis| analysis.interest().base) {
             if analyses.iter().all(|known| known.partial() != base.partial()) {
                 analyses.push(base);
             }
@@ -131,12 +131,12 @@ impl<'a> Pass<'a> {
                 reporting: containing(|kinds| &kinds.reporting),
             };
         }
-        Pass { analyses, asked: asked.len(), lists, by_kind }
+        Pass { analyses, requested: requested.len(), lists, by_kind }
     }
 
     /// The requested analyses, in the order of their tables.
-    pub fn asked(&self) -> &[&'a dyn AnyAnalysis] {
-        &self.analyses[..self.asked]
+    pub fn requested(&self) -> &[&'a dyn AnyAnalysis] {
+        &self.analyses[..self.requested]
     }
 
     /// The events that the pass reads, and the positions of the fields.
@@ -152,8 +152,8 @@ impl<'a> Pass<'a> {
     /// Whether the entry and exit of a system call may be joined into one event.
     pub fn joins_calls(&self) -> bool {
         self.analyses.iter().all(|analysis| {
-            let asks = |kind| analysis.interest().events.iter().any(|(own, _)| *own == kind);
-            asks(Kind::Syscall) || !asks(Kind::SyscallEntry) && !asks(Kind::SyscallExit)
+            let reads = |kind| analysis.interest().events.iter().any(|(own, _)| *own == kind);
+            reads(Kind::Syscall) || !reads(Kind::SyscallEntry) && !reads(Kind::SyscallExit)
         })
     }
 
@@ -168,24 +168,26 @@ impl<'a> Pass<'a> {
         States { threads: Threads::default(), wakeups: start.wakeups, partials }
     }
 
-    /// Adds a batch of events. `runs` are consecutive ranges of records of some streams, in order of time.
+    /// Adds a batch of events, in order of time: each of `ranges` has the index of a stream and the indices of its events
+    /// that come next.
     pub fn fold(
         &self,
         states: &mut States,
         streams: &mut [Records],
-        runs: &[(usize, Range<usize>)],
+        ranges: &[(usize, Range<usize>)],
         Scratch(chosen): &mut Scratch,
     ) {
         chosen.resize_with(self.lists.len(), Vec::new);
         chosen.iter_mut().for_each(Vec::clear);
-        for (stream, run) in runs {
+        for (stream, indices) in ranges {
             let records = &mut streams[*stream];
             // Usually all events of a stream are on one CPU.
             let mut running = None;
-            for index in run.clone() {
+            for index in indices.clone() {
                 let event = records.event(index);
                 let needs = &self.by_kind[event.kind as usize];
-                let mut choose = |own: &usize| chosen[*own].push((*stream as u32, index as u32));
+                let event_index = EventIndex { stream: *stream as u32, index: index as u32 };
+                let mut choose = |list: &usize| chosen[*list].push(event_index);
                 if let Some(thread) = event.reported() {
                     states.threads.runs(event.cpu, thread);
                     running = None;
@@ -210,7 +212,9 @@ impl<'a> Pass<'a> {
     /// Merges the states of two adjacent chunks.
     pub fn merge(&self, mut earlier: States, later: States) -> States {
         let pairs = earlier.partials.into_iter().zip(later.partials).zip(&self.analyses);
-        let merged = pairs.map(|((one, other), analysis)| analysis.merge(one, other, &earlier.threads));
+        let merged = pairs.map(|((earlier_partial, later_partial), analysis)| {
+            analysis.merge(earlier_partial, later_partial, &earlier.threads)
+        });
         earlier.partials = merged.collect();
         earlier.threads.add(later.threads);
         earlier.wakeups = earlier.wakeups.max(later.wakeups);
@@ -227,8 +231,8 @@ impl<'a> Pass<'a> {
         context: &FinishContext<'_>,
         rows: impl IntoIterator<Item = &'r mut TableBuilder>,
     ) {
-        let asked = self.analyses[..self.asked].iter().zip(&mut states.partials);
-        for ((analysis, partial), rows) in asked.zip(rows) {
+        let requested = self.analyses[..self.requested].iter().zip(&mut states.partials);
+        for ((analysis, partial), rows) in requested.zip(rows) {
             analysis.settle(partial, context, rows);
         }
     }
@@ -275,11 +279,10 @@ impl<'a> Pass<'a> {
         for (index, partial) in partials.into_iter().enumerate() {
             families.entry(base(index).unwrap_or(index)).or_default().push((index, partial));
         }
-        let last = |(base, mut family): (usize, Vec<(usize, AnyPartial)>)| {
-            family.sort_by_key(|&(index, _)| index == base);
-            family
-        };
-        let mut families: Vec<_> = families.into_iter().map(last).collect();
+        for (base, family) in &mut families {
+            family.sort_by_key(|(index, _)| index == base);
+        }
+        let mut families: Vec<_> = families.into_values().collect();
         families.sort_by_key(|family| std::cmp::Reverse(family.len()));
         families
     }
@@ -292,17 +295,20 @@ impl<'a> Pass<'a> {
         context: &FinishContext<'_>,
     ) -> Vec<(usize, Table)> {
         let base = family.pop();
-        let finish = |(index, partial): (usize, AnyPartial), base: Option<&AnyPartial>| {
-            let table = |analysis: &&dyn AnyAnalysis| {
-                let selection = selections[index];
-                analysis.finish(vec![partial], &FinishContext { base, selection, ..context.clone() })
-            };
-            Some((index, self.analyses[..self.asked].get(index).map(table)?))
+        let finish = |index: usize, partial: AnyPartial, base: Option<&AnyPartial>| {
+            // The bases that are not requested come after the requested analyses.
+            let analysis = self.requested().get(index)?;
+            let context = FinishContext { base, selection: selections[index], ..context.clone() };
+            Some((index, analysis.finish(vec![partial], &context)))
         };
-        let resting = family.into_iter().map(|state| finish(state, base.as_ref().map(|(_, base)| base)));
-        let mut tables: Vec<_> = resting.collect();
-        tables.extend(base.map(|base| finish(base, None)));
-        tables.into_iter().flatten().collect()
+        let mut tables = Vec::new();
+        for (index, partial) in family {
+            tables.extend(finish(index, partial, base.as_ref().map(|(_, base)| base)));
+        }
+        if let Some((index, partial)) = base {
+            tables.extend(finish(index, partial, None));
+        }
+        tables
     }
 
     /// Serializes the states, to send them to another process.
@@ -318,8 +324,9 @@ impl<'a> Pass<'a> {
     /// The index of the first analysis whose partial is invalid.
     pub fn unpack(&self, packed: Packed) -> Result<States, usize> {
         let bytes = |index: usize| packed.partials.get(index).map_or(&[][..], Vec::as_slice);
-        let one = |(index, analysis): (usize, &&dyn AnyAnalysis)| analysis.unpack(bytes(index)).ok_or(index);
-        let partials = self.analyses.iter().enumerate().map(one).collect::<Result<_, _>>()?;
+        let partials = self.analyses.iter().enumerate();
+        let partials = partials.map(|(index, analysis)| analysis.unpack(bytes(index)).ok_or(index));
+        let partials = partials.collect::<Result<_, _>>()?;
         Ok(States { threads: packed.threads, wakeups: packed.wakeups, partials })
     }
 }

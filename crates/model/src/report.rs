@@ -65,7 +65,7 @@ pub struct Parameters {
     pub period: Option<Period>,
     /// The kind of intervals.
     pub intervals: Option<Intervals>,
-    /// Whether the partial serves this view and selection only. A cheaper analysis with the same table will do then.
+    /// Whether the partial serves this view and selection only. Then a cheaper analysis with the same table may be made.
     pub alone: bool,
 }
 

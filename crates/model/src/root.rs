@@ -23,15 +23,16 @@ impl Root {
         match self {
             Root::Function(name) => {
                 // Demangled names may have parameters, which users omit.
-                let is = |name: &str| is_name(name, function);
-                let with_module = |(name, of): (&str, &str)| of == module && is(name);
-                is(name) || name.rsplit_once('@').is_some_and(with_module)
+                is_name(name, function)
+                    || name
+                        .rsplit_once('@')
+                        .is_some_and(|(name, in_module)| in_module == module && is_name(name, function))
             }
             Root::SystemCall(name) => {
                 // Functions that are not system calls begin with `sys_` too.
-                let any = |prefix: &str| prefix.starts_with("__") && function.starts_with(prefix);
+                let is_call = |prefix: &str| prefix.starts_with("__") && function.starts_with(prefix);
                 match name.as_str() {
-                    "" => PREFIXES.iter().any(|prefix| any(prefix)),
+                    "" => PREFIXES.iter().any(|prefix| is_call(prefix)),
                     name => PREFIXES.iter().any(|prefix| function.strip_prefix(prefix) == Some(name)),
                 }
             }

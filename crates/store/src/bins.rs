@@ -1,10 +1,14 @@
-//! Bins of time. A bin of level 0 spans 2^base nanoseconds; a bin of a higher level spans four bins of the level
+//! Bins of time. A bin of level 0 spans 2^`base` nanoseconds; a bin of a higher level spans four bins of the level
 //! below. A record lies in the smallest bin that contains it.
+
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
 /// Binary logarithm of the number of children of a bin.
 pub(crate) const FAN_BITS: u32 = 2;
+/// The number of the last child of a bin.
+const LAST_CHILD: u64 = (1 << FAN_BITS) - 1;
 /// The highest level, whose only bin spans all time.
 pub(crate) const MOST_LEVEL: u8 = 32;
 
@@ -20,17 +24,17 @@ pub(crate) fn width_log2(base: u32, level: u8) -> u32 {
     base + FAN_BITS * u32::from(level)
 }
 
-/// Returns the index of the cell of 2^shift nanoseconds that holds an instant.
+/// Returns the index of the cell of 2^`shift` nanoseconds that holds an instant.
 pub(crate) fn cell(time: u64, shift: u32) -> u64 {
     time.checked_shr(shift).unwrap_or(0)
 }
 
-/// Returns the first instant of a cell.
+/// Returns the first instant of a cell of 2^`shift` nanoseconds.
 pub(crate) fn start(index: u64, shift: u32) -> u64 {
     index.checked_shl(shift).unwrap_or(0)
 }
 
-/// Returns the last instant of a cell.
+/// Returns the last instant of a cell of 2^`shift` nanoseconds.
 pub(crate) fn end(index: u64, shift: u32) -> u64 {
     let within = 1u64.checked_shl(shift).map_or(u64::MAX, |width| width - 1);
     start(index, shift) | within
@@ -51,7 +55,7 @@ pub(crate) fn group(base: u32, level: u8, first: u64, last: u64) -> u8 {
     match level.checked_sub(1) {
         None => 0,
         Some(below) => {
-            let child = |time| (cell(time, width_log2(base, below)) & 3) as u8;
+            let child = |time| (cell(time, width_log2(base, below)) & LAST_CHILD) as u8;
             (child(first) << FAN_BITS) | child(last)
         }
     }
@@ -63,9 +67,9 @@ impl Bin {
     }
 
     /// Returns the first and the last instant of the bin.
-    pub(crate) fn span(self, base: u32) -> (u64, u64) {
+    pub(crate) fn span(self, base: u32) -> RangeInclusive<u64> {
         let shift = width_log2(base, self.level);
-        (start(self.index, shift), end(self.index, shift))
+        start(self.index, shift)..=end(self.index, shift)
     }
 }
 
@@ -80,10 +84,7 @@ mod tests {
         fn a_record_lies_in_the_smallest_bin_that_contains_it(first: u64, length: u64, cut in 0u32..64, half in 0u32..32) {
             let (base, last) = (half * 2, first.saturating_add(length >> cut));
             let bin = bin_of(base, first, last);
-            let contains = |bin: Bin| {
-                let (begin, end) = bin.span(base);
-                begin <= first && last <= end
-            };
+            let contains = |bin: Bin| bin.span(base).contains(&first) && bin.span(base).contains(&last);
             prop_assert!(bin.level <= MOST_LEVEL && contains(bin));
             if let Some(below) = bin.level.checked_sub(1) {
                 let smaller = Bin { level: below, index: cell(first, width_log2(base, below)) };

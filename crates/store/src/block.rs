@@ -12,6 +12,28 @@ pub(crate) const BLOCK_ROWS: usize = 512;
 /// Rows of any block, at most.
 pub(crate) const MOST_ROWS: usize = 4096;
 
+/// The least and the greatest of some numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bounds<T> {
+    pub(crate) least: T,
+    pub(crate) most: T,
+}
+
+impl<T: Ord + Copy> Bounds<T> {
+    pub(crate) fn of(number: T) -> Bounds<T> {
+        Bounds { least: number, most: number }
+    }
+
+    /// Returns the bounds of these numbers and of one more.
+    pub(crate) fn with(self, number: T) -> Bounds<T> {
+        Bounds { least: self.least.min(number), most: self.most.max(number) }
+    }
+
+    fn contain(self, number: T) -> bool {
+        self.least <= number && number <= self.most
+    }
+}
+
 /// The location of a block, and its zone map: ranges and Bloom filters that let queries skip it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Zone {
@@ -24,15 +46,14 @@ pub(crate) struct Zone {
     pub(crate) raw: u32,
     /// CRC-32 of the bytes in the file.
     pub(crate) crc: u32,
-    pub(crate) lanes: (u32, u32),
+    pub(crate) lanes: Bounds<u32>,
     /// One bit per lane, modulo 64.
     pub(crate) lane_bits: u64,
-    /// The first and the last begin.
-    pub(crate) begins: (u64, u64),
-    /// The earliest and the latest last instant.
-    pub(crate) lasts: (u64, u64),
-    /// The first and the last end.
-    pub(crate) ends: (u64, u64),
+    pub(crate) begins: Bounds<u64>,
+    /// The last instants of the rows.
+    pub(crate) lasts: Bounds<u64>,
+    pub(crate) ends: Bounds<u64>,
+    /// The longest duration.
     pub(crate) longest: u64,
     /// One bit per binary logarithm of a duration; a duration of 0 shares bit 0.
     pub(crate) duration_bits: u64,
@@ -54,29 +75,28 @@ pub(crate) fn value_bit(value: Option<u64>) -> u64 {
 impl Zone {
     /// Computes the zone of at least one row, without its location.
     fn of(rows: &[CommonFields]) -> Zone {
-        let (first, none) = (rows[0], 0);
+        let first = rows[0];
         let mut zone = Zone {
             rows: rows.len() as u32,
             offset: 0,
             length: 0,
             raw: 0,
             crc: 0,
-            lanes: (first.lane, first.lane),
+            lanes: Bounds::of(first.lane),
             lane_bits: 0,
-            begins: (first.begin, first.begin),
-            lasts: (first.last(), first.last()),
-            ends: (first.end, first.end),
+            begins: Bounds::of(first.begin),
+            lasts: Bounds::of(first.last()),
+            ends: Bounds::of(first.end),
             longest: 0,
-            duration_bits: none,
-            value_bits: none,
+            duration_bits: 0,
+            value_bits: 0,
         };
         for row in rows {
-            let wider = |(least, most): (u64, u64), value: u64| (least.min(value), most.max(value));
-            zone.lanes = (zone.lanes.0.min(row.lane), zone.lanes.1.max(row.lane));
+            zone.lanes = zone.lanes.with(row.lane);
             zone.lane_bits |= 1 << (row.lane & 63);
-            zone.begins = wider(zone.begins, row.begin);
-            zone.lasts = wider(zone.lasts, row.last());
-            zone.ends = wider(zone.ends, row.end);
+            zone.begins = zone.begins.with(row.begin);
+            zone.lasts = zone.lasts.with(row.last());
+            zone.ends = zone.ends.with(row.end);
             zone.longest = zone.longest.max(row.duration());
             zone.duration_bits |= 1 << duration_bit(row.duration());
             zone.value_bits |= value_bit(row.value());
@@ -85,23 +105,21 @@ impl Zone {
     }
 
     fn contains(&self, row: &CommonFields) -> bool {
-        let within = |(least, most): (u64, u64), time: u64| least <= time && time <= most;
-        (self.lanes.0..=self.lanes.1).contains(&row.lane)
-            && within(self.begins, row.begin)
-            && within(self.lasts, row.last())
+        self.lanes.contain(row.lane) && self.begins.contain(row.begin) && self.lasts.contain(row.last())
     }
 
     /// Returns whether the zone is valid for a table of `lanes` lanes and `width` columns, in a file of `file` bytes.
     pub(crate) fn is_sound(&self, lanes: usize, width: usize, file: u64) -> bool {
         let rows = self.rows as usize;
         let within = self.offset.checked_add(self.length.into()).is_some_and(|end| end <= file);
+        // Five common fields and the cells, each a column of at most 8 bytes per row after its least number and width.
         let largest = (9 + 8 * rows) * (5 + width) + 64;
         (1..=MOST_ROWS).contains(&rows)
             && within
             && self.raw as usize <= largest
             && self.length as usize <= 2 * largest
-            && self.lanes.0 <= self.lanes.1
-            && (self.lanes.1 as usize) < lanes
+            && self.lanes.least <= self.lanes.most
+            && (self.lanes.most as usize) < lanes
     }
 }
 
@@ -138,9 +156,9 @@ impl Codec {
             Some(zigzag(std::mem::replace(before, lane), lane))
         }));
         // Relative to the end of the previous row if it is in the same lane, else to the earliest begin.
-        let mut before = (rows[0].lane, zone.begins.0);
+        let mut before = (rows[0].lane, zone.begins.least);
         self.column(rows.iter().map(|row| {
-            let from = if before.0 == row.lane { before.1 } else { zone.begins.0 };
+            let from = if before.0 == row.lane { before.1 } else { zone.begins.least };
             before = (row.lane, row.end);
             zigzag(from, row.begin)
         }));
@@ -156,7 +174,7 @@ impl Codec {
             let begin = out.len();
             out.resize(begin + lz4_flex::block::get_maximum_output_size(self.raw.len()), 0);
             let length = lz4_flex::block::compress_into(&self.raw, &mut out[begin..])
-                .expect("the output is as large as the largest that can come of the input");
+                .expect("the output has the largest size of compressed input");
             out.truncate(begin + length);
         } else {
             out.extend_from_slice(&self.raw);
@@ -167,6 +185,7 @@ impl Codec {
         zone
     }
 
+    /// Appends an encoded column to the raw bytes.
     fn column(&mut self, values: impl Iterator<Item = u64>) {
         self.column.clear();
         self.column.extend(values);
@@ -197,6 +216,7 @@ impl Codec {
         decoded
     }
 
+    /// Replaces `into` by the rows of uncompressed columns, in the order in which [`Codec::encode`] writes them.
     fn columns(&mut self, mut input: &[u8], zone: &Zone, into: &mut Rows) -> Option<()> {
         let (count, input) = (zone.rows as usize, &mut input);
         let Codec { column, differences, .. } = self;
@@ -204,16 +224,16 @@ impl Codec {
         into.rows.resize(count, CommonFields::default());
         decode(input, count, column)?;
         let mut lane = 0;
-        for (at, (row, &difference)) in into.rows.iter_mut().zip(&*column).enumerate() {
+        for (index, (row, &difference)) in into.rows.iter_mut().zip(&*column).enumerate() {
             lane = unzigzag(lane, difference);
             row.lane = u32::try_from(lane).ok()?;
-            row.at = at as u32;
+            row.index = index as u32;
         }
         decode(input, count, differences)?;
         decode(input, count, column)?;
-        let mut before = (into.rows[0].lane, zone.begins.0);
+        let mut before = (into.rows[0].lane, zone.begins.least);
         for ((row, &difference), &duration) in into.rows.iter_mut().zip(&*differences).zip(&*column) {
-            let from = if before.0 == row.lane { before.1 } else { zone.begins.0 };
+            let from = if before.0 == row.lane { before.1 } else { zone.begins.least };
             row.begin = unzigzag(from, difference);
             row.end = row.begin.checked_add(duration)?;
             before = (row.lane, row.end);
@@ -225,11 +245,9 @@ impl Codec {
         into.cells.resize(count * into.width, 0);
         for index in 0..into.width {
             decode(input, count, column)?;
-            into.cells[index..]
-                .iter_mut()
-                .step_by(into.width)
-                .zip(&*column)
-                .for_each(|(cell, &bits)| *cell = bits);
+            for (cell, &bits) in into.cells[index..].iter_mut().step_by(into.width).zip(&*column) {
+                *cell = bits;
+            }
         }
         into.rows.iter().all(|row| zone.contains(row)).then_some(())
     }

@@ -1,13 +1,13 @@
 //! Builds blocks and summaries of bins from rows in order of their begin.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use crate::{
     bins::{Bin, MOST_LEVEL, bin_of, cell, group, width_log2},
     block::{BLOCK_ROWS, Codec, Compression, Zone},
     error::Error,
     fold::{BLOCK_ENTRIES, Entry, Fold, Mix, Summary, SummaryZone, encode_summaries},
-    history::{Output, Seen},
+    history::{LaneExtent, Output},
     rows::{CommonFields, Rows, SortKey},
     schema::{Kind, Shape},
 };
@@ -18,7 +18,7 @@ const CHUNK_ROWS: usize = 1 << 18;
 const OUT_BYTES: usize = 1 << 20;
 /// Least number of records per summary entry, on average; below this, reading the records takes no longer than reading
 /// the summaries.
-const ROWS_OF_SUMMARY: u64 = 8;
+const ROWS_PER_ENTRY: u64 = 8;
 
 /// The properties of a table that its builders share.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +39,8 @@ pub(crate) struct Written {
     pub(crate) blocks: Vec<(Bin, Zone)>,
     pub(crate) summarised: Vec<Bin>,
     pub(crate) summaries: Vec<SummaryZone>,
-    /// Extent of each lane.
-    pub(crate) seen: Vec<Seen>,
+    /// By lane.
+    pub(crate) extents: Vec<LaneExtent>,
     /// Bins that extend beyond this part of the time, with their folds so far.
     pub(crate) shared: Vec<(Bin, Fold)>,
 }
@@ -49,8 +49,7 @@ pub(crate) struct Written {
 #[derive(Debug)]
 pub(crate) struct Builder<'o> {
     form: Form,
-    /// The first and the last instant of the part.
-    part: (u64, u64),
+    part: RangeInclusive<u64>,
     open: Vec<Option<Open>>,
     out: Out<'o>,
     /// Row buffers of closed bins, for reuse.
@@ -83,8 +82,8 @@ struct Out<'o> {
 }
 
 impl<'o> Builder<'o> {
-    pub(crate) fn new(form: Form, part: (u64, u64), output: &'o Output) -> Builder<'o> {
-        let written = Written { seen: vec![Seen::default(); form.lanes], ..Written::default() };
+    pub(crate) fn new(form: Form, part: RangeInclusive<u64>, output: &'o Output) -> Builder<'o> {
+        let written = Written { extents: vec![LaneExtent::default(); form.lanes], ..Written::default() };
         let out = Out {
             output,
             codec: Codec::default(),
@@ -124,6 +123,7 @@ impl<'o> Builder<'o> {
         Ok(())
     }
 
+    /// Returns the open bin of the level of `bin`, which is opened if there is none.
     fn opened(&mut self, bin: Bin) -> &mut Open {
         let (width, spare) = (self.form.width, &mut self.spare);
         let new = || Open {
@@ -140,8 +140,8 @@ impl<'o> Builder<'o> {
         let bin = Bin { level, index: open.index };
         self.out.rows(self.form, bin, &mut open)?;
         self.spare.push(open.rows);
-        let (begin, end) = bin.span(self.form.base);
-        if begin < self.part.0 || end > self.part.1 {
+        let span = bin.span(self.form.base);
+        if span.start() < self.part.start() || span.end() > self.part.end() {
             self.out.written.shared.push((bin, open.fold));
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl<'o> Builder<'o> {
 
 /// Writes the summaries of bins that several parts share: merges the parts' folds, from the lowest level up.
 pub(crate) fn finish_shared(form: Form, shared: Vec<(Bin, Fold)>, output: &Output) -> Result<Written, Error> {
-    let mut builder = Builder::new(form, (0, u64::MAX), output);
+    let mut builder = Builder::new(form, 0..=u64::MAX, output);
     let mut folds: BTreeMap<Bin, Fold> = BTreeMap::new();
     shared.into_iter().for_each(|(bin, fold)| folds.entry(bin).or_default().merge(fold));
     while let Some((bin, fold)) = folds.pop_first() {
@@ -188,14 +188,15 @@ impl Out<'_> {
             open.fold.add(number, lane, form.kind, &mut self.scratch);
             let first = lane.iter().map(|row| row.begin).min().unwrap_or(u64::MAX);
             let last = lane.iter().map(|row| row.end).max().unwrap_or(0);
-            self.written.seen[number as usize].add(Seen { rows: lane.len() as u64, first, last });
+            self.written.extents[number as usize].add(LaneExtent { rows: lane.len() as u64, first, last });
         }
         let mut begin = 0;
         while begin < rows.len() {
             // A block ends at a group border, unless the block would be very short.
             let longest = (rows.len() - begin).min(BLOCK_ROWS);
-            let ends = |at: &usize| rows.rows[begin + at].group != rows.rows[begin + at - 1].group;
-            let length = (BLOCK_ROWS / 8..longest).find(ends).unwrap_or(longest);
+            let is_border =
+                |length: &usize| rows.rows[begin + length].group != rows.rows[begin + length - 1].group;
+            let length = (BLOCK_ROWS / 8..longest).find(is_border).unwrap_or(longest);
             let block = &rows.rows[begin..begin + length];
             let zone = self.codec.encode(rows, block, Compression::Lz4, &mut self.bytes);
             self.written.blocks.push((bin, zone));
@@ -207,7 +208,7 @@ impl Out<'_> {
 
     /// Adds the summary of a bin of `rows` records, if it has few enough entries to save reading time.
     fn summary(&mut self, bin: Bin, entries: &[Entry], rows: u64) -> Result<(), Error> {
-        if (entries.len() as u64).saturating_mul(ROWS_OF_SUMMARY) > rows {
+        if (entries.len() as u64).saturating_mul(ROWS_PER_ENTRY) > rows {
             return Ok(());
         }
         self.written.summarised.push(bin);

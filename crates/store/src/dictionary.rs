@@ -69,11 +69,10 @@ impl Dictionary {
         if key.len() != table.schema.key.len() {
             return Err(Refused::Cells);
         }
-        let known = |(field, cell): (&crate::Field, &Option<u64>)| {
-            field.kind != Kind::Name || cell.is_none_or(|name| name < names)
-        };
-        if !table.schema.key.iter().zip(key).all(known) {
-            return Err(Refused::Unknown);
+        for (field, cell) in table.schema.key.iter().zip(key) {
+            if field.kind == Kind::Name && cell.is_some_and(|name| name >= names) {
+                return Err(Refused::Unknown);
+            }
         }
         match table.lanes.get_index_of(key) {
             Some(index) => Ok(index as u32),

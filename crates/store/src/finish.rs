@@ -6,6 +6,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
+    ops::RangeInclusive,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -28,10 +29,13 @@ use crate::{
 const RUN_ROWS: usize = 1 << 19;
 /// Rows of a block of such a run.
 const RUN_BLOCK_ROWS: usize = 1 << 10;
-/// Rows of a bin of level 0: this many per lane, within [`LEAST_BIN`] and [`MOST_BIN`].
+/// Rows of a bin of level 0, on average: this many per lane, within [`LEAST_BIN_ROWS`] and [`MOST_BIN_ROWS`].
 const LANE_ROWS: u64 = 32;
-const LEAST_BIN: u64 = 1 << 12;
-const MOST_BIN: u64 = 1 << 17;
+const LEAST_BIN_ROWS: u64 = 1 << 12;
+const MOST_BIN_ROWS: u64 = 1 << 17;
+
+/// The name under which rows of an earlier history are sorted, until the file is opened.
+const SORTED_NAME: &str = "growing.again";
 
 /// Rows of a table in order of their begin, in blocks.
 #[derive(Debug)]
@@ -55,12 +59,12 @@ pub(crate) fn finish(folder: &Path, head: &Head, threads: usize) -> Result<(), E
     let output = Output::create(folder)?;
     let mut footer = Footer {
         identity: head.identity.clone(),
-        holds: head.generation,
+        generation: head.generation,
         names: dictionary.names.iter().cloned().collect(),
         tables: Vec::new(),
     };
     for (number, table) in dictionary.tables.iter().enumerate() {
-        let own = read.runs.iter().filter(|(own, _)| *own as usize == number);
+        let own = read.runs.iter().filter(|(table, _)| *table as usize == number);
         let run = |(_, zones): &(u32, Vec<Zone>)| SortedRows {
             path: path.clone(),
             file: Arc::clone(&read.file),
@@ -82,7 +86,7 @@ pub(crate) fn finish(folder: &Path, head: &Head, threads: usize) -> Result<(), E
 
 /// Re-sorts the rows of a history's table into runs, in an unlinked file.
 fn sorted_again(folder: &Path, history: &History, table: &TableFooter) -> Result<Vec<SortedRows>, Error> {
-    let path = folder.join("growing.again");
+    let path = folder.join(SORTED_NAME);
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
     let file = Arc::new(file.map_err(Error::system(&path))?);
     fs::remove_file(&path).map_err(Error::system(&path))?;
@@ -139,6 +143,7 @@ struct Numbers<'a> {
 }
 
 impl Numbers<'_> {
+    /// Returns the new content of a cell; `None` if it is an unknown number.
     fn cell(&self, kind: Kind, bits: u64) -> Option<u64> {
         let numbers = match kind {
             Kind::Name => &self.renumbering.names,
@@ -164,7 +169,7 @@ impl Numbers<'_> {
             }
             for row in &rows.rows {
                 if row.nulls & (2 << index) == 0 {
-                    let cell = &mut rows.cells[row.at as usize * rows.width + index];
+                    let cell = &mut rows.cells[row.index as usize * rows.width + index];
                     *cell = self.cell(field.kind, *cell)?;
                 }
             }
@@ -184,11 +189,11 @@ struct Table {
 impl Table {
     fn footer(self, schema: &Schema, lanes: impl Iterator<Item = Box<[Option<u64>]>>) -> TableFooter {
         let Table { rows, base, mut written } = self;
-        written.blocks.sort_by_key(|(bin, zone)| (*bin, zone.begins.0, zone.lanes.0, zone.offset));
+        written.blocks.sort_by_key(|(bin, zone)| (*bin, zone.begins.least, zone.lanes.least, zone.offset));
         written.summarised.sort_unstable();
-        written.summaries.sort_by_key(|zone| (zone.level, zone.bins.0, zone.lanes.0, zone.offset));
-        let mut seen = written.seen.into_iter();
-        let lane = |key| LaneFooter { key, seen: seen.next().unwrap_or_default() };
+        written.summaries.sort_by_key(|zone| (zone.level, zone.bins.least, zone.lanes.least, zone.offset));
+        let mut extents = written.extents.into_iter();
+        let lane = |key| LaneFooter { key, extent: extents.next().unwrap_or_default() };
         TableFooter {
             schema: schema.clone(),
             lanes: lanes.map(lane).collect(),
@@ -209,8 +214,8 @@ fn write_table(
 ) -> Result<Table, Error> {
     let zones = || runs.iter().flat_map(|run| &run.zones);
     let rows: u64 = zones().map(|zone| u64::from(zone.rows)).sum();
-    let Some(first) = zones().map(|zone| zone.begins.0).min() else { return Ok(Table::default()) };
-    let last = zones().map(|zone| zone.lasts.1).max().unwrap_or(first);
+    let Some(first) = zones().map(|zone| zone.begins.least).min() else { return Ok(Table::default()) };
+    let last = zones().map(|zone| zone.lasts.most).max().unwrap_or(first);
     let lanes = numbers.renumbering.lanes[numbers.table].len();
     let base = base(rows, lanes as u64, last - first);
     let form = Form {
@@ -221,7 +226,7 @@ fn write_table(
         top: bin_of(base, first, last).level,
     };
     let parts = parts(runs, rows, base, threads);
-    let write = |part: (u64, u64)| write_part(runs, numbers, form, part, output);
+    let write = |part: RangeInclusive<u64>| write_part(runs, numbers, form, part, output);
     let all: Vec<Result<Written, Error>> = thread::scope(|scope| {
         let started: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || write(part))).collect();
         started.into_iter().map(|thread| thread.join().expect("a part does not panic")).collect()
@@ -241,35 +246,36 @@ impl Written {
         self.summarised.extend(other.summarised);
         self.summaries.extend(other.summaries);
         self.shared.extend(other.shared);
-        self.seen.resize(self.seen.len().max(other.seen.len()), Default::default());
-        self.seen.iter_mut().zip(other.seen).for_each(|(own, other)| own.add(other));
+        self.extents.resize(self.extents.len().max(other.extents.len()), Default::default());
+        self.extents.iter_mut().zip(other.extents).for_each(|(own, other)| own.add(other));
     }
 }
 
-/// Returns the binary logarithm of the width of a bin of level 0. It is even, so cell widths are powers of four in all
+/// Returns the binary logarithm of the width of a bin of level 0, for a table over `span` nanoseconds. It is even, so cell widths are powers of four in all
 /// stores.
 fn base(rows: u64, lanes: u64, span: u64) -> u32 {
-    let bin = lanes.saturating_mul(LANE_ROWS).clamp(LEAST_BIN, MOST_BIN);
-    let width = span / (rows / bin).max(1);
+    let bin_rows = lanes.saturating_mul(LANE_ROWS).clamp(LEAST_BIN_ROWS, MOST_BIN_ROWS);
+    let width = span / (rows / bin_rows).max(1);
     width.checked_ilog2().unwrap_or(0) & !1
 }
 
 /// Divides the time into parts of about equal row counts, at borders of bins of level 0.
-fn parts(runs: &[SortedRows], rows: u64, base: u32, threads: usize) -> Vec<(u64, u64)> {
+fn parts(runs: &[SortedRows], rows: u64, base: u32, threads: usize) -> Vec<RangeInclusive<u64>> {
+    // The begin and the rows of each block.
     let mut begins: Vec<(u64, u64)> =
-        runs.iter().flat_map(|run| &run.zones).map(|zone| (zone.begins.0, zone.rows.into())).collect();
+        runs.iter().flat_map(|run| &run.zones).map(|zone| (zone.begins.least, zone.rows.into())).collect();
     begins.sort_unstable();
     let (mut parts, mut first, mut before) = (Vec::new(), 0, 0);
     for (begin, count) in begins {
         let border = start(cell(begin, base), base);
         let wanted = rows * (parts.len() as u64 + 1) / threads as u64;
         if before >= wanted && parts.len() + 1 < threads && border > first {
-            parts.push((first, border - 1));
+            parts.push(first..=border - 1);
             first = border;
         }
         before += count;
     }
-    parts.push((first, u64::MAX));
+    parts.push(first..=u64::MAX);
     parts
 }
 
@@ -277,22 +283,23 @@ fn write_part(
     runs: &[SortedRows],
     numbers: Numbers<'_>,
     form: Form,
-    part: (u64, u64),
+    part: RangeInclusive<u64>,
     output: &Output,
 ) -> Result<Written, Error> {
-    let mut builder = Builder::new(form, part, output);
+    let mut builder = Builder::new(form, part.clone(), output);
     let mut cursors = Vec::new();
     for run in runs {
-        cursors.extend(Cursor::new(run, numbers, part.0)?);
+        cursors.extend(Cursor::new(run, numbers, *part.start())?);
     }
-    while let Some(time) = cursors.iter().map(Cursor::begin).min().filter(|&time| time <= part.1) {
+    while let Some(time) = cursors.iter().map(Cursor::begin).min().filter(|time| time <= part.end()) {
         builder.enter(time)?;
         let last = end(cell(time, form.base), form.base);
-        let mut at = 0;
-        while let Some(cursor) = cursors.get_mut(at) {
-            match cursor.take(last, &mut |row, cells| builder.push(row, cells))? {
-                true => at += 1,
-                false => drop(cursors.swap_remove(at)),
+        let mut index = 0;
+        while let Some(cursor) = cursors.get_mut(index) {
+            if cursor.take(last, &mut |row, cells| builder.push(row, cells))? {
+                index += 1;
+            } else {
+                cursors.swap_remove(index);
             }
         }
     }
@@ -304,32 +311,31 @@ struct Cursor<'a> {
     run: &'a SortedRows,
     numbers: Numbers<'a>,
     codec: Codec,
-    /// Index of the next block.
-    next: usize,
+    next_block: usize,
+    /// The rows of the block before the next one.
     rows: Rows,
-    /// Index of the next row.
-    at: usize,
+    next_row: usize,
 }
 
 impl<'a> Cursor<'a> {
     /// Creates a cursor at the first row that begins at or after `time`; `None` if there is no such row.
     fn new(run: &'a SortedRows, numbers: Numbers<'a>, time: u64) -> Result<Option<Cursor<'a>>, Error> {
-        let next = run.zones.partition_point(|zone| zone.begins.1 < time);
+        let next_block = run.zones.partition_point(|zone| zone.begins.most < time);
         let rows = Rows::new(numbers.schema.columns.len());
-        let mut cursor = Cursor { run, numbers, codec: Codec::default(), next, rows, at: 0 };
+        let mut cursor = Cursor { run, numbers, codec: Codec::default(), next_block, rows, next_row: 0 };
         if !cursor.load()? {
             return Ok(None);
         }
-        cursor.at = cursor.rows.rows.partition_point(|row| row.begin < time);
-        Ok((cursor.at < cursor.rows.len()).then_some(cursor))
+        cursor.next_row = cursor.rows.rows.partition_point(|row| row.begin < time);
+        Ok((cursor.next_row < cursor.rows.len()).then_some(cursor))
     }
 
     /// Reads the next block; returns whether there was one.
     fn load(&mut self) -> Result<bool, Error> {
-        let Some(zone) = self.run.zones.get(self.next) else { return Ok(false) };
+        let Some(zone) = self.run.zones.get(self.next_block) else { return Ok(false) };
         let SortedRows { path, file, .. } = self.run;
         read_block(path, file, (zone, Compression::None), &mut self.codec, &mut self.rows)?;
-        (self.next, self.at) = (self.next + 1, 0);
+        (self.next_block, self.next_row) = (self.next_block + 1, 0);
         let in_order = self.rows.rows.is_sorted_by_key(|row| row.begin);
         let known = in_order.then(|| self.numbers.renumber(&mut self.rows)).flatten();
         known.ok_or_else(|| Error::Damaged {
@@ -342,22 +348,22 @@ impl<'a> Cursor<'a> {
 
     /// Returns the begin of the next row.
     fn begin(&self) -> u64 {
-        self.rows.rows[self.at].begin
+        self.rows.rows[self.next_row].begin
     }
 
-    /// Passes the rows that begin up to `last` to `to`; returns whether more rows follow.
+    /// Passes the rows that begin up to `last` to `receive`; returns whether more rows follow.
     fn take(
         &mut self,
         last: u64,
-        to: &mut impl FnMut(CommonFields, &[u64]) -> Result<(), Error>,
+        receive: &mut impl FnMut(CommonFields, &[u64]) -> Result<(), Error>,
     ) -> Result<bool, Error> {
         loop {
-            while let Some(row) = self.rows.rows.get(self.at) {
+            while let Some(row) = self.rows.rows.get(self.next_row) {
                 if row.begin > last {
                     return Ok(true);
                 }
-                to(*row, self.rows.cells_of(row))?;
-                self.at += 1;
+                receive(*row, self.rows.cells_of(row))?;
+                self.next_row += 1;
             }
             if !self.load()? {
                 return Ok(false);

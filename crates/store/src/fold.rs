@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    block::Bounds,
     columns::{decode, encode, unzigzag, zigzag},
     rows::CommonFields,
     schema::{Kind, Shape},
@@ -27,12 +28,12 @@ pub(crate) struct Mix {
     pub(crate) rows: u64,
     /// Their weight: nanoseconds, or their number for records without duration.
     pub(crate) weight: u64,
-    /// By how much the weight of any one value may exceed the one in `values`.
+    /// By how much the weight of a value may exceed the one in `values`.
     pub(crate) missing: u64,
     /// Weights of values, sorted by value.
     pub(crate) values: Vec<(Option<u64>, u64)>,
     /// For counters: the least and the greatest number, as [`Kind::ordered`].
-    pub(crate) range: Option<(u64, u64)>,
+    pub(crate) range: Option<Bounds<u64>>,
 }
 
 impl Mix {
@@ -46,8 +47,7 @@ impl Mix {
         if shape == Shape::Counters {
             let Some(bits) = value else { return };
             let number = kind.ordered(bits);
-            let (least, most) = self.range.unwrap_or((number, number));
-            self.range = Some((least.min(number), most.max(number)));
+            self.range = Some(self.range.unwrap_or(Bounds::of(number)).with(number));
             return;
         }
         match self.values.binary_search_by_key(&value, |(value, _)| *value) {
@@ -62,7 +62,7 @@ impl Mix {
         self.weight = self.weight.saturating_add(other.weight);
         self.missing = self.missing.saturating_add(other.missing);
         self.range = match (self.range, other.range) {
-            (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+            (Some(one), Some(other)) => Some(one.with(other.least).with(other.most)),
             (one, other) => one.or(other),
         };
         self.merge_values(&other.values);
@@ -133,15 +133,21 @@ pub(crate) type Entry = (u32, Mix);
 
 impl Fold {
     /// Adds own rows of one lane.
-    pub(crate) fn add(&mut self, lane: u32, rows: &[CommonFields], kind: (Shape, Kind), scratch: &mut Mix) {
+    pub(crate) fn add(
+        &mut self,
+        lane: u32,
+        rows: &[CommonFields],
+        (shape, kind): (Shape, Kind),
+        scratch: &mut Mix,
+    ) {
         scratch.values.clear();
         (scratch.range, scratch.weight, scratch.rows) = (None, 0, rows.len() as u64);
         let forgets = self.forgets();
-        if kind.0 == Shape::Counters {
-            rows.iter().for_each(|row| scratch.add(row.value(), 1, kind));
+        if shape == Shape::Counters {
+            rows.iter().for_each(|row| scratch.add(row.value(), 1, (shape, kind)));
         } else {
-            let weights = rows.iter().map(|row| (row.value(), row.weight(kind.0)));
-            scratch.weight = rows.iter().fold(0, |sum, row| row.weight(kind.0).saturating_add(sum));
+            let weights = rows.iter().map(|row| (row.value(), row.weight(shape)));
+            scratch.weight = rows.iter().fold(0, |sum, row| row.weight(shape).saturating_add(sum));
             if !forgets {
                 // Sorting once bounds the time for any number and order of values.
                 scratch.values.extend(weights);
@@ -155,7 +161,7 @@ impl Fold {
         }
         let own = self.own.entry(lane).or_default();
         own.merge(scratch);
-        if forgets && kind.0 != Shape::Counters {
+        if forgets && shape != Shape::Counters {
             own.missing = own.missing.saturating_add(scratch.weight);
         }
         self.own_rows += rows.len() as u64;
@@ -164,6 +170,7 @@ impl Fold {
         }
     }
 
+    /// Returns whether the values of own rows are not distinguished any more.
     fn forgets(&self) -> bool {
         self.own_rows > MOST_OWN_ROWS
     }
@@ -205,9 +212,9 @@ impl Fold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SummaryZone {
     pub(crate) level: u8,
-    /// The first and the last bin.
-    pub(crate) bins: (u64, u64),
-    pub(crate) lanes: (u32, u32),
+    /// Indices of the bins.
+    pub(crate) bins: Bounds<u64>,
+    pub(crate) lanes: Bounds<u32>,
     pub(crate) entries: u32,
     /// Number of values of all entries.
     pub(crate) values: u32,
@@ -221,14 +228,15 @@ impl SummaryZone {
     /// Returns whether the zone is valid for a table of `lanes` lanes, in a file of `file` bytes.
     pub(crate) fn is_sound(&self, lanes: usize, file: u64) -> bool {
         let (entries, values) = (self.entries as usize, self.values as usize);
-        let largest = (9 + 8 * entries) * 8 + (9 + 8 * values) * 3;
+        // A column has at most 8 bytes per number after its least number and width.
+        let largest = (9 + 8 * entries) * ENTRY_COLUMNS + (9 + 8 * values) * VALUE_COLUMNS;
         (1..=BLOCK_ENTRIES).contains(&entries)
             && values <= entries * MOST_VALUES
             && self.raw as usize <= largest
             && self.length as usize <= 2 * largest
             && self.offset.checked_add(self.length.into()).is_some_and(|end| end <= file)
-            && self.lanes.0 <= self.lanes.1
-            && (self.lanes.1 as usize) < lanes
+            && self.lanes.least <= self.lanes.most
+            && (self.lanes.most as usize) < lanes
     }
 }
 
@@ -240,6 +248,13 @@ pub(crate) struct Summary {
     pub(crate) lane: u32,
     pub(crate) mix: Mix,
 }
+
+/// How a missing range is encoded.
+const NO_RANGE: Bounds<u64> = Bounds { least: 1, most: 0 };
+
+/// Columns of a block of summaries: those with a number for each entry, and those with one for each value.
+const ENTRY_COLUMNS: usize = 8;
+const VALUE_COLUMNS: usize = 3;
 
 /// Appends a block of summaries of one level to `out`, and returns its zone.
 pub(crate) fn encode_summaries(level: u8, entries: &[Summary], out: &mut Vec<u8>) -> SummaryZone {
@@ -254,14 +269,12 @@ pub(crate) fn encode_summaries(level: u8, entries: &[Summary], out: &mut Vec<u8>
         let lane = u64::from(entry.lane);
         Some(zigzag(std::mem::replace(before, lane), lane))
     }));
-    let figures: [fn(&Mix) -> u64; 4] =
-        [|mix| mix.rows, |mix| mix.weight, |mix| mix.missing, |mix| mix.values.len() as u64];
-    for of in figures {
-        add(&mut entries.iter().map(|entry| of(&entry.mix)));
-    }
-    // A missing range is encoded as 1 to 0.
-    add(&mut entries.iter().map(|entry| entry.mix.range.unwrap_or((1, 0)).0));
-    add(&mut entries.iter().map(|entry| entry.mix.range.unwrap_or((1, 0)).1));
+    add(&mut entries.iter().map(|entry| entry.mix.rows));
+    add(&mut entries.iter().map(|entry| entry.mix.weight));
+    add(&mut entries.iter().map(|entry| entry.mix.missing));
+    add(&mut entries.iter().map(|entry| entry.mix.values.len() as u64));
+    add(&mut entries.iter().map(|entry| entry.mix.range.unwrap_or(NO_RANGE).least));
+    add(&mut entries.iter().map(|entry| entry.mix.range.unwrap_or(NO_RANGE).most));
     let values = || entries.iter().flat_map(|entry| &entry.mix.values);
     add(&mut values().map(|(value, _)| value.is_none().into()));
     add(&mut values().map(|(value, _)| value.unwrap_or(0)));
@@ -271,8 +284,8 @@ pub(crate) fn encode_summaries(level: u8, entries: &[Summary], out: &mut Vec<u8>
     let lanes = entries.iter().map(|entry| entry.lane);
     SummaryZone {
         level,
-        bins: (entries[0].bin, entries[entries.len() - 1].bin),
-        lanes: (lanes.clone().min().unwrap_or(0), lanes.max().unwrap_or(0)),
+        bins: Bounds { least: entries[0].bin, most: entries[entries.len() - 1].bin },
+        lanes: Bounds { least: lanes.clone().min().unwrap_or(0), most: lanes.max().unwrap_or(0) },
         entries: entries.len() as u32,
         values: values().count() as u32,
         offset: begin as u64,
@@ -293,26 +306,27 @@ pub(crate) fn decode_summaries(
     }
     let raw = lz4_flex::block::decompress(bytes, zone.raw as usize).ok()?;
     let (mut input, entries, values) = (&raw[..], zone.entries as usize, zone.values as usize);
-    let mut columns: [Vec<u64>; 11] = Default::default();
+    let mut columns: [Vec<u64>; ENTRY_COLUMNS + VALUE_COLUMNS] = Default::default();
     for (index, column) in columns.iter_mut().enumerate() {
-        decode(&mut input, if index < 8 { entries } else { values }, column)?;
+        decode(&mut input, if index < ENTRY_COLUMNS { entries } else { values }, column)?;
     }
-    let [bins, lanes, rows, weights, missing, counts, least, most, nulls, bits, each] = columns;
-    let (mut summaries, mut lane, mut at) = (Vec::new(), 0, 0usize);
+    let [bins, lanes, rows, weights, missing, counts, least, most, nulls, bits, value_weights] = columns;
+    let (mut summaries, mut lane, mut next_value) = (Vec::new(), 0, 0usize);
     for entry in 0..entries {
         lane = unzigzag(lane, lanes[entry]);
-        let end = at.checked_add(usize::try_from(counts[entry]).ok()?).filter(|&end| end <= values)?;
-        let (begin, number) = (std::mem::replace(&mut at, end), u32::try_from(lane).ok()?);
+        let end =
+            next_value.checked_add(usize::try_from(counts[entry]).ok()?).filter(|&end| end <= values)?;
+        let (begin, number) = (std::mem::replace(&mut next_value, end), u32::try_from(lane).ok()?);
         if !wants(bins[entry], number) {
             continue;
         }
-        let value = |index| ((nulls[index] == 0).then_some(bits[index]), each[index]);
+        let value = |index| ((nulls[index] == 0).then_some(bits[index]), value_weights[index]);
         let mix = Mix {
             rows: rows[entry],
             weight: weights[entry],
             missing: missing[entry],
             values: (begin..end).map(value).collect(),
-            range: (least[entry] <= most[entry]).then_some((least[entry], most[entry])),
+            range: (least[entry] <= most[entry]).then_some(Bounds { least: least[entry], most: most[entry] }),
         };
         if !mix.values.is_sorted_by(|one, other| one.0 < other.0) {
             return None;
@@ -327,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_kept_is_missing_at_most() {
+    fn missing_bounds_the_weight_of_values_that_are_not_kept() {
         let mut mix = Mix::default();
         for value in 0..20 {
             mix.add(Some(value), 100 - value, (Shape::Intervals, Kind::Name));
@@ -344,7 +358,7 @@ mod tests {
             weight: rows * 7,
             missing: rows & 1,
             values: vec![(None, 3), (Some(0), rows), (Some(u64::MAX), 1)],
-            range: (rows > 2).then_some((rows, u64::MAX)),
+            range: (rows > 2).then_some(Bounds { least: rows, most: u64::MAX }),
         };
         let entries = [(5, 0, mix(1)), (5, 9, mix(2)), (u64::MAX >> 8, 3, mix(3))];
         let entries = entries.map(|(bin, lane, mix)| Summary { bin, lane, mix }).to_vec();

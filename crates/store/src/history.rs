@@ -37,8 +37,8 @@ const TRAILER_BYTES: u64 = 32;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Footer {
     pub(crate) identity: String,
-    /// Generation of the last log whose rows it holds.
-    pub(crate) holds: u64,
+    /// Generation of the last log whose rows the history holds.
+    pub(crate) generation: u64,
     pub(crate) names: Vec<Box<str>>,
     pub(crate) tables: Vec<TableFooter>,
 }
@@ -63,12 +63,12 @@ pub(crate) struct TableFooter {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LaneFooter {
     pub(crate) key: Key,
-    pub(crate) seen: Seen,
+    pub(crate) extent: LaneExtent,
 }
 
 /// The extent of a lane's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct LaneExtent {
     pub(crate) rows: u64,
     /// The first begin; [`u64::MAX`] if the lane has no record.
     pub(crate) first: u64,
@@ -76,14 +76,14 @@ pub(crate) struct Seen {
     pub(crate) last: u64,
 }
 
-impl Default for Seen {
-    fn default() -> Seen {
-        Seen { rows: 0, first: u64::MAX, last: 0 }
+impl Default for LaneExtent {
+    fn default() -> LaneExtent {
+        LaneExtent { rows: 0, first: u64::MAX, last: 0 }
     }
 }
 
-impl Seen {
-    pub(crate) fn add(&mut self, other: Seen) {
+impl LaneExtent {
+    pub(crate) fn add(&mut self, other: LaneExtent) {
         self.rows += other.rows;
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
@@ -106,12 +106,13 @@ impl Footer {
     /// Returns whether the footer is valid, in a file with `file` bytes before it.
     fn is_sound(&self, file: u64) -> bool {
         let dictionary = self.dictionary();
+        // A dictionary keeps equal names and keys once.
         let is_distinct = dictionary.names.len() == self.names.len()
             && dictionary
                 .tables
                 .iter()
                 .zip(&self.tables)
-                .all(|(keys, of)| keys.lanes.len() == of.lanes.len());
+                .all(|(keys, table)| keys.lanes.len() == table.lanes.len());
         let table = |table: &TableFooter| {
             let (lanes, width) = (table.lanes.len(), table.schema.columns.len());
             let is_known = |lane: &LaneFooter| {
@@ -127,10 +128,10 @@ impl Footer {
                 && table.base.is_multiple_of(2)
                 && table.lanes.iter().all(is_known)
                 && table.blocks.iter().all(|(_, zone)| zone.is_sound(lanes, width, file))
-                && table.blocks.is_sorted_by_key(|(bin, zone)| (*bin, zone.begins.0))
+                && table.blocks.is_sorted_by_key(|(bin, zone)| (*bin, zone.begins.least))
                 && table.summarised.is_sorted()
                 && table.summaries.iter().all(|zone| zone.is_sound(lanes, file))
-                && table.summaries.is_sorted_by_key(|zone| (zone.level, zone.bins.0))
+                && table.summaries.is_sorted_by_key(|zone| (zone.level, zone.bins.least))
         };
         is_distinct && self.tables.iter().all(table)
     }
@@ -175,7 +176,7 @@ pub(crate) fn open(folder: &Path) -> Result<Option<History>, Error> {
     Ok(Some(History { path, file, footer, size }))
 }
 
-/// The end of a history, which tells where its footer is.
+/// The end of a history, which says where its footer is.
 struct Trailer {
     /// The footer's offset.
     footer: u64,
@@ -185,11 +186,11 @@ struct Trailer {
     crc: u32,
 }
 
-fn read_trailer(file: &File, at: u64) -> Option<Trailer> {
+fn read_trailer(file: &File, offset: u64) -> Option<Trailer> {
     let mut bytes = [0; TRAILER_BYTES as usize];
-    file.read_exact_at(&mut bytes, at).ok()?;
+    file.read_exact_at(&mut bytes, offset).ok()?;
     let is_whole = bytes[24..] == END && crc32fast::hash(&bytes[..20]).to_le_bytes() == bytes[20..24];
-    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let word = |offset: usize| u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"));
     let crc = u32::from_le_bytes(bytes[16..20].try_into().expect("four bytes"));
     is_whole.then(|| Trailer { footer: word(0), length: word(8), crc })
 }

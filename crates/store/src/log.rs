@@ -190,7 +190,7 @@ pub(crate) struct Read {
     pub(crate) is_cut: bool,
 }
 
-/// Returns the head of a log and its end offset; `None` if the head is incomplete.
+/// Returns the head of a log and the offset after it; `None` if the head is incomplete.
 pub(crate) fn read_head(path: &Path, file: &File) -> Result<Option<(Head, u64)>, Error> {
     let size = file.metadata().map_err(Error::system(path))?.len();
     let begin = (MAGIC.len() + 2) as u64;
@@ -235,7 +235,8 @@ fn read_frame(file: &File, offset: u64, size: u64) -> Option<(Entry, Range<u64>)
     if checked[..4] != FRAME || crc32fast::hash(checked).to_le_bytes() != *crc {
         return None;
     }
-    let word = |at: usize| u64::from_le_bytes(checked[at..at + 8].try_into().expect("eight bytes"));
+    let word =
+        |offset: usize| u64::from_le_bytes(checked[offset..offset + 8].try_into().expect("eight bytes"));
     let (head, blocks) = (word(4), word(12));
     if head > MOST_HEAD || left.checked_sub(head)? < blocks {
         return None;
@@ -275,7 +276,7 @@ impl Read {
                     zone.is_sound(lanes, width, blocks.end - blocks.start).then_some(())?;
                     zone.offset += blocks.start;
                 }
-                zones.is_sorted_by(|one, next| one.begins.1 <= next.begins.0).then_some(())?;
+                zones.is_sorted_by(|one, next| one.begins.most <= next.begins.least).then_some(())?;
                 self.runs.push((table, zones));
             }
         }

@@ -18,11 +18,11 @@ pub struct Naming {
     pub path: Vec<String>,
 }
 
-/// Stands for a null cell.
+/// The text of a null cell.
 const UNKNOWN: &str = "?";
 
 impl Store {
-    /// Returns a cell in words: the name, the number, or `?` for null.
+    /// Returns the text of a cell: the name, the number, or `?` for null.
     pub fn words(&self, kind: Kind, cell: Option<u64>) -> String {
         let Some(bits) = cell else { return UNKNOWN.to_owned() };
         match kind {
@@ -38,30 +38,31 @@ impl Store {
     pub fn path(&self, table: Table<'_>, lane: u32) -> Vec<String> {
         let (schema, key) = (table.schema(), table.key(lane).unwrap_or_default());
         let cells = schema.key.iter().zip(key);
-        let words: Vec<(&str, String)> =
+        let texts: Vec<(&str, String)> =
             cells.map(|(field, cell)| (field.name.as_str(), self.words(field.kind, *cell))).collect();
         if schema.naming.path.is_empty() {
             return [schema.name.clone()]
                 .into_iter()
-                .chain(words.into_iter().map(|(_, word)| word))
+                .chain(texts.into_iter().map(|(_, text)| text))
                 .collect();
         }
-        schema.naming.path.iter().map(|template| filled(template, &words)).collect()
+        schema.naming.path.iter().map(|template| filled(template, &texts)).collect()
     }
 }
 
-/// Replaces the columns of a part of a [path](Naming::path) by their words. What a word contains is not replaced again.
-pub fn filled(template: &str, words: &[(&str, String)]) -> String {
+/// Replaces the columns of a part of a [path](Naming::path) by the texts of their cells: `cells` has pairs of a column and
+/// its text. Braces in these texts are kept.
+pub fn filled(template: &str, cells: &[(&str, String)]) -> String {
     let (mut text, mut rest) = (String::new(), template);
     while let Some((before, from)) = rest.split_once('{') {
         text.push_str(before);
-        let word = from.split_once('}').and_then(|(column, behind)| {
-            let (_, word) = words.iter().find(|(name, _)| *name == column)?;
-            Some((word, behind))
+        let filled = from.split_once('}').and_then(|(column, behind)| {
+            let (_, cell) = cells.iter().find(|(name, _)| *name == column)?;
+            Some((cell, behind))
         });
-        rest = match word {
-            Some((word, behind)) => {
-                text.push_str(word);
+        rest = match filled {
+            Some((cell, behind)) => {
+                text.push_str(cell);
                 behind
             }
             None => {
@@ -78,10 +79,10 @@ mod tests {
     use super::filled;
 
     #[test]
-    fn a_template_takes_the_words_of_its_columns() {
-        let words = [("comm", "{tid}".to_owned()), ("tid", "42".to_owned())];
-        assert_eq!(filled("{comm} ({tid})", &words), "{tid} (42)");
-        assert_eq!(filled("CPU {cpu} {", &words), "CPU {cpu} {");
-        assert_eq!(filled("", &words), "");
+    fn a_template_takes_the_cells_of_its_columns() {
+        let cells = [("comm", "{tid}".to_owned()), ("tid", "42".to_owned())];
+        assert_eq!(filled("{comm} ({tid})", &cells), "{tid} (42)");
+        assert_eq!(filled("CPU {cpu} {", &cells), "CPU {cpu} {");
+        assert_eq!(filled("", &cells), "");
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     dictionary::Dictionary,
     error::Error,
     fold::SummaryZone,
-    history::{self, History, Seen},
+    history::{self, History, LaneExtent},
     log,
     schema::Schema,
 };
@@ -45,8 +45,8 @@ pub struct Store {
 pub(crate) struct TableData {
     pub(crate) schema: Schema,
     pub(crate) keys: Vec<Box<[Option<u64>]>>,
-    /// Extent of each lane; `None` if a log holds further rows.
-    pub(crate) seen: Option<Vec<Seen>>,
+    /// By lane; `None` if a log holds further rows.
+    pub(crate) extents: Option<Vec<LaneExtent>>,
     pub(crate) rows: u64,
     pub(crate) parts: Vec<RowsOfFile>,
 }
@@ -87,7 +87,7 @@ impl Store {
         let history = history::open(folder)?;
         let Some(file) = log else {
             let history = history.ok_or_else(|| Error::None(folder.to_owned()))?;
-            return Ok(Store::with(folder, State::Complete, Some(history), None, &path));
+            return Ok(Store::from_files(folder, State::Complete, Some(history), None, &path));
         };
         let state = match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => State::Growing,
@@ -95,30 +95,27 @@ impl Store {
         };
         let _ = file.unlock();
         let head = log::read_head(&path, &file)?.map(|(head, _)| head);
-        let (holds, follows) = (history.as_ref().map_or(0, |history| history.footer.holds), head.as_ref());
-        match follows.map(|head| (head.generation, head.follows)) {
-            Some((generation, _)) if history.is_some() && generation == holds => {
-                Ok(Store::with(folder, State::Complete, history, None, &path))
-            }
-            Some((_, follows)) if follows == holds => {
-                let known = history.as_ref().map(|history| history.footer.dictionary());
-                let read = log::read(&path, file, known.unwrap_or_default())?;
-                Ok(Store::with(folder, state, history, read, &path))
-            }
-            Some(_) => {
-                let expected = "a log that follows the history beside it";
-                Err(Error::Damaged { file: path, offset: 0, expected })
-            }
-            // The log has no complete first frame.
-            None => Ok(Store::with(folder, state, history, None, &path)),
+        // The log may have no complete first frame.
+        let Some(head) = head else { return Ok(Store::from_files(folder, state, history, None, &path)) };
+        let generation = history.as_ref().map_or(0, |history| history.footer.generation);
+        if history.is_some() && head.generation == generation {
+            return Ok(Store::from_files(folder, State::Complete, history, None, &path));
         }
+        if head.follows != generation {
+            let expected = "a log that follows the history beside it";
+            return Err(Error::Damaged { file: path, offset: 0, expected });
+        }
+        let known = history.as_ref().map(|history| history.footer.dictionary());
+        let log = log::read(&path, file, known.unwrap_or_default())?;
+        Ok(Store::from_files(folder, state, history, log, &path))
     }
 
-    fn with(
+    /// Creates a snapshot of a history, and of the log at `path` that follows it.
+    fn from_files(
         folder: &Path,
         state: State,
         history: Option<History>,
-        read: Option<log::Read>,
+        log: Option<log::Read>,
         path: &Path,
     ) -> Store {
         let mut store = Store {
@@ -134,24 +131,25 @@ impl Store {
             dictionary = history.footer.dictionary();
             store.take(history);
         }
-        if let Some(read) = read {
+        if let Some(read) = log {
             store.identity.clone_from(&read.head.identity);
             store.bytes += read.length;
             dictionary = read.dictionary;
             for (number, keys) in dictionary.tables.iter().enumerate() {
-                let mine = read.runs.iter().filter(|(table, _)| *table as usize == number);
-                let blocks: Vec<(Bin, Zone)> = mine
+                let runs = read.runs.iter().filter(|(table, _)| *table as usize == number);
+                // The blocks of a log are in no bin, and nothing reads theirs.
+                let blocks: Vec<(Bin, Zone)> = runs
                     .flat_map(|(_, zones)| zones)
                     .map(|zone| (Bin { level: 0, index: 0 }, *zone))
                     .collect();
                 if number >= store.tables.len() {
                     let (schema, parts) = (keys.schema.clone(), Vec::new());
-                    store.tables.push(TableData { schema, keys: Vec::new(), seen: None, rows: 0, parts });
+                    store.tables.push(TableData { schema, keys: Vec::new(), extents: None, rows: 0, parts });
                 }
                 if !blocks.is_empty() {
                     let table = &mut store.tables[number];
                     table.rows += blocks.iter().map(|(_, zone)| u64::from(zone.rows)).sum::<u64>();
-                    table.seen = None;
+                    table.extents = None;
                     let file = Arc::clone(&read.file);
                     table.parts.push(RowsOfFile { path: path.to_owned(), file, blocks, bins: None });
                 }
@@ -160,8 +158,8 @@ impl Store {
         store.names = dictionary.names.into_iter().collect();
         for (table, keys) in store.tables.iter_mut().zip(dictionary.tables) {
             table.keys = keys.lanes.into_iter().collect();
-            if table.seen.as_ref().is_some_and(|seen| seen.len() < table.keys.len()) {
-                table.seen = None;
+            if table.extents.as_ref().is_some_and(|extents| extents.len() < table.keys.len()) {
+                table.extents = None;
             }
         }
         store
@@ -182,7 +180,7 @@ impl Store {
             self.tables.push(TableData {
                 schema: table.schema,
                 keys: Vec::new(),
-                seen: Some(table.lanes.into_iter().map(|lane| lane.seen).collect()),
+                extents: Some(table.lanes.into_iter().map(|lane| lane.extent).collect()),
                 rows: table.rows,
                 parts: vec![RowsOfFile { path, file, blocks: table.blocks, bins: Some(bins) }],
             });
@@ -199,7 +197,7 @@ impl Store {
         &self.identity
     }
 
-    /// Returns whether the store has all rows.
+    /// Returns how complete the store is.
     pub fn state(&self) -> State {
         self.state
     }
@@ -209,7 +207,7 @@ impl Store {
         self.bytes
     }
 
-    /// Returns the name with a number.
+    /// Returns the name with a number; `None` if there is none.
     pub fn name(&self, number: u64) -> Option<&str> {
         self.names.get(usize::try_from(number).ok()?).map(|name| &**name)
     }
@@ -255,7 +253,7 @@ impl<'s> Table<'s> {
     /// Returns the first and the last instant of all records; `None` without records.
     pub fn span(&self) -> Option<(u64, u64)> {
         let zones = || self.data.parts.iter().flat_map(|part| &part.blocks).map(|(_, zone)| zone);
-        let first = zones().map(|zone| zone.begins.0).min()?;
-        Some((first, zones().map(|zone| zone.lasts.1).max().unwrap_or(first)))
+        let first = zones().map(|zone| zone.begins.least).min()?;
+        Some((first, zones().map(|zone| zone.lasts.most).max().unwrap_or(first)))
     }
 }

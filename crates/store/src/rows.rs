@@ -12,16 +12,16 @@ pub(crate) struct CommonFields {
     pub(crate) lane: u32,
     /// Bit 0: the value is null. Bit `n + 1`: column `n` is null.
     pub(crate) nulls: u32,
-    /// Index of its cells, in multiples of the row width.
-    pub(crate) at: u32,
+    /// Index of its cells in [`Rows::cells`], in multiples of the width. Sorting moves the row, but not its cells.
+    pub(crate) index: u32,
     /// While its bin is written: the child bins in which the row begins and ends.
     pub(crate) group: u8,
 }
 
 impl CommonFields {
-    /// Returns the last instant of the row; its end is exclusive.
+    /// Returns the last instant of the row: its end is exclusive, unless it has no duration.
     pub(crate) fn last(&self) -> u64 {
-        last(self.begin, self.end)
+        if self.end > self.begin { self.end - 1 } else { self.begin }
     }
 
     pub(crate) fn value(&self) -> Option<u64> {
@@ -36,11 +36,6 @@ impl CommonFields {
     pub(crate) fn weight(&self, shape: Shape) -> u64 {
         if shape.has_duration() { self.duration() } else { 1 }
     }
-}
-
-/// Returns the last instant of a record.
-pub(crate) fn last(begin: u64, end: u64) -> u64 {
-    if end > begin { end - 1 } else { begin }
 }
 
 /// Rows and their cells.
@@ -72,14 +67,13 @@ impl Rows {
 
     /// Returns the cells of a row.
     pub(crate) fn cells_of(&self, row: &CommonFields) -> &[u64] {
-        let at = row.at as usize * self.width;
-        &self.cells[at..at + self.width]
+        &self.cells[row.index as usize * self.width..][..self.width]
     }
 
     /// Adds a row with its cells.
     pub(crate) fn push(&mut self, row: CommonFields, cells: impl IntoIterator<Item = u64>) {
-        let at = self.rows.len() as u32;
-        self.rows.push(CommonFields { at, ..row });
+        let index = self.rows.len() as u32;
+        self.rows.push(CommonFields { index, ..row });
         self.cells.extend(cells);
     }
 
@@ -99,17 +93,17 @@ impl Rows {
     pub(crate) fn sort_by_group(&mut self, keys: &mut Vec<SortKey>) {
         keys.clear();
         keys.extend(self.rows.iter().zip(0..).map(|(row, index)| SortKey {
-            first: (u64::from(row.group) << 32) | u64::from(row.lane),
+            group_and_lane: (u64::from(row.group) << 32) | u64::from(row.lane),
             begin: row.begin,
             index,
         }));
-        // Sorting these is faster than sorting rows: they are smaller, and compared without branches.
+        // Sorting keys is faster than sorting rows: they are smaller, and compared without branches.
         keys.sort_unstable_by_key(SortKey::order);
         let (rows, cells, width) = (&self.rows, &self.cells, self.width);
         let row = |key: &SortKey| &rows[key.index as usize];
         let rest = |key: &SortKey| {
             let row = row(key);
-            let cells = &cells[row.at as usize * width..][..width];
+            let cells = &cells[row.index as usize * width..][..width];
             (row.end, row.value(), row.nulls, cells)
         };
         for same in keys.chunk_by_mut(|one, other| one.order() == other.order()) {
@@ -124,8 +118,8 @@ impl Rows {
 /// The fields that decide the order of most rows, and the index of the row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SortKey {
-    /// Group and lane.
-    first: u64,
+    /// The group in the upper half, the lane in the lower one.
+    group_and_lane: u64,
     begin: u64,
     index: u32,
 }
@@ -133,6 +127,6 @@ pub(crate) struct SortKey {
 impl SortKey {
     #[inline]
     fn order(&self) -> u128 {
-        (u128::from(self.first) << 64) | u128::from(self.begin)
+        (u128::from(self.group_and_lane) << 64) | u128::from(self.begin)
     }
 }

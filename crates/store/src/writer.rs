@@ -27,8 +27,8 @@ use crate::{
 /// Rows that a feed buffers before it writes them.
 const RUN_ROWS: usize = 1 << 19;
 /// Rows of a block in a run.
-const RUN_BLOCK: usize = 1024;
-const _: () = assert!(RUN_BLOCK <= MOST_ROWS);
+const RUN_BLOCK_ROWS: usize = 1024;
+const _: () = assert!(RUN_BLOCK_ROWS <= MOST_ROWS);
 
 /// A store under construction. Flushed rows survive if the process is killed.
 #[derive(Debug)]
@@ -80,23 +80,19 @@ impl Writer {
         let goes_on = match (&history, &log) {
             (None, None) => return Err(Error::None(folder.to_owned())),
             (None, Some(log)) => log.follows == 0,
-            (Some(history), Some(log)) => log.follows == history.footer.holds,
+            (Some(history), Some(log)) => log.follows == history.footer.generation,
             (Some(_), None) => false,
         };
-        match (goes_on, history) {
-            (true, _) => {
-                let copy = file.try_clone().map_err(Error::system(&path))?;
-                let read = log::read(&path, copy, before.unwrap_or_default())?.expect("its head was read");
-                let log = Log::resume(&path, file, &read)?;
-                Ok(Writer::with(folder, read.head, read.dictionary, log))
-            }
-            (false, None) => Err(Error::None(folder.to_owned())),
-            (false, Some(history)) => {
-                let (identity, follows) = (history.footer.identity.clone(), history.footer.holds);
-                let head = Head { identity, generation: generation(), follows };
-                Writer::begin(folder, &path, file, head, before.unwrap_or_default())
-            }
+        if goes_on {
+            let copy = file.try_clone().map_err(Error::system(&path))?;
+            let read = log::read(&path, copy, before.unwrap_or_default())?.expect("its head was read");
+            let log = Log::resume(&path, file, &read)?;
+            return Ok(Writer::with(folder, read.head, read.dictionary, log));
         }
+        let history = history.ok_or_else(|| Error::None(folder.to_owned()))?;
+        let (identity, follows) = (history.footer.identity.clone(), history.footer.generation);
+        let head = Head { identity, generation: generation(), follows };
+        Writer::begin(folder, &path, file, head, before.unwrap_or_default())
     }
 
     /// Opens and locks the log's file.
@@ -282,7 +278,7 @@ impl Feed {
             Kind::Integer | Kind::Signed | Kind::Real | Kind::Boolean => return Ok(()),
         };
         let Some(number) = cell.filter(|number| *number >= *known) else { return Ok(()) };
-        // Another thread may have added it.
+        // Another thread may have added the name or lane.
         let dictionary = locked(&self.shared.dictionary);
         *known = match kind {
             Kind::Name => dictionary.names.len(),
@@ -301,7 +297,7 @@ impl Feed {
         }
         self.rows.sort_by_begin();
         let (mut codec, mut blocks, mut zones) = (Codec::default(), Vec::new(), Vec::new());
-        for rows in self.rows.rows.chunks(RUN_BLOCK) {
+        for rows in self.rows.rows.chunks(RUN_BLOCK_ROWS) {
             zones.push(codec.encode(&self.rows, rows, Compression::None, &mut blocks));
         }
         let mut log = locked(&self.shared.log);

@@ -30,19 +30,28 @@ fn schema() -> Schema {
     }
 }
 
-/// Returns the begin, end, thread and state of the record with a number.
-fn record(number: u64) -> (u64, u64, u64, u64) {
+/// What is written of a record.
+struct Written {
+    begin: u64,
+    end: u64,
+    tid: u64,
+    state: String,
+}
+
+/// Returns the record with a number.
+fn record(number: u64) -> Written {
     let begin = (number * 7919) % (ROWS * 10);
-    (begin, begin + number % 1000, number % LANES, number % 5)
+    let state = format!("state {}", number % 5);
+    Written { begin, end: begin + number % 1000, tid: number % LANES, state }
 }
 
 /// Writes the records with these numbers.
 fn feed(writer: &Writer, numbers: impl Iterator<Item = u64>) -> Result<(), Error> {
     let mut feed = writer.feed(writer.table(&schema())?);
     for number in numbers {
-        let (begin, end, tid, state) = record(number);
+        let Written { begin, end, tid, state } = record(number);
         let lane = feed.lane(&[Some(tid)])?;
-        let state = feed.name(&format!("state {state}"))?;
+        let state = feed.name(&state)?;
         feed.push(lane, (begin, end), Some(state), &[Some(number)])?;
     }
     feed.flush()
@@ -61,7 +70,7 @@ fn check(store: &Store) -> Result<u64, Error> {
     let mut seen = vec![false; ROWS as usize];
     for record in &all {
         check_record(store, record);
-        let number = record.cells[0].expect("it has a number") as usize;
+        let number = record.cells[0].expect("a record has its number") as usize;
         assert!(!std::mem::replace(&mut seen[number], true), "record {number} comes twice");
     }
     assert_eq!(all.len() as u64, table.rows());
@@ -74,11 +83,11 @@ fn check(store: &Store) -> Result<u64, Error> {
 }
 
 fn check_record(store: &Store, found: &Record) {
-    let (begin, end, tid, state) = record(found.cells[0].expect("it has a number"));
-    assert_eq!((found.begin, found.end), (begin, end));
+    let written = record(found.cells[0].expect("a record has its number"));
+    assert_eq!((found.begin, found.end), (written.begin, written.end));
     let key = store.table("states").unwrap().key(found.lane);
-    assert_eq!(key, Some(&[Some(tid)][..]));
-    assert_eq!(store.name(found.value.unwrap()), Some(&*format!("state {state}")));
+    assert_eq!(key, Some(&[Some(written.tid)][..]));
+    assert_eq!(store.name(found.value.unwrap()), Some(&*written.state));
 }
 
 /// Checks a damaged store: if it is complete, it has all records. Returns the number of its records; `None` if it can't
@@ -103,7 +112,7 @@ fn complete_or_not(folder: &Path) -> Option<u64> {
     }
 }
 
-/// The process that the next test starts and kills; by itself it tests nothing.
+/// The process that another test starts and kills; without that test's variable, this tests nothing.
 #[test]
 fn a_writer_that_is_killed() {
     if let Some(folder) = env::var_os("HODO_STORE_CRASH") {
@@ -145,8 +154,8 @@ fn a_store_whose_writer_was_killed_is_complete_or_built_again() {
                 cut += u32::from(store.state() == State::CutShort);
                 rows
             }
+            // The writer was killed before it made its file.
             Err(Error::None(_)) => 0,
-            // The writer was killed before it wrote the first word of its file.
             Err(error) => panic!("{error}"),
         };
         assert_eq!(rows % RUN as u64, 0, "runs are whole or not there");
@@ -181,7 +190,7 @@ fn folder(stage: Stage) -> tempfile::TempDir {
 }
 
 #[test]
-fn files_that_were_cut_or_changed_are_never_wrong() {
+fn damaged_files_give_an_error_or_records_that_were_written() {
     let mut rng = Rng::with_seed(5);
     for (stage, name) in [(Stage::Finished, "history"), (Stage::Growing, "growing")] {
         let whole = folder(stage);
@@ -193,13 +202,13 @@ fn files_that_were_cut_or_changed_are_never_wrong() {
             match round % 3 {
                 0 => bytes.truncate(rng.usize(0..bytes.len())),
                 1 => {
-                    let at = rng.usize(0..bytes.len());
-                    bytes[at] ^= 1 << rng.u32(0..8);
+                    let offset = rng.usize(0..bytes.len());
+                    bytes[offset] ^= 1 << rng.u32(0..8);
                 }
                 _ => {
-                    let at = rng.usize(0..bytes.len());
-                    let end = bytes.len().min(at + rng.usize(1..5000));
-                    rng.fill(&mut bytes[at..end]);
+                    let begin = rng.usize(0..bytes.len());
+                    let end = bytes.len().min(begin + rng.usize(1..5000));
+                    rng.fill(&mut bytes[begin..end]);
                 }
             }
             fs::write(damaged.path().join(name), bytes).unwrap();
@@ -211,7 +220,7 @@ fn files_that_were_cut_or_changed_are_never_wrong() {
 }
 
 #[test]
-fn a_log_whose_history_is_there_already_counts_once() {
+fn a_log_that_its_history_holds_counts_once() {
     let log = fs::read(folder(Stage::Growing).path().join("growing")).unwrap();
     let copy = tempfile::tempdir().unwrap();
     fs::write(copy.path().join("growing"), &log).unwrap();

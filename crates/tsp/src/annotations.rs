@@ -4,7 +4,7 @@ use hodo_store::{Budget, Wanted};
 
 use crate::{
     Service,
-    model::{Annotation, Annotations, Categories, Map, OfAnnotations, Style},
+    model::{Annotation, Annotations, AnnotationsParameters, Categories, Map, Style},
     output::Outcome,
     style::LOSS,
 };
@@ -22,7 +22,7 @@ impl Service {
     }
 
     /// Returns the annotations in a span.
-    pub(crate) fn annotations(&self, asked: &OfAnnotations, budget: &Budget) -> Outcome<Annotations> {
+    pub(crate) fn annotations(&self, asked: &AnnotationsParameters, budget: &Budget) -> Outcome<Annotations> {
         let categories = asked.requested_marker_categories.as_ref();
         let is_wanted = categories.is_none_or(|names| names.iter().any(|name| name == LOSSES));
         let Some(table) = self.store.table(LOSSES).filter(|_| is_wanted) else {

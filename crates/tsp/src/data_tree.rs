@@ -13,8 +13,17 @@ use crate::{
 /// Cells of time into which a span is divided. The span is widened to whole cells.
 const CELLS: usize = 64;
 
+/// Sums over the records of a row.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    /// Number of records that begin in the span.
+    records: u64,
+    /// Nanoseconds of the span that records fill.
+    time: u64,
+}
+
 impl Service {
-    /// Returns the statistics of a span; of all time without one. The remark says which span they are of.
+    /// Returns the statistics of a span; of all time without one. The remark names the span.
     pub(crate) fn statistics(
         &self,
         number: usize,
@@ -22,27 +31,27 @@ impl Service {
         budget: &Budget,
     ) -> Outcome<TreeModel> {
         let table = self.table(number);
-        let span = table.span().unwrap_or_default();
-        let whole = (span.0, span.1.saturating_add(1));
+        let (first, last) = table.span().unwrap_or_default();
+        let whole = (first, last.saturating_add(1));
         let asked =
             range.map(TimeRange::span).map(|span| (span.begin.max(whole.0), span.behind.min(whole.1)));
         let (begin, behind) = asked.filter(|(begin, behind)| begin < behind).unwrap_or(whole);
         let (first, last) = widened((begin, behind), CELLS);
-        let mut sums: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        let mut sums: BTreeMap<usize, Sums> = BTreeMap::new();
         let found = table.slices((begin, behind), Lanes::All, CELLS, budget)?;
         for lane in &found {
             let Some(node) = self.tree.of_lane((number, lane.lane)) else { continue };
-            let (rows, time) = sums.entry(node).or_default();
+            let sums = sums.entry(node).or_default();
             match &lane.slices {
                 Slices::Cells(cells) => {
-                    *rows += cells.iter().map(|cell| cell.rows).sum::<u64>();
-                    *time += cells.iter().map(|cell| cell.weight).sum::<u64>();
+                    sums.records += cells.iter().map(|cell| cell.rows).sum::<u64>();
+                    sums.time += cells.iter().map(|cell| cell.weight).sum::<u64>();
                 }
                 Slices::Records(records) => {
                     for record in records {
-                        *rows += u64::from((first..=last).contains(&record.begin));
+                        sums.records += u64::from((first..=last).contains(&record.begin));
                         let (from, to) = (record.begin.max(first), record.end.min(last.saturating_add(1)));
-                        *time += to.saturating_sub(from);
+                        sums.time += to.saturating_sub(from);
                     }
                 }
             }
@@ -51,16 +60,16 @@ impl Service {
         Ok((self.tree_of(number, &sums), remark))
     }
 
-    fn tree_of(&self, number: usize, sums: &BTreeMap<usize, (u64, u64)>) -> TreeModel {
+    fn tree_of(&self, number: usize, sums: &BTreeMap<usize, Sums>) -> TreeModel {
         let entry = |id: usize| {
             let node = self.tree.get(id).expect("a table has nodes of the tree");
-            let sum = sums.get(&id);
-            let cell = |of: fn(&(u64, u64)) -> u64| sum.map_or(String::new(), |sum| of(sum).to_string());
+            let sums = sums.get(&id);
+            let cell = |sum: fn(&Sums) -> u64| sums.map_or(String::new(), |sums| sum(sums).to_string());
             TreeEntry {
                 id,
                 parent_id: node.parent.map_or(-1, |parent| parent as i64),
-                labels: vec![node.name.clone(), cell(|sum| sum.0), cell(|sum| sum.1)],
-                has_data: sum.is_some(),
+                labels: vec![node.name.clone(), cell(|sums| sums.records), cell(|sums| sums.time)],
+                has_data: sums.is_some(),
                 start: None,
                 end: None,
                 is_default: None,

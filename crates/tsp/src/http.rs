@@ -28,14 +28,14 @@ use tokio::{net::TcpListener, runtime::Builder, signal, sync::Semaphore, task};
 use crate::{
     Service,
     model::{
-        Answer, Body, Failure, OfAnnotations, OfArrows, OfElement, OfExperiment, OfItems, OfLines, OfTime,
-        OfTrace,
+        AnnotationsParameters, Answer, ArrowsParameters, Body, ExperimentParameters, Failure,
+        LinesParameters, RequestedParameters, TooltipParameters, TraceParameters, TreeParameters,
     },
     output::{Kind, Outcome},
     style,
 };
 
-/// The path before all others.
+/// The prefix of all paths.
 pub const PREFIX: &str = "/tsp/api";
 /// Queries that run at a time; others wait.
 const MOST_QUERIES: usize = 4;
@@ -111,7 +111,7 @@ fn identifier() -> serde_json::Value {
     })
 }
 
-/// Whether an address without its port is of this machine.
+/// Returns whether a host, with or without a port, is this machine.
 fn is_local(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -120,7 +120,7 @@ fn is_local(host: &str) -> bool {
     matches!(name, "localhost" | "127.0.0.1" | "[::1]")
 }
 
-/// Whether a page of this origin may ask: one of this machine, or of VS Code's own.
+/// Returns whether a page of this origin may send requests: a page of this machine, or of VS Code itself.
 fn is_allowed(origin: &str) -> bool {
     match origin.split_once("://") {
         Some(("http" | "https", host)) => is_local(host),
@@ -174,7 +174,7 @@ impl App {
 
     /// Returns the number of an output's table, or why there is none.
     fn find(&self, experiment: &str, output: &str, kind: Kind) -> Result<usize, Box<Response>> {
-        self.known(experiment)?;
+        self.check_experiment(experiment)?;
         match self.service.output(output) {
             Some((own, table)) if own == kind => Ok(table),
             Some(_) => {
@@ -186,21 +186,22 @@ impl App {
 
     /// Refuses an unknown output.
     fn check_output(&self, experiment: &str, output: &str) -> Result<(), Box<Response>> {
-        self.known(experiment)?;
+        self.check_experiment(experiment)?;
         match self.service.output(output) {
             Some(_) => Ok(()),
             None => Err(Box::new(failure(StatusCode::NOT_FOUND, "there is no such output", None))),
         }
     }
 
-    fn known(&self, experiment: &str) -> Result<(), Box<Response>> {
-        match self.service.experiment.uuid == experiment {
-            true => Ok(()),
-            false => Err(Box::new(failure(StatusCode::NOT_FOUND, "there is no such experiment", None))),
+    /// Refuses an unknown experiment.
+    fn check_experiment(&self, experiment: &str) -> Result<(), Box<Response>> {
+        if self.service.experiment.uuid != experiment {
+            return Err(Box::new(failure(StatusCode::NOT_FOUND, "there is no such experiment", None)));
         }
+        Ok(())
     }
 
-    /// Runs a query on a thread of its own. Its work is bounded, and stops when the client goes.
+    /// Runs a query on a thread of its own. Its work is bounded, and stops when the client disconnects.
     pub(crate) fn answer<T: Serialize + Send + 'static>(
         self,
         work: impl FnOnce(&Service, &Budget) -> Outcome<T> + Send + 'static,
@@ -209,30 +210,31 @@ impl App {
         async move {
             let permit = permits.acquire_owned().await;
             let stop = Arc::new(AtomicBool::new(false));
-            let _gone = StopsWhenGone(Arc::clone(&stop));
+            let _stop_on_drop = StopOnDrop(Arc::clone(&stop));
             let work = task::spawn_blocking(move || {
                 let outcome = work(&service, &Budget { stop: Some(stop), ..Budget::default() });
                 drop(permit);
                 outcome
             });
             match work.await {
-                Ok(outcome) => of_outcome(outcome),
+                Ok(outcome) => outcome_response(outcome),
                 Err(_) => failure(StatusCode::INTERNAL_SERVER_ERROR, "the query failed", None),
             }
         }
     }
 }
 
-/// Stops a query when the client goes: then the server drops the future of the answer, and this with it.
-struct StopsWhenGone(Arc<AtomicBool>);
+/// Stops a query when it is dropped: when the client disconnects, the server drops the future of the answer, which holds
+/// this.
+struct StopOnDrop(Arc<AtomicBool>);
 
-impl Drop for StopsWhenGone {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }
 }
 
-fn of_outcome<T: Serialize>(outcome: Outcome<T>) -> Response {
+fn outcome_response<T: Serialize>(outcome: Outcome<T>) -> Response {
     let answer = match outcome {
         Ok((model, remark)) => Answer { model: Some(model), status: "COMPLETED", status_message: remark },
         Err(Error::Stopped) => {
@@ -243,8 +245,9 @@ fn of_outcome<T: Serialize>(outcome: Outcome<T>) -> Response {
     Json(answer).into_response()
 }
 
-fn whole<T: Serialize>(model: T) -> Response {
-    of_outcome(Ok((model, String::new())))
+/// Returns the answer of a query that always completes.
+fn completed<T: Serialize>(model: T) -> Response {
+    outcome_response(Ok((model, String::new())))
 }
 
 async fn traces(State(app): State<App>) -> Response {
@@ -258,9 +261,9 @@ async fn trace(State(app): State<App>, Path(uuid): Path<String>) -> Response {
     }
 }
 
-/// A viewer opens a trace by its path. What is served is fixed, so the trace is there, or it is refused.
+/// Opens a trace by its path. The traces that are served are fixed, so any other trace is refused.
 async fn open_trace(State(app): State<App>, body: Bytes) -> Response {
-    match parameters::<OfTrace>(&body) {
+    match parameters::<TraceParameters>(&body) {
         Err(refused) => *refused,
         Ok(asked) => match app.service.trace_at(&asked.uri) {
             Some(trace) => Json(trace).into_response(),
@@ -286,10 +289,10 @@ async fn experiments(State(app): State<App>) -> Response {
     Json([&app.service.experiment]).into_response()
 }
 
-/// Of all traces together there is an experiment already; another choice of traces has no store.
+/// Opens an experiment of some traces. Only that of all traces exists: another choice of traces has no store.
 async fn open_experiment(State(app): State<App>, body: Bytes) -> Response {
     let experiment = &app.service.experiment;
-    match parameters::<OfExperiment>(&body) {
+    match parameters::<ExperimentParameters>(&body) {
         Err(refused) => *refused,
         Ok(asked) if experiment.traces.iter().all(|trace| asked.traces.contains(&trace.uuid)) => {
             Json(experiment).into_response()
@@ -298,27 +301,28 @@ async fn open_experiment(State(app): State<App>, body: Bytes) -> Response {
     }
 }
 
-/// The experiment; closing it changes nothing, as it is what this server shows.
+/// Returns or closes the experiment; closing changes nothing, as it is what this server shows.
 async fn experiment(State(app): State<App>, Path(experiment): Path<String>) -> Response {
-    match app.known(&experiment) {
+    match app.check_experiment(&experiment) {
         Ok(()) => Json(&app.service.experiment).into_response(),
         Err(refused) => *refused,
     }
 }
 
 async fn bookmarks(State(app): State<App>, Path(experiment): Path<String>) -> Response {
-    app.known(&experiment).map_or_else(|refused| *refused, |()| Json(json!([])).into_response())
+    app.check_experiment(&experiment).map_or_else(|refused| *refused, |()| Json(json!([])).into_response())
 }
 
 async fn outputs(State(app): State<App>, Path(experiment): Path<String>) -> Response {
-    app.known(&experiment).map_or_else(|refused| *refused, |()| Json(app.service.outputs()).into_response())
+    app.check_experiment(&experiment)
+        .map_or_else(|refused| *refused, |()| Json(app.service.outputs()).into_response())
 }
 
 /// The experiment and the output of an address.
-type Where = Path<(String, String)>;
+type OutputPath = Path<(String, String)>;
 
-async fn output(State(app): State<App>, Path((experiment, id)): Where) -> Response {
-    if let Err(refused) = app.known(&experiment) {
+async fn output(State(app): State<App>, Path((experiment, id)): OutputPath) -> Response {
+    if let Err(refused) = app.check_experiment(&experiment) {
         return *refused;
     }
     match app.service.outputs().into_iter().find(|output| output.id == id) {
@@ -328,13 +332,13 @@ async fn output(State(app): State<App>, Path((experiment, id)): Where) -> Respon
 }
 
 async fn marker_sets(State(app): State<App>, Path(experiment): Path<String>) -> Response {
-    app.known(&experiment).map_or_else(|refused| *refused, |()| whole::<[(); 0]>([]))
+    app.check_experiment(&experiment).map_or_else(|refused| *refused, |()| completed::<[(); 0]>([]))
 }
 
 /// Runs a query with parameters on an output of a kind.
 async fn query<P: DeserializeOwned + Send + 'static, T: Serialize + Send + 'static>(
     app: App,
-    Path((experiment, output)): Where,
+    Path((experiment, output)): OutputPath,
     kind: Kind,
     body: Bytes,
     work: impl FnOnce(&Service, usize, &P, &Budget) -> Outcome<T> + Send + 'static,
@@ -346,76 +350,82 @@ async fn query<P: DeserializeOwned + Send + 'static, T: Serialize + Send + 'stat
     }
 }
 
-async fn time_graph_tree(State(app): State<App>, at: Where, body: Bytes) -> Response {
-    let work =
-        |service: &Service, table, _: &OfTime, _: &Budget| Ok((service.rows(table, false), String::new()));
-    query(app, at, Kind::TimeGraph, body, work).await
+async fn time_graph_tree(State(app): State<App>, path: OutputPath, body: Bytes) -> Response {
+    let work = |service: &Service, table, _: &TreeParameters, _: &Budget| {
+        Ok((service.rows(table, Kind::TimeGraph), String::new()))
+    };
+    query(app, path, Kind::TimeGraph, body, work).await
 }
 
-async fn states(State(app): State<App>, at: Where, body: Bytes) -> Response {
-    query::<OfItems, _>(app, at, Kind::TimeGraph, body, Service::states).await
+async fn states(State(app): State<App>, path: OutputPath, body: Bytes) -> Response {
+    query::<RequestedParameters, _>(app, path, Kind::TimeGraph, body, Service::states).await
 }
 
-async fn arrows(State(app): State<App>, at: Where, body: Bytes) -> Response {
-    let work = |service: &Service, table, asked: &OfArrows, budget: &Budget| {
+async fn arrows(State(app): State<App>, path: OutputPath, body: Bytes) -> Response {
+    let work = |service: &Service, table, asked: &ArrowsParameters, budget: &Budget| {
         service.arrows(table, asked.requested_timerange, budget)
     };
-    query(app, at, Kind::TimeGraph, body, work).await
+    query(app, path, Kind::TimeGraph, body, work).await
 }
 
-async fn tooltip(State(app): State<App>, at: Where, body: Bytes) -> Response {
-    query::<OfElement, _>(app, at, Kind::TimeGraph, body, Service::tooltip).await
+async fn tooltip(State(app): State<App>, path: OutputPath, body: Bytes) -> Response {
+    query::<TooltipParameters, _>(app, path, Kind::TimeGraph, body, Service::tooltip).await
 }
 
-async fn chart_tree(State(app): State<App>, at: Where, body: Bytes) -> Response {
-    let work =
-        |service: &Service, table, _: &OfTime, _: &Budget| Ok((service.rows(table, true), String::new()));
-    query(app, at, Kind::Chart, body, work).await
+async fn chart_tree(State(app): State<App>, path: OutputPath, body: Bytes) -> Response {
+    let work = |service: &Service, table, _: &TreeParameters, _: &Budget| {
+        Ok((service.rows(table, Kind::Chart), String::new()))
+    };
+    query(app, path, Kind::Chart, body, work).await
 }
 
-async fn chart(State(app): State<App>, at: Where, body: Bytes) -> Response {
-    query::<OfItems, _>(app, at, Kind::Chart, body, Service::chart).await
+async fn chart(State(app): State<App>, path: OutputPath, body: Bytes) -> Response {
+    query::<RequestedParameters, _>(app, path, Kind::Chart, body, Service::chart).await
 }
 
-async fn columns(State(app): State<App>, Path((experiment, output)): Where) -> Response {
+async fn columns(State(app): State<App>, Path((experiment, output)): OutputPath) -> Response {
     match app.find(&experiment, &output, Kind::Table) {
-        Ok(table) => whole(app.service.headers(table)),
+        Ok(table) => completed(app.service.headers(table)),
         Err(refused) => *refused,
     }
 }
 
-async fn lines(State(app): State<App>, at: Where, body: Bytes) -> Response {
-    if let Ok(OfLines { table_search_expressions: Some(search), .. }) = parameters(&body)
+async fn lines(State(app): State<App>, path: OutputPath, body: Bytes) -> Response {
+    if let Ok(LinesParameters { table_search_expressions: Some(search), .. }) = parameters(&body)
         && !search.is_empty()
     {
         return failure(StatusCode::BAD_REQUEST, "this server does not search in tables", None);
     }
-    query::<OfLines, _>(app, at, Kind::Table, body, Service::lines).await
+    query::<LinesParameters, _>(app, path, Kind::Table, body, Service::lines).await
 }
 
-async fn statistics(State(app): State<App>, at: Where, body: Bytes) -> Response {
-    let work = |service: &Service, table, asked: &OfTime, budget: &Budget| {
+async fn statistics(State(app): State<App>, path: OutputPath, body: Bytes) -> Response {
+    let work = |service: &Service, table, asked: &TreeParameters, budget: &Budget| {
         service.statistics(table, asked.requested_timerange, budget)
     };
-    query(app, at, Kind::DataTree, body, work).await
+    query(app, path, Kind::DataTree, body, work).await
 }
 
-async fn styles(State(app): State<App>, Path((experiment, output)): Where) -> Response {
+async fn styles(State(app): State<App>, Path((experiment, output)): OutputPath) -> Response {
     match app.check_output(&experiment, &output) {
-        Ok(()) => whole(style::all()),
+        Ok(()) => completed(style::all()),
         Err(refused) => *refused,
     }
 }
 
-async fn categories(State(app): State<App>, Path((experiment, output)): Where) -> Response {
+async fn categories(State(app): State<App>, Path((experiment, output)): OutputPath) -> Response {
     match app.check_output(&experiment, &output) {
-        Ok(()) => whole(app.service.categories()),
+        Ok(()) => completed(app.service.categories()),
         Err(refused) => *refused,
     }
 }
 
-async fn annotations(State(app): State<App>, Path((experiment, output)): Where, body: Bytes) -> Response {
-    match app.check_output(&experiment, &output).and_then(|()| parameters::<OfAnnotations>(&body)) {
+async fn annotations(
+    State(app): State<App>,
+    Path((experiment, output)): OutputPath,
+    body: Bytes,
+) -> Response {
+    match app.check_output(&experiment, &output).and_then(|()| parameters::<AnnotationsParameters>(&body)) {
         Ok(asked) => app.answer(move |service, budget| service.annotations(&asked, budget)).await,
         Err(refused) => *refused,
     }

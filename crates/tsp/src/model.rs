@@ -262,33 +262,33 @@ pub(crate) struct TimeRange {
 
 /// `TreeParameters`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct OfTime {
+pub(crate) struct TreeParameters {
     pub(crate) requested_timerange: Option<TimeRange>,
 }
 
 /// `ArrowsParameters`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct OfArrows {
+pub(crate) struct ArrowsParameters {
     pub(crate) requested_timerange: TimeRange,
 }
 
 /// `RequestedParameters`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct OfItems {
+pub(crate) struct RequestedParameters {
     pub(crate) requested_timerange: TimeRange,
     pub(crate) requested_items: Vec<i64>,
 }
 
 /// `AnnotationsParameters`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct OfAnnotations {
+pub(crate) struct AnnotationsParameters {
     pub(crate) requested_timerange: TimeRange,
     pub(crate) requested_marker_categories: Option<Vec<String>>,
 }
 
 /// `TooltipParameters`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct OfElement {
+pub(crate) struct TooltipParameters {
     pub(crate) requested_items: Vec<i64>,
     pub(crate) requested_times: Vec<i64>,
     pub(crate) requested_element: Element,
@@ -304,7 +304,7 @@ pub(crate) struct Element {
 
 /// `LinesParameters`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct OfLines {
+pub(crate) struct LinesParameters {
     pub(crate) requested_table_index: Option<u64>,
     pub(crate) requested_times: Option<Vec<i64>>,
     pub(crate) requested_table_count: u64,
@@ -314,12 +314,12 @@ pub(crate) struct OfLines {
 
 /// `TraceParameters`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct OfTrace {
+pub(crate) struct TraceParameters {
     pub(crate) uri: String,
 }
 
 /// `ExperimentParameters`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct OfExperiment {
+pub(crate) struct ExperimentParameters {
     pub(crate) traces: Vec<String>,
 }

@@ -19,7 +19,7 @@ fn key(name: &str) -> String {
     format!("colour{}", hash as usize % COLOURS.len())
 }
 
-/// Returns the style of a value. `share`: how much of the state it fills, if other values share it.
+/// Returns the style of a value. `share` is the part of the state that it fills, if other values fill the rest.
 pub(crate) fn of(name: &str, share: Option<f64>) -> Style {
     // Hundredths: json-bigint, with which clients read answers, takes numbers of more than 15 characters for integers.
     let rounded = |share: f64| (share.clamp(0.2, 1.0) * 100.0).round() / 100.0;

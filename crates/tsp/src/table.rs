@@ -4,7 +4,7 @@ use hodo_store::{Budget, Field, Kind, Record, Table};
 
 use crate::{
     Service,
-    model::{Line, LineCell, Lines, OfLines, TableHeader},
+    model::{Line, LineCell, Lines, LinesParameters, TableHeader},
     output::Outcome,
 };
 
@@ -68,7 +68,7 @@ impl Service {
     }
 
     /// Returns lines of a table: from an index on, or from the first that begins at a time or after it.
-    pub(crate) fn lines(&self, number: usize, asked: &OfLines, budget: &Budget) -> Outcome<Lines> {
+    pub(crate) fn lines(&self, number: usize, asked: &LinesParameters, budget: &Budget) -> Outcome<Lines> {
         let table = self.table(number);
         let time = asked.requested_times.as_ref().and_then(|times| times.first());
         let low_index = match (asked.requested_table_index, time) {

@@ -1,4 +1,4 @@
-//! A server without a network: what it refuses, and that a query stops when its client goes.
+//! A server without a network: what it refuses, and that a query stops when its client disconnects.
 
 use std::{
     sync::{
@@ -83,7 +83,7 @@ fn only_this_machine_is_answered() {
 }
 
 #[test]
-fn states_are_records_or_cells_and_names_are_as_they_are() {
+fn states_are_records_or_cells_and_names_are_unchanged() {
     let states = |times: i64, end: i64| {
         let range = json!({ "start": 1000, "end": end, "nbTimes": times });
         let body =
@@ -104,7 +104,7 @@ fn states_are_records_or_cells_and_names_are_as_they_are() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn wrong_requests_are_refused_with_a_title() {
     let good =
         json!({ "parameters": { "requested_timerange": { "start": 0, "end": 1 }, "requested_items": [] } });
     for (path, body, status) in [
@@ -131,17 +131,17 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn a_query_stops_when_its_client_goes() {
+fn a_query_stops_when_its_client_disconnects() {
     let (runtime, app) = (runtime(), App::new(service()));
     let stopped = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&stopped);
+    let has_stopped = Arc::clone(&stopped);
     let answer = app.answer(move |_, budget| {
         let stop = budget.stop.as_ref().expect("a query can be stopped");
         let begin = Instant::now();
         while !stop.load(Ordering::Acquire) && begin.elapsed() < Duration::from_secs(60) {
             thread::sleep(Duration::from_millis(1));
         }
-        seen.store(stop.load(Ordering::Acquire), Ordering::Release);
+        has_stopped.store(stop.load(Ordering::Acquire), Ordering::Release);
         Ok(((), String::new()))
     });
     let task = runtime.spawn(answer);
@@ -149,7 +149,7 @@ fn a_query_stops_when_its_client_goes() {
     task.abort();
     let begin = Instant::now();
     while !stopped.load(Ordering::Acquire) {
-        assert!(begin.elapsed() < Duration::from_secs(30), "it goes on");
+        assert!(begin.elapsed() < Duration::from_secs(30), "the query still runs");
         thread::sleep(Duration::from_millis(1));
     }
 }

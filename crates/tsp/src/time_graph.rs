@@ -7,10 +7,10 @@ use hodo_store::{Budget, LaneSlices, Lanes, Record, Shape, Slices, Table, TimeCe
 use crate::{
     Service,
     model::{
-        Arrow, Map, OfElement, OfItems, Rows, State, TimeGraphRow, TimeRange, TreeEntry, TreeHeader,
-        TreeModel,
+        Arrow, Map, RequestedParameters, Rows, State, TimeGraphRow, TimeRange, TooltipParameters, TreeEntry,
+        TreeHeader, TreeModel,
     },
-    output::{Outcome, SampledSpan},
+    output::{Kind, Outcome, SampledSpan},
     style,
 };
 
@@ -18,8 +18,9 @@ use crate::{
 const MOST_ARROWS: usize = 10_000;
 
 impl Service {
-    /// Returns the rows of a table, with the rows above them.
-    pub(crate) fn rows(&self, table: usize, is_chart: bool) -> TreeModel {
+    /// Returns the rows of a table in an output of a kind, with the rows above them.
+    pub(crate) fn rows(&self, table: usize, kind: Kind) -> TreeModel {
+        let is_chart = kind == Kind::Chart;
         let (start, end) = (self.experiment.start, self.experiment.end);
         let entry = |id: usize| {
             let node = self.tree.get(id).expect("a table has nodes of the tree");
@@ -40,7 +41,12 @@ impl Service {
     }
 
     /// Returns the states of rows: each record where few are in view, else cells of time, each with its heaviest value.
-    pub(crate) fn states(&self, number: usize, asked: &OfItems, budget: &Budget) -> Outcome<Rows> {
+    pub(crate) fn states(
+        &self,
+        number: usize,
+        asked: &RequestedParameters,
+        budget: &Budget,
+    ) -> Outcome<Rows> {
         let (table, span) = (self.table(number), asked.requested_timerange.span());
         let lanes = self.tree.lanes(number, &asked.requested_items);
         let numbers: Vec<u32> = lanes.iter().map(|(lane, _)| *lane).collect();
@@ -52,15 +58,17 @@ impl Service {
         )?;
         let mut rows: BTreeMap<usize, Vec<State>> = BTreeMap::new();
         for (lane, node) in lanes {
-            let states = found.binary_search_by_key(&lane, |slices| slices.lane);
-            let states = states.map_or(Vec::new(), |index| self.lane(table, &found[index]));
-            rows.entry(node).or_default().extend(states);
+            let states = rows.entry(node).or_default();
+            if let Ok(index) = found.binary_search_by_key(&lane, |slices| slices.lane) {
+                states.extend(self.lane_states(table, &found[index]));
+            }
         }
         let rows = rows.into_iter().map(|(entry_id, states)| TimeGraphRow { entry_id, states });
         Ok((Rows { rows: rows.collect() }, String::new()))
     }
 
-    fn lane(&self, table: Table<'_>, lane: &LaneSlices) -> Vec<State> {
+    /// Returns the states of a lane.
+    fn lane_states(&self, table: Table<'_>, lane: &LaneSlices) -> Vec<State> {
         let name = |value| self.store.words(table.schema().value.kind, value);
         match &lane.slices {
             Slices::Records(records) => records
@@ -101,7 +109,12 @@ impl Service {
     }
 
     /// Returns the columns of the record that a row has at a time.
-    pub(crate) fn tooltip(&self, number: usize, asked: &OfElement, budget: &Budget) -> Outcome<Map<String>> {
+    pub(crate) fn tooltip(
+        &self,
+        number: usize,
+        asked: &TooltipParameters,
+        budget: &Budget,
+    ) -> Outcome<Map<String>> {
         let table = self.table(number);
         let time = asked.requested_times.first().copied().unwrap_or(asked.requested_element.time);
         let lanes: Vec<u32> =

@@ -33,15 +33,15 @@ impl Tree {
         for (number, table) in store.tables().enumerate() {
             let mut own = Vec::new();
             for lane in 0..table.lanes() {
-                let mut at = None;
+                let mut above = None;
                 for name in store.path(table, lane) {
-                    let node = *known.entry((at, name)).or_insert_with_key(|(parent, name)| {
+                    let node = *known.entry((above, name)).or_insert_with_key(|(parent, name)| {
                         nodes.push(Node { parent: *parent, name: name.clone(), lanes: Vec::new() });
                         nodes.len() - 1
                     });
-                    at = Some(node);
+                    above = Some(node);
                 }
-                let node = at.expect("a path has a part");
+                let node = above.expect("a path has a part");
                 nodes[node].lanes.push((number, lane));
                 own.push(node);
             }

@@ -4,28 +4,34 @@ use hodo_store::{Budget, Error, Kind, Lanes, Record, Slices, Table, Wanted};
 
 use crate::{
     Service,
-    model::{Axis, Chart, OfItems, Series, Style},
+    model::{Axis, Chart, RequestedParameters, Series, Style},
     output::{Outcome, SampledSpan, title},
 };
 
 /// The most records that are read for exact values; where more are in view, cells of time have their greatest number.
 const MOST_RECORDS: u64 = 1 << 20;
 /// Records that are read at a time.
-const AT_A_TIME: usize = 1 << 16;
+const RECORDS_AT_A_TIME: usize = 1 << 16;
 
 impl Service {
     /// Returns a series for each counter: its number at each time; where too many changes are in view, the greatest
     /// number since the time before.
-    pub(crate) fn chart(&self, number: usize, asked: &OfItems, budget: &Budget) -> Outcome<Chart> {
+    pub(crate) fn chart(
+        &self,
+        number: usize,
+        asked: &RequestedParameters,
+        budget: &Budget,
+    ) -> Outcome<Chart> {
         let (table, span) = (self.table(number), asked.requested_timerange.span());
         let lanes = self.tree.lanes(number, &asked.requested_items);
         let numbers: Vec<u32> = lanes.iter().map(|(lane, _)| *lane).collect();
         let times = times(span, span.slices(numbers.len()));
         let changes = table.count_before(span.behind, budget)? - table.count_before(span.begin, budget)?;
         let is_exact = changes <= MOST_RECORDS;
-        let values = match is_exact {
-            true => exact(table, &numbers, span, &times, budget)?,
-            false => greatest(table, &numbers, span, &times, budget)?,
+        let values = if is_exact {
+            exact(table, &numbers, span, &times, budget)?
+        } else {
+            greatest(table, &numbers, span, &times, budget)?
         };
         let value = &table.schema().value;
         let label = if is_exact { value.name.clone() } else { format!("greatest {}", value.name) };
@@ -74,12 +80,15 @@ fn exact(
     let index = |lane: u32| lanes.binary_search(&lane).ok();
     let mut now = vec![0.0; lanes.len()];
     for record in table.at(span.begin, Lanes::Some(lanes), budget)? {
-        index(record.lane).into_iter().for_each(|index| now[index] = number(kind, record.value));
+        if let Some(index) = index(record.lane) {
+            now[index] = number(kind, record.value);
+        }
     }
     let wanted = Wanted { lanes: Lanes::Some(lanes), span: (span.begin, span.behind), ..Wanted::ALL };
     let mut values = vec![Vec::with_capacity(times.len()); lanes.len()];
     let mut reached = 0;
-    let mut until = |time: Option<u64>, now: &[f64]| {
+    // Adds the numbers at the times before `time`; at all times left without it.
+    let mut add_until = |time: Option<u64>, now: &[f64]| {
         while reached < times.len() && time.is_none_or(|time| times[reached] < time) {
             values.iter_mut().zip(now).for_each(|(values, now)| values.push(*now));
             reached += 1;
@@ -87,14 +96,16 @@ fn exact(
     };
     let mut last: Option<Record> = None;
     loop {
-        let records = table.records(&wanted, last.as_ref(), AT_A_TIME, budget)?;
+        let records = table.records(&wanted, last.as_ref(), RECORDS_AT_A_TIME, budget)?;
         for record in &records {
-            until(Some(record.begin), &now);
-            index(record.lane).into_iter().for_each(|index| now[index] = number(kind, record.value));
+            add_until(Some(record.begin), &now);
+            if let Some(index) = index(record.lane) {
+                now[index] = number(kind, record.value);
+            }
         }
-        if records.len() < AT_A_TIME { break } else { last = records.into_iter().next_back() }
+        if records.len() < RECORDS_AT_A_TIME { break } else { last = records.into_iter().next_back() }
     }
-    until(None, &now);
+    add_until(None, &now);
     Ok(values)
 }
 
@@ -110,17 +121,17 @@ fn greatest(
     let found = table.slices((span.begin, span.behind), Lanes::Some(lanes), times.len().max(2), budget)?;
     let of_lane = |lane: &u32| {
         let mut values = vec![0.0; times.len()];
-        let mut see = |time: u64, value: f64| {
+        let mut add = |time: u64, value: f64| {
             let index = times.partition_point(|own| *own < time).min(times.len() - 1);
             values[index] = f64::max(values[index], value);
         };
         let slices = found.iter().find(|slices| slices.lane == *lane).map(|slices| &slices.slices);
         match slices {
             Some(Slices::Records(records)) => {
-                records.iter().for_each(|record| see(record.begin, number(kind, record.value)));
+                records.iter().for_each(|record| add(record.begin, number(kind, record.value)));
             }
             Some(Slices::Cells(cells)) => {
-                cells.iter().for_each(|cell| see(cell.last, number(kind, cell.range.map(|(_, most)| most))));
+                cells.iter().for_each(|cell| add(cell.last, number(kind, cell.range.map(|(_, most)| most))));
             }
             None => {}
         }

@@ -21,7 +21,7 @@ use crate::{
     returns::ReturnTarget,
 };
 
-// Why native code is left, in the highest bits of the returned word; the other bits are the block.
+// Why native code is left, in the highest bits of the returned word.
 
 /// Before the block.
 pub(super) const BEFORE: u32 = 0;
@@ -33,18 +33,18 @@ pub(super) const TAKEN: u32 = 2 << 29;
 pub(super) const LANDED: u32 = 3 << 29;
 /// At the end of the block, before an indirect branch or an uncompressed return.
 pub(super) const OVER: u32 = 4 << 29;
-/// The bits of these reasons.
+/// Mask of the reason; the other bits are the block.
 pub(super) const WHY: u32 = 7 << 29;
 
 /// Maximum code size for a block at either end, in bytes.
-const MOST: u32 = 256;
+const MOST_BLOCK: u32 = 256;
 
 /// An offset in the code; 0 means none.
 pub(super) type CodeOffset = u32;
 
 /// The entries into the code of a block.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Places {
+pub(super) struct Entries {
     /// Checked entry: first checks whether an outcome is left.
     pub(super) checked: CodeOffset,
     /// Unchecked entry: an outcome is known to be left.
@@ -86,7 +86,7 @@ pub(crate) struct Code {
     /// End of the code at the low end, and start of the exits at the high end.
     low: u32,
     high: u32,
-    offsets: Vec<Places>,
+    offsets: Vec<Entries>,
     enter: CodeOffset,
     exit: CodeOffset,
     /// Code that follows an indirect branch through the target cache.
@@ -101,7 +101,7 @@ pub(crate) struct Code {
     /// The newest [jump for a branch that is not taken](Code::not_taken); 0 if it was removed.
     not_taken_jump: CodeOffset,
     /// Whether returns are compressed and take an outcome each.
-    pub(super) returns: bool,
+    pub(super) are_returns_compressed: bool,
     /// References to code that is still to be generated.
     pub(super) references: Vec<Reference>,
     text: Vec<u8>,
@@ -114,7 +114,7 @@ impl Code {
     ///
     /// # Errors
     /// As for [`Memory::new`].
-    pub(super) fn new(size: usize, returns: bool) -> io::Result<Code> {
+    pub(super) fn new(size: usize, are_returns_compressed: bool) -> io::Result<Code> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let memory = Memory::new(size)?;
         let (high, generation) = (memory.size() as u32, NEXT.fetch_add(1, Ordering::Relaxed));
@@ -131,7 +131,7 @@ impl Code {
             generation,
             left: (NOT_SEEN, 0),
             not_taken_jump: 0,
-            returns,
+            are_returns_compressed,
             references: Vec::new(),
             text: Vec::new(),
         };
@@ -156,7 +156,7 @@ impl Code {
 
     /// Caches the return entry of a block as the target of indirect branches to `address`. Returns `false` if the
     /// block has none.
-    pub(super) fn know(&mut self, address: u64, id: BlockId) -> bool {
+    pub(super) fn cache_target(&mut self, address: u64, id: BlockId) -> bool {
         let offset = self.offsets(id).landing;
         if offset != 0 {
             self.targets[Target::index(address)] = Target { address, offset: offset.into() };
@@ -170,7 +170,7 @@ impl Code {
 
     /// Returns whether there is no space for another block.
     pub(super) fn is_full(&self) -> bool {
-        self.high - self.low < 2 * MOST
+        self.high - self.low < 2 * MOST_BLOCK
     }
 
     pub(super) fn size(&self) -> usize {
@@ -178,7 +178,7 @@ impl Code {
     }
 
     #[inline]
-    pub(super) fn offsets(&self, id: BlockId) -> Places {
+    pub(super) fn offsets(&self, id: BlockId) -> Entries {
         self.offsets.get(id.0 as usize).copied().unwrap_or_default()
     }
 
@@ -195,10 +195,10 @@ impl Code {
     }
 
     /// Returns the entries of a block, to be changed.
-    pub(super) fn places_of(&mut self, id: BlockId) -> &mut Places {
+    pub(super) fn entries_of(&mut self, id: BlockId) -> &mut Entries {
         let index = id.0 as usize;
         if index >= self.offsets.len() {
-            self.offsets.resize(index + 1, Places::default());
+            self.offsets.resize(index + 1, Entries::default());
         }
         &mut self.offsets[index]
     }
@@ -270,8 +270,8 @@ impl Code {
         self.put_word_before(0xe9, offset.wrapping_sub(self.high)) // jmp offset
     }
 
-    /// Prepends an exit.
-    fn way_out(&mut self, why: u32) -> CodeOffset {
+    /// Prepends an exit, whose reason and block are `why`.
+    fn put_exit(&mut self, why: u32) -> CodeOffset {
         let [to, why] = [self.exit.wrapping_sub(self.high), why].map(u32::to_le_bytes);
         self.put_before([
             0xb8, why[0], why[1], why[2], why[3], // mov eax, why
@@ -282,8 +282,8 @@ impl Code {
     /// Prepends an exit before a block, whose checked entry must be known.
     pub(super) fn leave_before(&mut self, id: BlockId) -> CodeOffset {
         let checked = self.offsets(id).checked;
-        assert_ne!(checked, 0, "code would go on nowhere");
-        self.way_out(BEFORE | id.0);
+        assert_ne!(checked, 0, "a walk continues at the checked entry");
+        self.put_exit(BEFORE | id.0);
         self.put_word_before(0xba, checked) // mov edx, checked
     }
 
@@ -318,6 +318,7 @@ impl Code {
     /// code if the target is cached; else exits with the reason in `eax`.
     fn pass_indirect(&mut self) {
         const SHIFT: u8 = (u32::BITS - Target::BITS) as u8;
+        /// Bytes of the code for a cached target, which `jne` skips.
         const KNOWN: u8 = 20;
         const { assert!(size_of::<Target>() == 1 << 4 && offset_of!(Target, address) == 0) };
         self.text.extend([0x4c, 0x8b, 0x43, BranchBatch::TO as u8]); // mov r8, [rbx+16]
@@ -412,7 +413,7 @@ impl Code {
         self.word(compact.begins());
     }
 
-    /// Crosses into another function, at a block of it.
+    /// Appends the transition to another function, at a block of it.
     pub(super) fn enter_function(&mut self, start: u64, compact: CompactBlock) {
         self.end_function_run(Transfer::None);
         self.begin_function_run(start, compact);
@@ -429,20 +430,20 @@ impl Code {
         self.to(out);
         self.count(instructions);
         self.text.extend([0x0f, if jumps { Code::IF_TAKEN } else { Code::IF_NOT_TAKEN }]); // jc or jnc unmet
-        let unmet = self.way_out(if jumps { TAKEN } else { NOT_TAKEN } | id.0);
+        let unmet = self.put_exit(if jumps { TAKEN } else { NOT_TAKEN } | id.0);
         self.to(unmet)
     }
 
     /// Appends a jump to the exit for a branch that is not taken. Returns where its distance is.
     pub(super) fn not_taken(&mut self, id: BlockId) -> CodeOffset {
-        let unmet = self.way_out(NOT_TAKEN | id.0);
+        let unmet = self.put_exit(NOT_TAKEN | id.0);
         self.not_taken_jump = self.here();
         self.jump(unmet)
     }
 
-    /// Returns where the distance of [`branch`](Code::branch) is, for a block with this checked entry. The distance
-    /// of a second jump right after it comes five bytes later.
-    fn distance_place(checked: CodeOffset, instructions: u16) -> CodeOffset {
+    /// Returns where the jump of [`branch`](Code::branch) has its distance, in a block with this checked entry. If a second
+    /// jump follows, its distance is five bytes later.
+    fn distance_site(checked: CodeOffset, instructions: u16) -> CodeOffset {
         // The lengths of `add` and `jz`, of the count's `lea`, and of the opcode of the branch's own jump.
         const CHECK: u32 = 9;
         const OPCODE: u32 = 2;
@@ -452,16 +453,16 @@ impl Code {
 
     /// Returns where the distance to the successor is, for the branch taken or not.
     pub(super) fn site_of(&self, checked: CodeOffset, instructions: u16, taken: bool) -> CodeOffset {
-        let site = Code::distance_place(checked, instructions);
+        let site = Code::distance_site(checked, instructions);
         let jumps_if_taken = self.memory.byte(site - 1) == Code::IF_TAKEN;
-        debug_assert!(jumps_if_taken || !taken, "that way it goes on already");
+        debug_assert!(jumps_if_taken || !taken, "the code of a taken branch follows already");
         site + if taken == jumps_if_taken { 0 } else { 5 }
     }
 
     /// Makes a branch fall through, taken or not, by removing its jump if that is the last code. Returns whether this
     /// was possible.
     pub(super) fn continue_after(&mut self, checked: CodeOffset, instructions: u16, taken: bool) -> bool {
-        let site = Code::distance_place(checked, instructions);
+        let site = Code::distance_site(checked, instructions);
         let jump = site + 4;
         if jump + 5 != self.low || jump != self.not_taken_jump {
             return false;
@@ -476,8 +477,8 @@ impl Code {
         true
     }
 
-    /// Exits before a block, unless no outcome is left and the batch continues with an indirect branch.
-    pub(super) fn last(&mut self, id: BlockId) {
+    /// Appends an exit before a block, unless no outcome is left and the batch continues with an indirect branch.
+    pub(super) fn exit_if_outcome_left(&mut self, id: BlockId) {
         let out = self.leave_before(id);
         self.text.extend([0x4c, 0x89, 0xc0]); // mov rax, r8
         self.text.extend([0x48, 0x01, 0xc0]); // add rax, rax

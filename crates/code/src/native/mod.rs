@@ -62,9 +62,9 @@ impl Default for Native {
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Tick of the code to walk over.
-    pub at: u64,
+    pub tick: u64,
     /// Whether returns are compressed and take an outcome each.
-    pub returns: bool,
+    pub are_returns_compressed: bool,
 }
 
 /// The point at which a walk left the native code.
@@ -96,31 +96,31 @@ impl<L: Labels> Graph<'_, L> {
         returns: &mut ReturnStack,
         rules: Rules,
     ) -> Option<NativeExit> {
-        if !self.has_code(rules.returns) {
+        if !self.has_code(rules.are_returns_compressed) {
             return None;
         }
-        let at = rules.at;
+        let tick = rules.tick;
         let mut from = from;
         // Translation may discard the code.
         while let (Native::Made(code), Some(_)) = (&mut self.native, branch_batches.current()) {
             returns.belong_to(code.generation());
             let checked = code.checked_entry_of(from);
             if checked == 0 {
-                self.translate(from, at);
+                self.translate(from, tick);
                 continue;
             }
             let out = code.walk(checked, branch_batches, function_runs, returns);
             let id = BlockId(out & !WHY);
-            let led = match out & WHY {
+            let next = match out & WHY {
                 BEFORE if branch_batches.pass_if_over() => Ok(id),
                 BEFORE => return Some(NativeExit::Before(id)),
-                OVER => self.pass_indirect(id, branch_batches, function_runs, at),
-                why => {
+                OVER => self.pass_indirect(id, branch_batches, function_runs, tick),
+                reason => {
                     branch_batches.pass_if_over();
-                    self.leave(why, id, function_runs, returns, at)
+                    self.add_successor(reason, id, function_runs, returns, tick)
                 }
             };
-            match led {
+            match next {
                 Ok(next) => from = next,
                 Err(address) => return Some(NativeExit::Unreadable(address)),
             }
@@ -138,18 +138,18 @@ impl<L: Labels> Graph<'_, L> {
         id: BlockId,
         branch_batches: &mut BranchBatches,
         function_runs: &mut FunctionRuns,
-        at: u64,
+        tick: u64,
     ) -> Result<BlockId, u64> {
         let to = branch_batches.current().and_then(|batch| batch.to()).unwrap_or_default();
         branch_batches.pass();
-        let next = self.indirect_target(id, to, at).map_err(|_| to)?;
+        let next = self.indirect_target(id, to, tick).map_err(|_| to)?;
         let compact = self.compact(next);
         function_runs.begin(self.start(next), compact);
         if let Native::Made(code) = &mut self.native
             && compact.edge != EdgeKind::Other
-            && !code.know(to, next)
+            && !code.cache_target(to, next)
         {
-            self.translate_landing(next, at);
+            self.translate_landing(next, tick);
         }
         Ok(next)
     }
@@ -158,21 +158,21 @@ impl<L: Labels> Graph<'_, L> {
     ///
     /// # Errors
     /// Returns the successor's address, if no code can be read there.
-    fn leave(
+    fn add_successor(
         &mut self,
-        why: u32,
+        reason: u32,
         id: BlockId,
         function_runs: &mut FunctionRuns,
         returns: &ReturnStack,
-        at: u64,
+        tick: u64,
     ) -> Result<BlockId, u64> {
-        let next = if why == LANDED {
+        let next = if reason == LANDED {
             let back = returns.popped();
-            self.land(back, at).ok_or(back.address)?
+            self.land(back, tick).ok_or(back.address)?
         } else {
-            let taken = why == TAKEN;
-            let next = self.follow(id, taken, at).map_err(|unreadable| unreadable.address())?;
-            self.join(id, taken, next, at);
+            let taken = reason == TAKEN;
+            let next = self.follow(id, taken, tick).map_err(|unreadable| unreadable.address())?;
+            self.join(id, taken, next, tick);
             if self.compact(next).function == function_runs.open().function() {
                 return Ok(next);
             }
@@ -185,14 +185,14 @@ impl<L: Labels> Graph<'_, L> {
 
     /// Returns whether there is code, and generates it after the configured number of walks.
     #[inline]
-    fn has_code(&mut self, returns: bool) -> bool {
+    fn has_code(&mut self, are_returns_compressed: bool) -> bool {
         match &mut self.native {
-            Native::Made(code) => code.returns == returns,
+            Native::Made(code) => code.are_returns_compressed == are_returns_compressed,
             Native::Refused => false,
             Native::Waits(walks) => {
                 *walks = walks.saturating_sub(1);
                 if *walks == 0 {
-                    self.native = Native::of(ROOM, returns);
+                    self.native = Native::of(ROOM, are_returns_compressed);
                 }
                 false
             }
@@ -200,10 +200,10 @@ impl<L: Labels> Graph<'_, L> {
     }
 
     /// Returns the block that a return goes back to.
-    fn land(&mut self, back: Back, at: u64) -> Option<BlockId> {
-        let known = back.block.filter(|&id| self.is_at(id, back.address, at));
-        let landed = known.or_else(|| self.at(back.address, at).ok())?;
-        self.translate_landing(landed, at);
+    fn land(&mut self, back: Back, tick: u64) -> Option<BlockId> {
+        let known = back.block.filter(|&id| self.is_at(id, back.address, tick));
+        let landed = known.or_else(|| self.at(back.address, tick).ok())?;
+        self.translate_landing(landed, tick);
         Some(landed)
     }
 
@@ -220,8 +220,9 @@ impl<L: Labels> Graph<'_, L> {
 }
 
 impl Native {
-    fn of(room: usize, returns: bool) -> Native {
-        Code::new(room, returns).map_or(Native::Refused, |code| Native::Made(Box::new(code)))
+    /// Generates the common code in `room` bytes.
+    fn of(room: usize, are_returns_compressed: bool) -> Native {
+        Code::new(room, are_returns_compressed).map_or(Native::Refused, |code| Native::Made(Box::new(code)))
     }
 }
 
@@ -260,4 +261,4 @@ impl Code {
     }
 }
 
-const _: () = assert!(DEPTH * 4 == 1 << 8, "a byte counts the calls, four by four");
+const _: () = assert!(DEPTH * 4 == 1 << 8, "the index of the newest call, in bytes, wraps where a byte does");

@@ -8,10 +8,10 @@ struct Functions;
 
 impl Labels for Functions {
     fn label(&self, origin: Origin) -> (Label, u64) {
-        let at = origin.offset % 16;
+        let behind_entry = origin.offset % 16;
         let function = (origin.offset / 16) as u32;
-        let place = if at == 0 { Place::Entry } else { Place::Middle };
-        (Label { module: 0, function, place }, 16 - at)
+        let place = if behind_entry == 0 { Place::Entry } else { Place::Middle };
+        (Label { module: 0, function, place }, 16 - behind_entry)
     }
 }
 
@@ -49,10 +49,10 @@ fn walk(
     let count = 63 - outcomes.trailing_zeros() as u8;
     let mut branch_batches = BranchBatches::default();
     assert!(branch_batches.push(*outcomes >> (63 - count) >> 1, count, Some(START).filter(|_| !stops)));
-    let rules = Rules { at: 0, returns: true };
-    let led = graph.run(id, &mut branch_batches, &mut function_runs, returns, rules).expect("there is code");
+    let rules = Rules { tick: 0, are_returns_compressed: true };
+    let exit = graph.run(id, &mut branch_batches, &mut function_runs, returns, rules).expect("there is code");
     *outcomes = branch_batches.current().map_or(NO_OUTCOMES, |batch| batch.outcomes);
-    (led, function_runs)
+    (exit, function_runs)
 }
 
 /// Returns `count` outcomes, the first one highest.
@@ -104,7 +104,7 @@ fn machine_code_is_as_expected() {
     own.for_each(|line| text.extend([line, "\n"]));
     if text != include_str!("expected.s") {
         std::fs::write("src/native/expected.s.new", &text).unwrap();
-        panic!("the machine code is another one: see expected.s.new beside expected.s");
+        panic!("the machine code differs from expected.s: see expected.s.new beside it");
     }
 }
 
@@ -126,11 +126,19 @@ fn code_lies_in_the_order_in_which_it_runs() {
         let from = graph.at(START, 0).unwrap();
         for taken in [first, !first, first, !first] {
             let mut left = outcomes(taken.into(), 1);
-            let (led, function_runs) = walk(&mut graph, START, &mut left, STOPS, &mut ReturnStack::default());
+            let (exit, function_runs) =
+                walk(&mut graph, START, &mut left, STOPS, &mut ReturnStack::default());
             let next = graph.follow(from, taken, 0).unwrap();
-            assert_eq!((led, left, function_runs.is_empty()), (NativeExit::Before(next), NO_OUTCOMES, false));
-            let (way, branch) = (checked(&graph, next), checked(&graph, from) + 19);
-            assert!(if taken == first { way == branch } else { way > branch }, "{way} behind {branch}");
+            assert_eq!(
+                (exit, left, function_runs.is_empty()),
+                (NativeExit::Before(next), NO_OUTCOMES, false)
+            );
+            // The branch's own code has 19 bytes.
+            let (successor, behind) = (checked(&graph, next), checked(&graph, from) + 19);
+            assert!(
+                if taken == first { successor == behind } else { successor > behind },
+                "{successor}, {behind}"
+            );
         }
     }
 }
@@ -150,20 +158,20 @@ fn a_block_that_is_left_stays_as_it_is() {
         walk(&mut graph, START, &mut outcomes(taken, 1), STOPS, &mut returns);
     }
     let mut left = outcomes(1, 1);
-    let (led, _) = walk(&mut graph, START + 2, &mut left, STOPS, &mut returns);
-    assert_eq!((led, left), (NativeExit::Before(graph.at(START + 2, 0).unwrap()), outcomes(1, 1)));
+    let (exit, _) = walk(&mut graph, START + 2, &mut left, STOPS, &mut returns);
+    assert_eq!((exit, left), (NativeExit::Before(graph.at(START + 2, 0).unwrap()), outcomes(1, 1)));
 }
 
-/// Returns without a known call, and returns in uncompressed traces, take no outcome.
+/// Returns without a known call, and returns in traces without return compression, take no outcome.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-fn returns_that_lead_nowhere_are_left_to_others() {
+fn returns_without_a_known_call_end_the_walk_before_their_block() {
     let space = space(&[0x90, 0xc3]);
     let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
     for bits in [0b1011, 0b0101] {
         let mut left = outcomes(bits, 4);
-        let (led, function_runs) = walk(&mut graph, START, &mut left, STOPS, &mut ReturnStack::default());
-        assert_eq!(led, NativeExit::Before(graph.at(START, 0).unwrap()));
+        let (exit, function_runs) = walk(&mut graph, START, &mut left, STOPS, &mut ReturnStack::default());
+        assert_eq!(exit, NativeExit::Before(graph.at(START, 0).unwrap()));
         assert_eq!(left, outcomes(bits, 4));
         assert!(function_runs.is_empty());
     }
@@ -180,9 +188,9 @@ fn the_oldest_calls_fall_out() {
     let mut returns = ReturnStack::default();
     let mut calls = |count: u32| {
         let mut left = outcomes(0, count);
-        let (led, function_runs) = walk(&mut graph, START, &mut left, GOES_ON, &mut returns);
+        let (exit, function_runs) = walk(&mut graph, START, &mut left, GOES_ON, &mut returns);
         assert_eq!(
-            led,
+            exit,
             NativeExit::Before(graph.at(START, 0).unwrap()),
             "before a branch without an outcome"
         );
@@ -199,16 +207,15 @@ fn the_oldest_calls_fall_out() {
     // The branch takes one outcome.
     assert_eq!((left, returns.addresses().count()), (NO_OUTCOMES, 2));
     let mut left = outcomes(0b1111, 4);
-    let (led, function_runs) = walk(&mut graph, START + 7, &mut left, STOPS, &mut returns);
-    assert_eq!(led, NativeExit::Before(graph.at(START + 7, 0).unwrap()));
+    let (exit, function_runs) = walk(&mut graph, START + 7, &mut left, STOPS, &mut returns);
+    assert_eq!(exit, NativeExit::Before(graph.at(START + 7, 0).unwrap()));
     assert_eq!((left, function_runs.ended().len()), (outcomes(0b11, 2), 2));
     assert!(returns.is_empty());
 }
 
-/// Full code is discarded and generated again with more space.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-fn full_code_is_made_anew() {
+fn full_code_is_discarded_and_gets_more_space() {
     // Overlapping forward branches, either all taken or none.
     let bytes: Vec<u8> = [0x74, 1, 0x90].repeat(2000);
     let space = space(&bytes);
@@ -218,12 +225,12 @@ fn full_code_is_made_anew() {
     let (mut from, mut instructions) = (START, 0);
     for taken in [0, u64::MAX >> 1].into_iter().cycle().take(30) {
         let mut left = outcomes(taken, 63);
-        let (led, function_runs) = walk(&mut graph, from, &mut left, STOPS, &mut returns);
-        let NativeExit::Before(id) = led else { panic!("all can be read") };
+        let (exit, function_runs) = walk(&mut graph, from, &mut left, STOPS, &mut returns);
+        let NativeExit::Before(id) = exit else { panic!("all can be read") };
         from = graph.start(id);
-        let mut all = function_runs;
-        all.close();
-        instructions += all.ended().last().map_or(0, |last| last.until);
+        let mut function_runs = function_runs;
+        function_runs.close();
+        instructions += function_runs.ended().last().map_or(0, |last| last.until);
         if left != NO_OUTCOMES {
             // The native code was full and is discarded: the remaining outcomes are left.
             break;
@@ -250,7 +257,7 @@ fn indirect_branches_lead_from_batch_to_batch() {
         let mut calls = ReturnStack::default();
         let mut function_runs = FunctionRuns::default();
         function_runs.begin(START, graph.compact(from));
-        let rules = Rules { at: 0, returns };
+        let rules = Rules { tick: 0, are_returns_compressed: returns };
         let run = |graph: &mut Graph<'_, _>, function_runs: &mut _, calls: &mut _, to: &[u64]| {
             let mut branch_batches = BranchBatches::default();
             to.iter().for_each(|to| assert!(branch_batches.push(0, 0, Some(START + to))));
@@ -261,14 +268,14 @@ fn indirect_branches_lead_from_batch_to_batch() {
         };
         for _ in 0..3 {
             // The walk passes an uncompressed return if all returns are uncompressed; else it exits there.
-            let (led, passed) = run(&mut graph, &mut function_runs, &mut calls, &[16, 32, 18]);
+            let (exit, passed) = run(&mut graph, &mut function_runs, &mut calls, &[16, 32, 18]);
             let expected = if returns { (32, 2) } else { (18, 3) };
             assert_eq!(
-                (led, passed),
+                (exit, passed),
                 (NativeExit::Before(graph.at(START + expected.0, 0).unwrap()), expected.1)
             );
             let reported: Vec<_> =
-                function_runs.ended().iter().map(|one| (one.start - START, one.transfer)).collect();
+                function_runs.ended().iter().map(|run| (run.start - START, run.transfer)).collect();
             let all = [(0, Transfer::IndirectJump), (16, Transfer::Call), (32, Transfer::Return)];
             assert_eq!(reported, all[..passed]);
             assert!(calls.addresses().eq([START + 18].into_iter().filter(|_| returns)));
@@ -276,7 +283,7 @@ fn indirect_branches_lead_from_batch_to_batch() {
             function_runs.clear();
             function_runs.begin(START, graph.compact(from));
         }
-        let (led, passed) = run(&mut graph, &mut function_runs, &mut calls, &[16, 0x1000, 32]);
-        assert_eq!((led, passed), (NativeExit::Unreadable(START + 0x1000), 2));
+        let (exit, passed) = run(&mut graph, &mut function_runs, &mut calls, &[16, 0x1000, 32]);
+        assert_eq!((exit, passed), (NativeExit::Unreadable(START + 0x1000), 2));
     }
 }

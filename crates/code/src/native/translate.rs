@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{BlockId, CompactBlock, EdgeKind, Graph, Labels, NOT_TAKEN, TAKEN};
 
-/// An entry into the code of a block; [`Places`](super::code::Places) describes each.
+/// An entry into the code of a block; [`Entries`](super::code::Entries) describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     Checked,
@@ -23,17 +23,20 @@ pub(super) enum Reference {
     ReturnTarget { site: CodeOffset, to: BlockId },
 }
 
-/// How to generate code for a block.
+/// How to generate code for a block, with its successors. `back` is the block that a call returns to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Branch,
     Free(BlockId),
-    /// Target of the call, and block that it returns to.
-    Call(BlockId, BlockId),
+    Call {
+        target: BlockId,
+        back: BlockId,
+    },
     Return,
     IndirectJump,
-    /// Block that it returns to.
-    IndirectCall(BlockId),
+    IndirectCall {
+        back: BlockId,
+    },
     /// No code: the walk exits.
     Other,
 }
@@ -42,29 +45,29 @@ enum Kind {
 struct Translation<'g, 'a, L> {
     graph: &'g mut Graph<'a, L>,
     code: &'g mut Code,
-    at: u64,
+    tick: u64,
 }
 
 impl<'a, L: Labels> Graph<'a, L> {
     /// Generates code for a block and its known successors. Returns `None` if the graph no longer has code, because the
     /// maximum size is exceeded.
-    pub(super) fn translate(&mut self, id: BlockId, at: u64) -> Option<()> {
-        self.with_code(at, |translation| {
+    pub(super) fn translate(&mut self, id: BlockId, tick: u64) -> Option<()> {
+        self.with_code(tick, |translation| {
             translation.emit(id, Entry::Checked);
         })
     }
 
     /// Like [`Graph::translate`], for the target of a return or indirect branch.
-    pub(super) fn translate_landing(&mut self, id: BlockId, at: u64) {
-        self.with_code(at, |translation| {
+    pub(super) fn translate_landing(&mut self, id: BlockId, tick: u64) {
+        self.with_code(tick, |translation| {
             translation.offset(id, Entry::Checked);
             translation.offset(id, Entry::ReturnTarget);
         });
     }
 
     /// Connects a branch in native code to a successor that the walk found.
-    pub(super) fn join(&mut self, id: BlockId, taken: bool, next: BlockId, at: u64) {
-        self.with_code(at, |translation| {
+    pub(super) fn join(&mut self, id: BlockId, taken: bool, next: BlockId, tick: u64) {
+        self.with_code(tick, |translation| {
             let CompactBlock { instructions, function, .. } = translation.graph.compact(id);
             let checked = translation.code.offsets(id).checked;
             if translation.can_follow(function, next)
@@ -78,13 +81,13 @@ impl<'a, L: Labels> Graph<'a, L> {
         });
     }
 
-    /// Runs `by`, then resolves all references.
-    fn with_code(&mut self, at: u64, by: impl FnOnce(&mut Translation<'_, 'a, L>)) -> Option<()> {
+    /// Runs `generate`, then resolves all references. Returns `None` if the graph has no code, or no longer.
+    fn with_code(&mut self, tick: u64, generate: impl FnOnce(&mut Translation<'_, 'a, L>)) -> Option<()> {
         let Native::Made(mut code) = std::mem::replace(&mut self.native, Native::Refused) else {
             return None;
         };
-        let mut translation = Translation { graph: self, code: &mut code, at };
-        by(&mut translation);
+        let mut translation = Translation { graph: self, code: &mut code, tick };
+        generate(&mut translation);
         while !translation.code.is_full() && translation.resolve() {}
         code.references.clear();
         // The exit reason takes the highest bits of a block id.
@@ -93,7 +96,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         self.native = if is_large || (code.is_full() && room > MOST_ROOM) {
             Native::Refused
         } else if code.is_full() {
-            Native::of(room, code.returns)
+            Native::of(room, code.are_returns_compressed)
         } else {
             Native::Made(code)
         };
@@ -121,7 +124,8 @@ impl<L: Labels> Translation<'_, '_, L> {
             EdgeKind::Return => Kind::Return,
             EdgeKind::IndirectJump => Kind::IndirectJump,
             EdgeKind::IndirectCall => {
-                self.graph.follow(id, NOT_TAKEN, self.at).map_or(Kind::Other, Kind::IndirectCall)
+                let back = self.graph.follow(id, NOT_TAKEN, self.tick);
+                back.map_or(Kind::Other, |back| Kind::IndirectCall { back })
             }
             EdgeKind::Free | EdgeKind::Call | EdgeKind::PushOnly if self.decides(id) => {
                 self.straight(id, compact).unwrap_or(Kind::Other)
@@ -132,10 +136,11 @@ impl<L: Labels> Translation<'_, '_, L> {
 
     /// Classifies a block with a single successor; `None` if code can't be read.
     fn straight(&mut self, id: BlockId, compact: CompactBlock) -> Option<Kind> {
-        let next = self.graph.follow(id, TAKEN, self.at).ok()?;
+        let next = self.graph.follow(id, TAKEN, self.tick).ok()?;
         match compact.edge {
             EdgeKind::Call | EdgeKind::PushOnly => {
-                Some(Kind::Call(next, self.graph.follow(id, NOT_TAKEN, self.at).ok()?))
+                let back = self.graph.follow(id, NOT_TAKEN, self.tick).ok()?;
+                Some(Kind::Call { target: next, back })
             }
             _ => Some(Kind::Free(next)),
         }
@@ -151,7 +156,7 @@ impl<L: Labels> Translation<'_, '_, L> {
                 }
                 EdgeKind::Other => return false,
                 EdgeKind::Free | EdgeKind::Call | EdgeKind::PushOnly => match self.straight(id, compact) {
-                    Some(Kind::Free(next) | Kind::Call(next, _)) => id = next,
+                    Some(Kind::Free(next) | Kind::Call { target: next, .. }) => id = next,
                     _ => return false,
                 },
             }
@@ -195,13 +200,13 @@ impl<L: Labels> Translation<'_, '_, L> {
     }
 
     /// Generates code for a block from an entry on that does not exist yet, and for the blocks that fall through from
-    /// it.
+    /// it. Returns the entry's offset.
     fn emit(&mut self, id: BlockId, entry: Entry) -> CodeOffset {
         let start = self.code.here();
         let (mut id, mut entry) = (id, entry);
         loop {
             if entry == Entry::ReturnTarget {
-                self.code.places_of(id).landing = self.code.here();
+                self.code.entries_of(id).landing = self.code.here();
                 let (start, compact) = self.start(id);
                 self.code.begin_function_run(start, compact);
                 if let checked @ 1.. = self.code.offsets(id).checked {
@@ -210,8 +215,8 @@ impl<L: Labels> Translation<'_, '_, L> {
                 }
             }
             let kind = self.kind(id);
-            if matches!(kind, Kind::Free(_) | Kind::Call(..)) && entry != Entry::Body {
-                self.code.places_of(id).checked = self.code.here();
+            if matches!(kind, Kind::Free(_) | Kind::Call { .. }) && entry != Entry::Body {
+                self.code.entries_of(id).checked = self.code.here();
                 let out = self.code.leave_before(id);
                 self.code.checked(out);
                 if let body @ 1.. = self.code.offsets(id).body {
@@ -233,10 +238,10 @@ impl<L: Labels> Translation<'_, '_, L> {
     fn body(&mut self, id: BlockId, kind: Kind) -> Option<(BlockId, Entry)> {
         let compact = self.graph.compact(id);
         let body = self.code.here();
-        let places = self.code.places_of(id);
-        places.body = body;
-        if !matches!(kind, Kind::Free(_) | Kind::Call(..)) {
-            places.checked = body;
+        let entries = self.code.entries_of(id);
+        entries.body = body;
+        if !matches!(kind, Kind::Free(_) | Kind::Call { .. }) {
+            entries.checked = body;
         }
         match kind {
             Kind::Branch => self.branch(id, compact),
@@ -249,30 +254,30 @@ impl<L: Labels> Translation<'_, '_, L> {
                 }
                 self.advance(to)
             }
-            Kind::Call(to, back) => {
+            Kind::Call { target, back } => {
                 let site = self.code.call(compact, back, self.graph.start(back));
                 self.code.references.push(Reference::ReturnTarget { site, to: back });
-                let (start, compact) = self.start(to);
+                let (start, compact) = self.start(target);
                 self.code.begin_function_run(start, compact);
-                self.advance(to)
+                self.advance(target)
             }
-            Kind::Return if self.code.returns => {
+            Kind::Return if self.code.are_returns_compressed => {
                 self.code.ret(id, compact.instructions);
                 None
             }
             Kind::Return => {
-                self.code.last(id);
+                self.code.exit_if_outcome_left(id);
                 self.code.uncompressed_ret(id, compact.instructions);
                 None
             }
             Kind::IndirectJump => {
-                self.code.last(id);
+                self.code.exit_if_outcome_left(id);
                 self.code.indirect(compact.instructions);
                 self.code.over(id);
                 None
             }
-            Kind::IndirectCall(back) => {
-                self.code.last(id);
+            Kind::IndirectCall { back } => {
+                self.code.exit_if_outcome_left(id);
                 let site = self.code.call(compact, back, self.graph.start(back));
                 self.code.references.push(Reference::ReturnTarget { site, to: back });
                 self.code.over(id);
@@ -286,22 +291,25 @@ impl<L: Labels> Translation<'_, '_, L> {
         }
     }
 
-    /// Generates the body of a block that ends in a conditional branch.
+    /// Generates the body of a block that ends in a conditional branch. Returns the successor whose code comes right after
+    /// it, if one can.
     fn branch(&mut self, id: BlockId, compact: CompactBlock) -> Option<(BlockId, Entry)> {
         let function = compact.function;
         let jump = |site, to: Option<BlockId>| to.map(|to| Reference::Jump { site, function, to });
         let [not_taken, taken] = [NOT_TAKEN, TAKEN].map(|taken| compact.next(taken));
-        let behind = |next: &BlockId| self.can_follow(function, *next);
-        let next = not_taken.filter(behind).map(|next| (next, true));
-        let next = next.or_else(|| taken.filter(behind).map(|next| (next, false)));
-        let jumps_if_taken = next.is_none_or(|(_, jumps)| jumps);
+        let can_follow = |next: &BlockId| self.can_follow(function, *next);
+        let (next, jumps_if_taken) = match (not_taken.filter(can_follow), taken.filter(can_follow)) {
+            (Some(not_taken), _) => (Some(not_taken), true),
+            (None, Some(taken)) => (Some(taken), false),
+            (None, None) => (None, true),
+        };
         let site = self.code.branch(id, compact.instructions, jumps_if_taken);
         self.code.references.extend(jump(site, if jumps_if_taken { taken } else { not_taken }));
         if next.is_none() {
             let site = self.code.not_taken(id);
             self.code.references.extend(jump(site, not_taken));
         }
-        next.map(|(next, _)| (next, Entry::Checked))
+        next.map(|next| (next, Entry::Checked))
     }
 
     /// Returns whether the code of a block can follow that of a block of `function`: it is in the same function and

@@ -83,8 +83,8 @@ impl Condition {
         match result {
             Ok(condition) if input.is_empty() => Ok(condition),
             _ => {
-                let at = text[..text.len() - input.len()].chars().count();
-                let mark = " ".repeat(at);
+                let column = text[..text.len() - input.len()].chars().count();
+                let mark = " ".repeat(column);
                 Err(format!(
                     "expected a condition such as `ret < 0 and (name == \"x\" or not fd == 3)`\n    {text}\n    {mark}^"
                 ))
@@ -253,7 +253,7 @@ impl Test {
         }
     }
 
-    /// Returns whether no event of the class can satisfy it.
+    /// Returns whether no event of the class can satisfy the condition.
     pub(super) fn is_never(&self) -> bool {
         match self {
             Test::Never => true,
@@ -263,7 +263,7 @@ impl Test {
         }
     }
 
-    /// Returns whether an event satisfies it.
+    /// Returns whether an event satisfies the condition.
     pub(super) fn holds(&self, event: &Event<'_, '_, '_>) -> bool {
         match self {
             Test::Never => false,
@@ -287,6 +287,7 @@ struct Comparison<'l> {
 }
 
 impl Comparison<'_> {
+    /// Applies the operator to how the value compares with the literal; `None` if they can't be compared.
     fn ordered(&mut self, ordering: Option<Ordering>) {
         let Some(ordering) = ordering else { return };
         self.holds |= match self.operator {
@@ -351,26 +352,28 @@ impl FieldSink for Comparison<'_> {
 
 /// Returns whether text matches a pattern in which `*` matches any bytes and `?` any one byte.
 pub(crate) fn is_like(text: &[u8], pattern: &[u8]) -> bool {
-    let (mut at, mut of) = (0, 0);
-    // The position of the last `*`, and the end of the text that it matches so far.
+    let (mut text_index, mut pattern_index) = (0, 0);
+    // The index of the last `*`, and the end of the text that it matches so far.
     let mut star: Option<(usize, usize)> = None;
-    while at < text.len() {
-        match pattern.get(of) {
+    while text_index < text.len() {
+        match pattern.get(pattern_index) {
             Some(b'*') => {
-                star = Some((of, at));
-                of += 1;
+                star = Some((pattern_index, text_index));
+                pattern_index += 1;
             }
-            Some(&byte) if byte == b'?' || byte == text[at] => (at, of) = (at + 1, of + 1),
+            Some(&byte) if byte == b'?' || byte == text[text_index] => {
+                (text_index, pattern_index) = (text_index + 1, pattern_index + 1);
+            }
             _ => match &mut star {
-                Some((place, reach)) => {
-                    *reach += 1;
-                    (at, of) = (*reach, *place + 1);
+                Some((star_index, end)) => {
+                    *end += 1;
+                    (text_index, pattern_index) = (*end, *star_index + 1);
                 }
                 None => return false,
             },
         }
     }
-    pattern[of..].iter().all(|&byte| byte == b'*')
+    pattern[pattern_index..].iter().all(|&byte| byte == b'*')
 }
 
 #[cfg(test)]
@@ -383,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_bind_as_everywhere() {
+    fn not_binds_closer_than_and_which_binds_closer_than_or() {
         let (a, b) = (
             compare("a", Operator::Equal, Literal::Integer(-1)),
             compare("b.c", Operator::Like, Literal::Text("x*".into())),
@@ -399,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_is_refused() {
+    fn incomplete_and_too_deeply_nested_conditions_are_refused() {
         for text in ["", "a", "a ==", "a == 1 b", "(a == 1", "a == 1 or", "not", "a == \"x", "and == 1"] {
             assert!(Condition::parse(text).is_err(), "{text}");
         }
@@ -408,8 +411,8 @@ mod tests {
     }
 
     #[test]
-    fn patterns() {
-        for (text, pattern, is) in [
+    fn a_star_matches_any_bytes_and_a_question_mark_one() {
+        for (text, pattern, expected) in [
             ("sched_switch", "sched_*", true),
             ("sched_switch", "*s?itch", true),
             ("sched_switch", "sched", false),
@@ -418,7 +421,7 @@ mod tests {
             ("aab", "a*ab", true),
             ("x", "", false),
         ] {
-            assert_eq!(is_like(text.as_bytes(), pattern.as_bytes()), is, "{text} {pattern}");
+            assert_eq!(is_like(text.as_bytes(), pattern.as_bytes()), expected, "{text} {pattern}");
         }
     }
 }

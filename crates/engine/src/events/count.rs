@@ -1,13 +1,13 @@
-//! Counts the events of each class in a run of packets.
+//! Counts the events of each class in a range of packets.
 
 use hodo_clock::{Cycles, OriginNanos};
 use hodo_formats::events::{Cursor, Item, Lost};
 use hodo_model::Loss;
 
 use super::{EventReading, filter::Filter, ranges::PacketRange};
-use crate::losses::Losses;
+use crate::{losses::Losses, traces::cover};
 
-/// The counts of a run, of a stream, or of a time bin of one.
+/// The counts of a range of packets, of a stream, or of a time bin of one.
 #[derive(Default)]
 pub(super) struct Counted {
     /// By class index.
@@ -19,7 +19,7 @@ pub(super) struct Counted {
     pub(super) losses: Vec<Loss>,
 }
 
-/// Counts the events of a run that pass the filter.
+/// Counts the events of a range that pass the filter.
 pub(super) fn count_range(
     range: &PacketRange<'_, '_>,
     filter: Option<&Filter>,
@@ -33,26 +33,26 @@ pub(super) fn count_range(
 
 fn count_all(range: &PacketRange<'_, '_>, reading: &EventReading) -> Counted {
     let mut counted = Counted::new(range);
-    let [mut one, mut other] = range.cursors();
-    let clock = one.clock();
+    let [mut front, mut back] = range.cursors();
+    let clock = front.clock();
     // Comparing raw cycles avoids a conversion to nanoseconds per event.
-    let without = reading.wants(None);
+    let counts_untimed = reading.wants(None);
     let within = clock.map(|clock| clock.cycles(reading.window.from, reading.window.to));
-    let within = within.unwrap_or(if without { Cycles::ALL } else { Cycles::NONE });
+    let within = within.unwrap_or(if counts_untimed { Cycles::ALL } else { Cycles::NONE });
     let (mut first, mut last) = (u64::MAX, 0);
     let mut count = |class: u32, cycles: Option<u64>| {
-        if cycles.map_or(without, |cycles| within.contains(cycles)) {
+        if cycles.map_or(counts_untimed, |cycles| within.contains(cycles)) {
             counted.events[class as usize] += 1;
             (first, last) = cycles.map_or((first, last), |cycles| (first.min(cycles), last.max(cycles)));
         }
     };
     let mut lost = Vec::new();
     let mut lose = |time, item| match item {
-        Item::Lost(of) if reading.wants(time) => lost.push(of),
+        Item::Lost(events) if reading.wants(time) => lost.push(events),
         _ => {}
     };
-    while let Some(is_other) = Cursor::go_over_both(&mut one, &mut other, &mut count) {
-        let cursor = if is_other { &mut other } else { &mut one };
+    while let Some(is_back) = Cursor::go_over_both(&mut front, &mut back, &mut count) {
+        let cursor = if is_back { &mut back } else { &mut front };
         let next = cursor.next_where(|_, class, cycles| {
             count(class, cycles);
             true
@@ -60,19 +60,21 @@ fn count_all(range: &PacketRange<'_, '_>, reading: &EventReading) -> Counted {
         let Some((time, item)) = next else { break };
         lose(time, item);
     }
-    for cursor in [&mut one, &mut other] {
-        let mut over = |_, class, cycles| {
+    for cursor in [&mut front, &mut back] {
+        let mut count_and_pass = |_, class, cycles| {
             count(class, cycles);
             false
         };
-        std::iter::from_fn(|| cursor.next_where(&mut over)).for_each(|(time, item)| lose(time, item));
+        while let Some((time, item)) = cursor.next_where(&mut count_and_pass) {
+            lose(time, item);
+        }
     }
     lost.iter().for_each(|lost| counted.add_lost(lost));
     if let Some(clock) = clock.filter(|_| first <= last) {
         counted.span = Some((clock.nanos(first), clock.nanos(last)));
     }
-    counted.losses = one.loss;
-    counted.losses.append(&mut other.loss);
+    counted.losses = front.loss;
+    counted.losses.append(&mut back.loss);
     counted
 }
 
@@ -88,7 +90,7 @@ fn count_wanted(range: &PacketRange<'_, '_>, filter: &Filter, reading: &EventRea
                 if filter.wants(range.trace_index, range.stream_index, &cursor.event(parts)) =>
             {
                 counted.events[parts.class as usize] += 1;
-                counted.see(time);
+                counted.add_time(time);
             }
             Item::Event(_) => {}
             Item::Lost(lost) => counted.add_lost(&lost),
@@ -103,20 +105,20 @@ impl Counted {
         Counted { events: vec![0; range.classes().len()], ..Counted::default() }
     }
 
-    /// Adds the counts of another run of the stream.
+    /// Adds the counts of another range of the stream.
     pub(super) fn add(&mut self, other: Counted, losses: &mut Losses) {
         self.events.resize(self.events.len().max(other.events.len()), 0);
         self.events.iter_mut().zip(other.events).for_each(|(own, other)| *own += other);
         self.events_lost = self.events_lost.saturating_add(other.events_lost);
         self.packets_lost = self.packets_lost.saturating_add(other.packets_lost);
-        other.span.into_iter().flat_map(|(first, last)| [first, last]).for_each(|time| self.see(Some(time)));
+        self.span = self.span.into_iter().chain(other.span).reduce(cover);
         other.losses.into_iter().for_each(|loss| losses.add(loss));
     }
 
     #[inline]
-    pub(super) fn see(&mut self, time: Option<OriginNanos>) {
+    pub(super) fn add_time(&mut self, time: Option<OriginNanos>) {
         let Some(time) = time else { return };
-        self.span = Some(self.span.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
+        self.span = Some(self.span.map_or((time, time), |span| cover(span, (time, time))));
     }
 
     pub(super) fn add_lost(&mut self, lost: &Lost) {

@@ -19,7 +19,7 @@ const BINS: i128 = 20;
 /// Maximum number of time bins.
 pub(crate) const MOST_BINS: i128 = 1 << 20;
 
-/// The counts of a run by time bin; `None` if bins are not requested, or for items without a time.
+/// The counts of a range of packets by time bin; `None` if bins are not requested, or for items without a time.
 type ByBin = BTreeMap<Option<i128>, Counted>;
 
 /// The events to count, and the width of the time bins.
@@ -59,11 +59,11 @@ impl<'t> Counting<'t> {
 
 /// Returns the smallest width of 1, 2 or 5 times a power of ten that covers `length` in at most [`BINS`] bins.
 fn round_width(length: i128) -> i128 {
-    let widths = (0..30).flat_map(|power| [1, 2, 5].map(|of| of * 10i128.pow(power)));
+    let widths = (0..30).flat_map(|power| [1, 2, 5].map(|factor| factor * 10i128.pow(power)));
     widths.into_iter().find(|width| width * BINS >= length).unwrap_or(i128::MAX)
 }
 
-/// Counts the events in the runs of packets that `choose` selects, and folds them. `progress` receives the number of
+/// Counts the events in the ranges of packets that `choose` selects, and folds them. `progress` receives the number of
 /// bytes read so far, and returns whether to continue.
 pub(crate) fn fold_counts<'t, 'a>(
     traces: &'t Traces<'a>,
@@ -84,9 +84,9 @@ pub(crate) fn fold_counts<'t, 'a>(
         |range| counting.count(range),
         |range, counted: ByBin| {
             let stream = &mut sums[range.trace_index][range.stream_index];
-            counted
-                .into_iter()
-                .for_each(|(bin, counted)| stream.entry(bin).or_default().add(counted, losses));
+            for (bin, counted) in counted {
+                stream.entry(bin).or_default().add(counted, losses);
+            }
             done += range.bytes;
             progress(done)
         },
@@ -94,8 +94,8 @@ pub(crate) fn fold_counts<'t, 'a>(
     let mut partial = analysis.begin(&hodo_model::Start::default());
     for (trace_index, (trace, sums)) in traces.events.iter().zip(&sums).enumerate() {
         for (stream_index, counted) in sums.iter().enumerate() {
-            let place = (trace_index, stream_index);
-            fold_stream(traces, trace, place, counted, counting.width, analysis, &mut partial);
+            let indices = (trace_index, stream_index);
+            fold_stream(traces, trace, indices, counted, counting.width, analysis, &mut partial);
         }
     }
     partial
@@ -133,7 +133,7 @@ fn fold_stream(
     }
 }
 
-/// Counts the events of a run by time bin.
+/// Counts the events of a range by time bin.
 fn count_bins(
     range: &PacketRange<'_, '_>,
     filter: Option<&Filter>,
@@ -160,7 +160,7 @@ fn count_bins(
                 });
                 if is_wanted {
                     counted.events[parts.class as usize] += 1;
-                    counted.see(time);
+                    counted.add_time(time);
                 }
             }
             Read::Lost(lost) => counted.add_lost(&lost),
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_of_round_widths_and_few() {
+    fn at_most_20_bins_of_a_round_width_cover_a_span() {
         for (length, width) in [(0, 1), (20, 1), (21, 2), (41, 5), (1_000_000_007, 100_000_000)] {
             assert_eq!(round_width(length), width);
         }

@@ -38,7 +38,7 @@ pub struct Filter {
 }
 
 impl Wanted {
-    /// Returns whether it includes every event.
+    /// Returns whether the filter includes every event.
     pub fn is_all(&self) -> bool {
         let threads = self.tids.is_empty() && self.pids.is_empty() && self.comms.is_empty();
         let lists = threads && self.cpus.is_empty();
@@ -57,22 +57,23 @@ impl Wanted {
                 })
             })
         };
-        let asked = [
+        let contexts = [
             ("tid", !self.tids.is_empty()),
             ("pid", !self.pids.is_empty()),
             ("procname", !self.comms.is_empty()),
             ("cpu_id", !self.cpus.is_empty()),
         ];
-        let missing = |&(name, is_asked): &(&'static str, bool)| is_asked && !has(vocabulary::context(name));
-        asked.into_iter().find(missing).map(|(name, _)| name)
+        let missing =
+            |&(name, is_requested): &(&'static str, bool)| is_requested && !has(vocabulary::context(name));
+        contexts.into_iter().find(missing).map(|(name, _)| name)
     }
 
     /// Returns whether events of this name are included.
     pub fn wants_name(&self, name: &str) -> bool {
-        self.events.is_empty() || vocabulary::names(name).iter().any(|name| self.asks_for(name))
+        self.events.is_empty() || vocabulary::names(name).iter().any(|name| self.has_pattern_of(name))
     }
 
-    fn asks_for(&self, name: &str) -> bool {
+    fn has_pattern_of(&self, name: &str) -> bool {
         self.events.iter().any(|pattern| is_like(name.as_bytes(), pattern.as_bytes()))
     }
 
@@ -92,20 +93,20 @@ impl Wanted {
         (!all.is_empty()).then_some(Condition::All(all))
     }
 
-    /// Returns whether events of a class are included by name, and the condition that restricts them, if any.
-    fn named(&self, trace: &Trace<'_>, event: &EventClass) -> (bool, Option<Condition>) {
+    /// Returns the conditions under which events of a class are included by name: none if all of them are. `None` if no
+    /// event is.
+    fn name_conditions(&self, trace: &Trace<'_>, event: &EventClass) -> Option<Vec<Condition>> {
         if self.wants_name(&event.name) {
-            return (true, None);
+            return Some(Vec::new());
         }
-        let Some((starts, machine)) = vocabulary::every_call(&event.name).zip(machine(trace)) else {
-            return (false, None);
-        };
-        let asked = machine
-            .all()
-            .filter(|(_, call)| starts.iter().any(|start| self.asks_for(&format!("{start}{call}"))));
-        let numbers: Vec<u32> = asked.map(|(number, _)| number).collect();
+        // An event of all system calls has the call's number in place of its name.
+        let prefixes = vocabulary::every_call(&event.name)?;
+        let is_wanted =
+            |call: &str| prefixes.iter().any(|prefix| self.has_pattern_of(&format!("{prefix}{call}")));
+        let calls = machine(trace)?.all().filter(|(_, call)| is_wanted(call));
+        let numbers: Vec<u32> = calls.map(|(number, _)| number).collect();
         let in_context = false;
-        (!numbers.is_empty(), Some(Condition::one_of("id", &numbers, in_context)))
+        (!numbers.is_empty()).then(|| vec![Condition::one_of("id", &numbers, in_context)])
     }
 }
 
@@ -139,29 +140,17 @@ pub(crate) fn find(
     event: &EventClass,
     names: &[&str],
 ) -> Option<FieldPath> {
-    let (first, inner) = names.split_first()?;
-    let with = |first: &str| -> Vec<String> {
-        std::iter::once(first).chain(inner.iter().copied()).map(str::to_owned).collect()
+    let (&first, inner) = names.split_first()?;
+    let path = |first| [&[first], inner].concat();
+    let is_member = |name: &str| {
+        event.payload.iter().flat_map(|payload| &payload.members).any(|member| member.name == name)
     };
-    let own = |name: &str| {
-        let members = event.payload.iter().flat_map(|payload| &payload.members);
-        members.into_iter().any(|member| member.name == name).then(|| with(name))
-    };
-    let found = own(first).or_else(|| own(vocabulary::field(&event.name, first)?));
-    let look = |names: &[String],
-                find: fn(&Trace<'_>, &Stream<'_>, &EventClass, &[&str]) -> Option<FieldPath>| {
-        find(trace, stream, event, &names.iter().map(String::as_str).collect::<Vec<_>>())
-    };
-    match found {
-        Some(names) => look(&names, |trace, stream, event, names| trace.find(stream, event, names)),
-        None => {
-            let context = |names: &[String]| {
-                look(names, |trace, stream, event, names| trace.find_context(stream, event, names))
-            };
-            let own = vocabulary::context(first).iter();
-            context(&with(first)).or_else(|| own.into_iter().find_map(|name| context(&with(name))))
-        }
+    let other = vocabulary::field(&event.name, first);
+    if let Some(member) = [Some(first), other].into_iter().flatten().find(|name| is_member(name)) {
+        return trace.find(stream, event, &path(member));
     }
+    let mut contexts = std::iter::once(first).chain(vocabulary::context(first).iter().copied());
+    contexts.find_map(|name| trace.find_context(stream, event, &path(name)))
 }
 
 impl Filter {
@@ -169,15 +158,12 @@ impl Filter {
     pub fn new(traces: &Traces<'_>, wanted: &Wanted) -> Filter {
         let condition = wanted.condition();
         let of_class = |trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass| {
-            let (named, only) = wanted.named(trace, event);
-            if !named {
-                return None;
-            }
+            let name_conditions = wanted.name_conditions(trace, event)?;
             let find = |names: &[&str], in_context| match in_context {
                 true => trace.find_context(stream, event, names),
                 false => find(trace, stream, event, names),
             };
-            let conditions = condition.iter().chain(&only);
+            let conditions = condition.iter().chain(&name_conditions);
             let test = Test::All(conditions.map(|condition| Test::bind(condition, &find)).collect());
             (!test.is_never()).then_some(test)
         };

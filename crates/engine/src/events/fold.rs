@@ -1,7 +1,7 @@
 //! Analyses of kernel events, over slices of time on all cores.
 //!
 //! ```text
-//! slice ──Binding──► Records of each stream, a batch at a time ──Sources──► merged ──fold──► one state an analysis
+//! slice ──Binding──► Records of each stream, a batch at a time ──Sources──► merged ──fold──► a state of each analysis
 //! ```
 //!
 //! Events that no analysis requests are skipped: they only extend the time span of the trace.
@@ -33,7 +33,7 @@ use super::{
     sources::Sources,
     survey::Scheduling,
 };
-use crate::{losses::Losses, parallel::in_order};
+use crate::{losses::Losses, parallel::in_order, traces::cover};
 
 /// The folded state of one or more slices.
 pub(crate) struct Folded {
@@ -48,8 +48,8 @@ pub(crate) struct Folded {
 pub(crate) struct Totals {
     /// First and last time.
     pub(super) span: Option<(Nanos, Nanos)>,
-    /// Lost events and packets.
-    lost: (u64, u64),
+    events_lost: u64,
+    packets_lost: u64,
     /// Events whose time can't be expressed as non-negative nanoseconds since the origin.
     pub(super) untimed: u64,
 }
@@ -119,6 +119,7 @@ pub(crate) fn fold_all(
             take(whole.insert(next))
         });
     }
+    // Without a slice, nothing is known of the begin of the trace.
     let is_first = false;
     (whole.unwrap_or_else(|| start(is_first)), binding.names)
 }
@@ -132,7 +133,7 @@ pub(crate) fn tables(
     mut losses: Losses,
     threads: usize,
 ) -> Vec<Table> {
-    let Totals { span, lost, untimed: count } = whole.totals;
+    let Totals { span, events_lost, packets_lost, untimed: count } = whole.totals;
     if count > 0 {
         losses.add(untimed(count));
     }
@@ -140,15 +141,15 @@ pub(crate) fn tables(
     let loss = losses.into_list();
     let remark = whole.states.wakeups().remark();
     let made = pass.finish(whole.states, names, span, selections, &NoSources, threads);
-    let tables = made.into_iter().zip(pass.asked()).map(|(mut table, &analysis)| {
-        table
-            .summary
-            .extend(remark.filter(|_| reads_wakeups(analysis)).map(|from| ("wakeups_from", from.into())));
+    let tables = made.into_iter().zip(pass.requested()).map(|(mut table, &analysis)| {
+        if let Some(remark) = remark.filter(|_| reads_wakeups(analysis)) {
+            table.summary.push(("wakeups_from", remark.into()));
+        }
         table.summary.extend([
             ("begin_ns", Value::from(span.0.0)),
             ("end_ns", span.1.0.into()),
-            ("events_lost", lost.0.into()),
-            ("packets_lost", lost.1.into()),
+            ("events_lost", events_lost.into()),
+            ("packets_lost", packets_lost.into()),
         ]);
         table.with_loss(loss.clone())
     });
@@ -167,16 +168,14 @@ fn untimed(count: u64) -> Loss {
 
 impl Totals {
     pub(super) fn add(&mut self, later: Totals) {
-        self.span = match (self.span, later.span) {
-            (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
-            (one, other) => one.or(other),
-        };
-        self.lost = (self.lost.0.saturating_add(later.lost.0), self.lost.1.saturating_add(later.lost.1));
+        self.span = self.span.into_iter().chain(later.span).reduce(cover);
+        self.events_lost = self.events_lost.saturating_add(later.events_lost);
+        self.packets_lost = self.packets_lost.saturating_add(later.packets_lost);
         self.untimed += later.untimed;
     }
 
     pub(super) fn add_lost(&mut self, lost: &hodo_formats::events::Lost) {
-        let sum = if lost.packets { &mut self.lost.1 } else { &mut self.lost.0 };
+        let sum = if lost.packets { &mut self.packets_lost } else { &mut self.events_lost };
         *sum = sum.saturating_add(lost.count);
     }
 }
@@ -217,8 +216,8 @@ fn fold(
     mut folded: Folded,
 ) -> Folded {
     let mut sources = Sources::new(traces, binding, reading, slice, std::mem::take(&mut room.records));
-    while let Some((streams, runs)) = sources.next_batch() {
-        pass.fold(&mut folded.states, streams, runs, &mut room.events);
+    while let Some((streams, ranges)) = sources.next_batch() {
+        pass.fold(&mut folded.states, streams, ranges, &mut room.events);
     }
     room.records = sources.finish(&mut folded);
     folded.bytes += slice.bytes;
@@ -301,17 +300,17 @@ enum FieldSource {
 impl Binding {
     fn new(traces: &Traces<'_>, pass: &Pass<'_>) -> Binding {
         let edges = pass.period().map(|period| Edges::new(traces, period));
-        let mut asked: HashMap<Kind, Vec<usize>> = HashMap::new();
+        let mut requested: HashMap<Kind, Vec<usize>> = HashMap::new();
         for (kind, fields) in pass.interest() {
-            asked.entry(kind).or_default().extend_from_slice(fields);
+            requested.entry(kind).or_default().extend_from_slice(fields);
         }
         let reporting = pass.reporting();
-        let wanted = |words: &'static Words| match asked.get(&words.kind) {
+        let wanted = |words: &'static Words| match requested.get(&words.kind) {
             Some(fields) => Some(Wanted { words, fields, reporting: false }),
             None => reporting.contains(&words.kind).then_some(Wanted { words, fields: &[], reporting: true }),
         };
         let words: Vec<Wanted<'_>> = VOCABULARY.iter().filter_map(wanted).collect();
-        let scheduling = Scheduling::of_all(traces, &asked);
+        let scheduling = Scheduling::of_all(traces, &requested);
         let mut names: Vec<String> = Vec::new();
         for (trace, scheduling) in traces.events.iter().zip(&scheduling) {
             let of_streams = trace.streams.iter().map(|stream| (stream.class, trace.stream_class(stream)));
@@ -350,7 +349,7 @@ impl Binding {
             }
         }
         let wakeups = scheduling.iter().filter_map(|scheduling| scheduling.wakeups).max().unwrap_or_default();
-        Binding { names, streams, wakeups, wants_lost: asked.contains_key(&Kind::Lost), edges }
+        Binding { names, streams, wakeups, wants_lost: requested.contains_key(&Kind::Lost), edges }
     }
 }
 
@@ -476,12 +475,12 @@ impl More {
         self.calls.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// Returns its CPU.
+    /// Returns the CPU that the event records.
     fn cpu(&self, event: &Event<'_, '_, '_>) -> Option<u32> {
         cpu(self.cpu.as_ref()?, event)
     }
 
-    /// Returns its thread. perf records -1 for a thread that has ended.
+    /// Returns the id of the thread that the event records. perf records -1 for a thread that has ended.
     fn tid(&self, event: &Event<'_, '_, '_>) -> Option<u32> {
         let tid = integer(self.tid.as_ref()?, event)?;
         i32::try_from(tid).ok().and_then(|tid| u32::try_from(tid).ok())
@@ -489,25 +488,25 @@ impl More {
 }
 
 impl ClassBinding {
-    /// Appends an event with the requested fields. The CPU is `of_packet` unless the event records its own. Returns
+    /// Appends an event with the requested fields. The CPU is `packet_cpu` unless the event records its own. Returns
     /// whether all fields could be read.
     #[inline]
     pub(super) fn push(
         &self,
         time: Nanos,
-        of_packet: u32,
+        packet_cpu: u32,
         event: &Event<'_, '_, '_>,
         records: &mut Records,
     ) -> bool {
-        let (name, at) = match &self.more {
-            None => (self.name, (of_packet, None)),
+        let (name, cpu_and_tid) = match &self.more {
+            None => (self.name, (packet_cpu, None)),
             Some(more) => {
-                let at = (more.cpu(event).unwrap_or(of_packet), more.tid(event));
-                (more.name(event).unwrap_or(self.name), at)
+                let cpu_and_tid = (more.cpu(event).unwrap_or(packet_cpu), more.tid(event));
+                (more.name(event).unwrap_or(self.name), cpu_and_tid)
             }
         };
-        if !self.joins || !records.end_call(time, at, name) {
-            records.push(time, at, self.kind, name);
+        if !self.joins || !records.end_call(time, cpu_and_tid, name) {
+            records.push(time, cpu_and_tid, self.kind, name);
         }
         self.read(event, records)
     }
@@ -526,7 +525,9 @@ impl ClassBinding {
                 FieldSource::State(path, codes) => {
                     let mut code = Number(None);
                     readable &= event.emit_field(path, &mut code).is_ok();
-                    code.0.into_iter().for_each(|code| records.integer(codes.state(code).number()));
+                    if let Some(code) = code.0 {
+                        records.integer(codes.state(code).number());
+                    }
                 }
                 FieldSource::Label(path) => {
                     readable &= event.emit_field(path, &mut Labeller(&mut *records)).is_ok();

@@ -75,10 +75,11 @@ impl<'f> Folder<'f> {
         Ok((class, plans))
     }
 
-    /// Finds the packets of one of its files before all of the metadata is parsed; `None` if that is not possible.
-    fn packets(&self, file: &DataFile<'_>, seen: &dyn Fn(usize)) -> Option<FilePackets> {
+    /// Finds the packets of one of its files before all of the metadata is parsed; `None` if that is not possible. `searched`
+    /// receives the numbers of bytes as they are searched.
+    fn packets(&self, file: &DataFile<'_>, searched: &dyn Fn(usize)) -> Option<FilePackets> {
         let head = self.head.get_or_init(|| read_head(self.metadata)).as_ref()?;
-        Some(FilePackets::read(head, file, seen))
+        Some(FilePackets::read(head, file, searched))
     }
 }
 
@@ -98,16 +99,16 @@ enum Found<'j, 'f> {
 type FileOf<'j, 'f> = (&'j Folder<'f>, &'j DataFile<'f>);
 
 impl<'j, 'f> Job<'j, 'f> {
-    fn run(&self, frequency: Option<u64>, seen: &dyn Fn(usize)) -> Found<'j, 'f> {
+    fn run(&self, frequency: Option<u64>, searched: &dyn Fn(usize)) -> Found<'j, 'f> {
         match *self {
             Job::Metadata(folder) => Found::Metadata(folder, Box::new(folder.read_metadata(frequency))),
-            Job::Packets(folder, file) => Found::Packets((folder, file), folder.packets(file, seen)),
+            Job::Packets(folder, file) => Found::Packets((folder, file), folder.packets(file, searched)),
         }
     }
 }
 
 /// A trace before its streams are assembled.
-struct Parts<'j, 'f> {
+struct UnassembledTrace<'j, 'f> {
     name: String,
     class: TraceClass,
     plans: Plans,
@@ -115,10 +116,10 @@ struct Parts<'j, 'f> {
     files: Vec<(FileOf<'j, 'f>, Option<FilePackets>)>,
 }
 
-impl<'f> Parts<'_, 'f> {
+impl<'f> UnassembledTrace<'_, 'f> {
     /// Assembles the trace. Searches files for packets again if the full metadata defines packets differently than its
     /// head did.
-    fn trace(mut self, threads: usize, seen: &(impl Fn(usize) + Sync)) -> Trace<'f> {
+    fn assemble(mut self, threads: usize, searched: &(impl Fn(usize) + Sync)) -> Trace<'f> {
         for ((folder, _), found) in &mut self.files {
             let head = folder.head.get().and_then(Option::as_ref);
             found.take_if(|_| !head.is_some_and(|head| head.finds_packets_as(&self.class)));
@@ -126,7 +127,7 @@ impl<'f> Parts<'_, 'f> {
         let left = self.files.iter().filter(|(_, found)| found.is_none());
         let left: Vec<&DataFile<'_>> = left.map(|((_, file), _)| *file).collect();
         let mut again = VecDeque::new();
-        let find = |(): &mut (), file: &&DataFile<'_>| FilePackets::read(&self.class, file, seen);
+        let find = |(): &mut (), file: &&DataFile<'_>| FilePackets::read(&self.class, file, searched);
         in_order(
             &left,
             threads,
@@ -139,7 +140,8 @@ impl<'f> Parts<'_, 'f> {
         );
         let files = self.files.into_iter();
         let found = |((_, file), packets): (FileOf<'_, 'f>, Option<FilePackets>)| {
-            let packets = packets.or_else(|| again.pop_front()).expect("they were looked for again");
+            let packets =
+                packets.or_else(|| again.pop_front()).expect("files without packets were searched again");
             (file.clone(), packets)
         };
         let (files, packets) = files.map(found).unzip();
@@ -172,7 +174,7 @@ pub(super) fn read<'f>(
     }
     let sizes = folders.iter().flat_map(|folder| &folder.files).map(|file| file.bytes.len() as u64);
     let (total, done) = (sizes.sum(), AtomicU64::new(0));
-    let seen = |bytes: usize| {
+    let searched = |bytes: usize| {
         let before = done.fetch_add(bytes as u64, Ordering::Relaxed);
         progress((before + bytes as u64).min(total), total);
     };
@@ -183,7 +185,7 @@ pub(super) fn read<'f>(
             iter::once(Job::Metadata(folder)).chain(packets)
         })
         .collect();
-    let mut traces: Vec<Parts<'_, 'f>> = Vec::new();
+    let mut traces: Vec<UnassembledTrace<'_, 'f>> = Vec::new();
     // The index of the current folder's trace.
     let mut current = 0;
     let mut outcome = Ok(());
@@ -191,11 +193,11 @@ pub(super) fn read<'f>(
         &jobs,
         threads,
         || (),
-        |(), job| job.run(frequency, &seen),
+        |(), job| job.run(frequency, &searched),
         |found| {
             match found {
                 Found::Metadata(folder, read) => match *read {
-                    Ok(read) => current = place(&mut traces, read, || name(path, &folder.path)),
+                    Ok(read) => current = trace_of(&mut traces, read, || name(path, &folder.path)),
                     Err(error) => outcome = Err(error),
                 },
                 Found::Packets(file, packets) => traces[current].files.push((file, packets)),
@@ -204,16 +206,16 @@ pub(super) fn read<'f>(
         },
     );
     outcome?;
-    Ok(traces.into_iter().map(|trace| trace.trace(threads, &seen)).collect())
+    Ok(traces.into_iter().map(|trace| trace.assemble(threads, &searched)).collect())
 }
 
 /// Returns the index of the metadata's trace: one with the same UUID, or a new one.
-fn place(
-    traces: &mut Vec<Parts<'_, '_>>,
+fn trace_of(
+    traces: &mut Vec<UnassembledTrace<'_, '_>>,
     (class, plans): (TraceClass, Plans),
     name: impl FnOnce() -> String,
 ) -> usize {
-    let same = |other: &Parts<'_, '_>| class.uuid.is_some() && other.class.uuid == class.uuid;
+    let same = |other: &UnassembledTrace<'_, '_>| class.uuid.is_some() && other.class.uuid == class.uuid;
     match traces.iter().position(same) {
         Some(index) => {
             let trace = &mut traces[index];
@@ -224,7 +226,7 @@ fn place(
             index
         }
         None => {
-            traces.push(Parts { name: name(), class, plans, files: Vec::new() });
+            traces.push(UnassembledTrace { name: name(), class, plans, files: Vec::new() });
             traces.len() - 1
         }
     }

@@ -113,8 +113,8 @@ fn trace(trace: &Trace<'_>) -> TraceInfo {
         name: clock.name.clone(),
         description: clock.description.clone(),
         frequency: clock.cycles.frequency(),
-        offset_seconds: clock.cycles.offset().0,
-        offset_cycles: clock.cycles.offset().1,
+        offset_seconds: clock.cycles.offset_seconds(),
+        offset_cycles: clock.cycles.offset_cycles(),
         unix: clock.unix,
     });
     let environment = class.environment.iter().map(|(name, value)| match value {

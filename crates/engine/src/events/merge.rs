@@ -55,9 +55,10 @@ impl<'t, 'a> Source<'t, 'a> {
         self.next.as_ref().map(|(time, _)| time.unwrap_or(OriginNanos(i128::MIN)))
     }
 
-    /// Returns whether the next item is in this packet and its time satisfies `is`.
-    fn is_within(&self, packet: usize, is: impl Fn(OriginNanos) -> bool) -> bool {
-        self.cursor.packet_index() == Some(packet) && matches!(self.next, Some((Some(time), _)) if is(time))
+    /// Returns whether the next item is in this packet and its time satisfies `condition`.
+    fn is_within(&self, packet: usize, condition: impl Fn(OriginNanos) -> bool) -> bool {
+        self.cursor.packet_index() == Some(packet)
+            && matches!(self.next, Some((Some(time), _)) if condition(time))
     }
 
     /// Advances to the next item within the slice.
@@ -99,8 +100,7 @@ impl<'t, 'a> Merge<'t, 'a> {
             self.sources[index].advance();
             if let Some(time) = self.sources[index].time() {
                 // Usually consecutive items are of the same stream: keep it out of the heap.
-                let is_before =
-                    |&Reverse((other, of)): &Reverse<Key>| time < other || (time == other && index < of);
+                let is_before = |&Reverse(first): &Reverse<Key>| (time, index) < first;
                 if self.heap.peek().is_none_or(is_before) {
                     self.current = Some(index);
                     return self.current;

@@ -37,7 +37,7 @@ use crate::{
     files::{Files, Maps},
     input::{OpenError, OpenErrorReason},
     reading::{Chunks, EventReading},
-    traces::Traces,
+    traces::{Traces, cover},
 };
 
 pub use condition::Condition;
@@ -55,22 +55,30 @@ pub use ranges::{PacketRange, each_range};
 pub use slices::{Part, Slice, plan};
 pub(crate) use {condition::is_like, filter::find};
 
-impl Chunks {
-    /// Returns whether a chunk of `bytes` that begins at `begin`, with `left` bytes remaining, ends before a packet
-    /// that begins at `next`. A thread's share is at least `smallest` bytes.
-    fn end(
-        self,
-        (bytes, left): (u64, u64),
-        (threads, smallest): (usize, u64),
-        begin: Option<OriginNanos>,
-        next: Option<OriginNanos>,
-    ) -> bool {
-        const LARGEST: u64 = 64 << 20;
-        if let Chunks::Time(Nanos(span)) = self {
+/// A chunk to which packets are added, and what it is measured by.
+struct GrowingChunk {
+    /// The time at which it begins.
+    begin: Option<OriginNanos>,
+    /// Its size so far.
+    bytes: u64,
+    /// Bytes that are not in earlier chunks.
+    left: u64,
+    /// Threads that share these bytes.
+    threads: usize,
+    /// Smallest share of a thread in bytes.
+    smallest_share: u64,
+}
+
+impl GrowingChunk {
+    /// Returns whether the chunk ends before a packet that begins at `next`.
+    fn ends_before(&self, next: Option<OriginNanos>, chunks: Chunks) -> bool {
+        const LARGEST_SHARE: u64 = 64 << 20;
+        if let Chunks::Time(Nanos(span)) = chunks {
             let window = |time: OriginNanos| time.0.div_euclid(span.max(1).into());
-            return next.map(window) > begin.map(window);
+            return next.map(window) > self.begin.map(window);
         }
-        self.bytes(left, threads, smallest..=LARGEST).is_some_and(|most| bytes >= most)
+        let most = chunks.bytes(self.left, self.threads, self.smallest_share..=LARGEST_SHARE);
+        most.is_some_and(|most| self.bytes >= most)
     }
 }
 
@@ -164,9 +172,9 @@ impl Traces<'_> {
     /// it.
     pub fn is_unreadable(&self) -> bool {
         let mut loses = self.events.iter().any(|trace| !trace.loss.is_empty());
-        for (trace, stream) in
-            self.events.iter().flat_map(|trace| trace.streams.iter().map(move |s| (trace, s)))
-        {
+        let streams =
+            self.events.iter().flat_map(|trace| trace.streams.iter().map(move |stream| (trace, stream)));
+        for (trace, stream) in streams {
             for packet in 0..stream.packets.len() {
                 let mut cursor = Cursor::new(trace, stream, packet..packet + 1);
                 while let Some((_, item)) = cursor.next_item() {
@@ -189,10 +197,10 @@ impl Traces<'_> {
     /// Releases the memory of decoded packets to the system; a later access reads them from the file again.
     fn release(&self, trace: usize, stream: usize, packets: Range<usize>) {
         let (Some(maps), trace) = (self.maps, &self.events[trace]) else { return };
-        let behind = |one: &StreamPacket<'_>, next: &StreamPacket<'_>| {
+        let is_next = |one: &StreamPacket<'_>, next: &StreamPacket<'_>| {
             one.file == next.file && one.packet.bytes.end == next.packet.bytes.start
         };
-        for packets in trace.streams[stream].packets[packets].chunk_by(behind) {
+        for packets in trace.streams[stream].packets[packets].chunk_by(is_next) {
             let Some((first, last)) = packets.first().zip(packets.last()) else { continue };
             let bytes = first.packet.bytes.start..last.packet.bytes.end;
             trace.files[first.file].bytes.get(bytes).iter().for_each(|bytes| maps.release(bytes));
@@ -202,7 +210,7 @@ impl Traces<'_> {
     /// Returns the first and last time of packets.
     pub fn event_span(&self) -> Option<(OriginNanos, OriginNanos)> {
         let spans = self.events.iter().filter_map(Trace::span);
-        spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+        spans.reduce(cover)
     }
 
     /// Returns the total size of packets in bytes.

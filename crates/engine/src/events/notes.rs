@@ -1,19 +1,28 @@
 //! Groups notes about files and metadata, so that each is printed once.
 
+/// Notes of one kind.
+struct Group<'n> {
+    /// How they begin.
+    kind: &'n str,
+    /// The first of them, after its file's name.
+    first: String,
+    /// Number of further ones.
+    more: usize,
+}
+
 /// Formats notes about files, one line each. Notes with the same beginning share a line, because hundreds of files can
 /// have the same problem.
 pub fn note_lines<'n>(notes: impl IntoIterator<Item = (&'n str, &'n str)>) -> Vec<String> {
-    // The first note of each kind, and the number of further ones.
-    let mut groups: Vec<(&str, (String, usize))> = Vec::new();
+    let mut groups: Vec<Group<'n>> = Vec::new();
     for (file, note) in notes {
         // The text after the first colon is specific to this file.
         let kind = note.split(": ").next().unwrap_or(note);
-        match groups.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, (_, more))) => *more += 1,
-            None => groups.push((kind, (format!("{file}: {note}"), 0))),
+        match groups.iter_mut().find(|group| group.kind == kind) {
+            Some(group) => group.more += 1,
+            None => groups.push(Group { kind, first: format!("{file}: {note}"), more: 0 }),
         }
     }
-    let line = |(_, (first, more)): (&str, (String, usize))| match more {
+    let line = |Group { first, more, .. }: Group<'_>| match more {
         0 => first,
         1 => format!("{first} (and 1 more file alike)"),
         more => format!("{first} (and {more} more files alike)"),

@@ -89,25 +89,25 @@ impl Side {
         Side { kind, filter, reported }
     }
 
-    /// Records an event if periods begin, or end, at it. `at` is its time and the CPU of its packet.
+    /// Records an event if periods begin, or end, at it.
     #[inline]
     fn emit(
         &self,
         (trace, stream): (usize, usize),
         event: &Event<'_, '_, '_>,
-        at: (Nanos, u32),
+        (time, packet_cpu): (Nanos, u32),
         records: &mut Records,
     ) {
         let Some(reported) = &self.reported[trace][stream][event.parts.class as usize] else { return };
         if !self.filter.wants(trace, stream, event) {
             return;
         }
-        let (time, of_packet) = at;
-        let cpu = reported.cpu.as_ref().and_then(|path| cpu(path, event)).unwrap_or(of_packet);
+        let cpu = reported.cpu.as_ref().and_then(|path| cpu(path, event)).unwrap_or(packet_cpu);
         let (mut key, mut group) = (Vec::new(), Vec::new());
         reported.key.iter().for_each(|source| put(Some(source), event, cpu, &mut key));
         reported.group.iter().for_each(|source| put(source.as_ref(), event, cpu, &mut group));
-        records.push(time, (cpu, None), self.kind, 0);
+        let (no_thread, no_name) = (None, 0);
+        records.push(time, (cpu, no_thread), self.kind, no_name);
         records.text(&key);
         records.text(&group);
     }
@@ -140,17 +140,17 @@ impl Edges {
         }
     }
 
-    /// Records the edges at an event. If it is both, the end comes first.
+    /// Records the edges at an event, with its time and the CPU of its packet. If it is both edges, the end comes first.
     #[inline]
     pub(super) fn emit(
         &self,
         stream: (usize, usize),
         event: &Event<'_, '_, '_>,
-        at: (Nanos, u32),
+        (time, packet_cpu): (Nanos, u32),
         records: &mut Records,
     ) {
-        self.end.emit(stream, event, at, records);
-        self.begin.emit(stream, event, at, records);
+        self.end.emit(stream, event, (time, packet_cpu), records);
+        self.begin.emit(stream, event, (time, packet_cpu), records);
     }
 
     /// Returns whether events of a class can be an edge.
@@ -161,7 +161,7 @@ impl Edges {
     }
 }
 
-/// Returns why the traces can contain no such period, if so.
+/// Returns why the traces can contain no such period; `None` if they can.
 pub fn no_such_period(traces: &Traces<'_>, period: &Period) -> Option<String> {
     let edges = Edges::new(traces, period);
     for (side, edge, what) in [(&edges.begin, &period.begin, "--begin"), (&edges.end, &period.end, "--end")] {

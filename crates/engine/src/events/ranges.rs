@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hodo_formats::events::{Cursor, Stream, Trace, schema::EventClass};
 
-use super::{EventReading, Traces};
+use super::{EventReading, GrowingChunk, Traces};
 use crate::parallel::in_order;
 
 /// Smallest share of one of several threads in bytes.
@@ -84,17 +84,15 @@ pub(super) fn ranges<'t, 'a>(traces: &'t Traces<'a>, reading: &EventReading) -> 
         for (stream_index, stream) in trace.streams.iter().enumerate() {
             let mut range = PacketRange { trace_index, stream_index, bytes: 0, packets: 0..0, trace, stream };
             for (index, packet) in stream.packets.iter().enumerate() {
-                let begin = stream.packets[range.packets.start].begin;
+                let chunk = GrowingChunk {
+                    begin: stream.packets[range.packets.start].begin,
+                    bytes: range.bytes,
+                    left,
+                    threads: reading.threads,
+                    smallest_share: SMALLEST_SHARE,
+                };
                 let is_left_out = reading.leaves_out(stream, index);
-                if range.bytes > 0
-                    && (is_left_out
-                        || reading.chunks.end(
-                            (range.bytes, left),
-                            (reading.threads, SMALLEST_SHARE),
-                            begin,
-                            packet.begin,
-                        ))
-                {
+                if range.bytes > 0 && (is_left_out || chunk.ends_before(packet.begin, reading.chunks)) {
                     left -= range.bytes;
                     let next = PacketRange { bytes: 0, packets: index..index, ..range.clone() };
                     ranges.push(std::mem::replace(&mut range, next));

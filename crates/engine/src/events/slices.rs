@@ -9,7 +9,7 @@ use std::ops::Range;
 use hodo_clock::OriginNanos;
 use hodo_formats::events::Stream;
 
-use super::{EventReading, Traces};
+use super::{EventReading, GrowingChunk, Traces};
 
 /// The part of a stream that a slice covers.
 #[derive(Clone, Debug)]
@@ -46,10 +46,11 @@ pub fn plan(traces: &Traces<'_>, reading: &EventReading) -> Vec<Slice> {
     let mut slices = Vec::new();
     for (index, &(from, bytes)) in borders.iter().enumerate() {
         let to = borders.get(index + 1).and_then(|&(to, _)| to).or(reading.window.to);
-        let mut slice = Slice { parts: Vec::new(), is_first: index == 0, bytes };
+        let is_first = index == 0;
+        let mut slice = Slice { parts: Vec::new(), is_first, bytes };
         for (trace_index, trace) in traces.events.iter().enumerate() {
             for (stream_index, stream) in trace.streams.iter().enumerate() {
-                let part = part(stream, from, to, index == 0);
+                let part = part(stream, from, to, is_first);
                 slice.parts.extend(part.map(|part| Part {
                     trace: trace_index,
                     stream: stream_index,
@@ -78,10 +79,14 @@ fn borders(traces: &Traces<'_>, reading: &EventReading) -> Vec<(Option<OriginNan
         let (from, size) = borders[borders.len() - 1];
         let inside = reading.window.from.is_none_or(|from| begin > Some(from))
             && reading.window.to.is_none_or(|to| begin < Some(to));
-        if reading.chunks.end((size, left), (reading.threads, SMALLEST_SHARE), from, begin)
-            && begin > from
-            && inside
-        {
+        let chunk = GrowingChunk {
+            begin: from,
+            bytes: size,
+            left,
+            threads: reading.threads,
+            smallest_share: SMALLEST_SHARE,
+        };
+        if chunk.ends_before(begin, reading.chunks) && begin > from && inside {
             borders.push((begin, 0));
             left -= size;
         }
@@ -100,17 +105,17 @@ fn has_no_times(stream: &Stream<'_>) -> bool {
     stream.packets.iter().all(|packet| packet.begin.is_none() && packet.end.is_none()) && !stream.had_pre_pass
 }
 
-/// Returns the part of a stream that a slice covers.
+/// Returns the part of a stream that a slice covers. A stream whose packets are not in order of time is in the first slice.
 fn part(
     stream: &Stream<'_>,
     from: Option<OriginNanos>,
     to: Option<OriginNanos>,
-    first: bool,
+    is_first: bool,
 ) -> Option<Part> {
     let count = stream.packets.len();
     let whole = Part { trace: 0, stream: 0, packets: 0..count, skip_before: None, stop_at: None };
     if !is_ordered(stream) {
-        return first.then_some(whole);
+        return is_first.then_some(whole);
     }
     let open_at =
         |time| stream.packets.partition_point(|packet| packet.begin <= Some(time)).saturating_sub(1);

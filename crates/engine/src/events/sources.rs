@@ -1,6 +1,6 @@
 //! Merges the requested events of several streams: by time, then by stream, then by position.
 //!
-//! Each stream is read ahead into its own records, and these are merged in runs, because consecutive events are usually
+//! Each stream is read ahead into its own records, and whole ranges of these are merged, because consecutive events are usually
 //! of the same stream. A stream is read further once all its merged records are folded.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
@@ -18,7 +18,7 @@ use super::{
     slices::{Part, Slice},
 };
 
-/// Records of each stream, and the consecutive runs of them: the stream's index, and the range of its records.
+/// Records of each stream, and the ranges of them that follow each other: a stream's index, and the indices of its records.
 type Batch<'r> = (&'r mut [Records], &'r [(usize, Range<usize>)]);
 
 /// The streams of a slice.
@@ -30,7 +30,8 @@ pub(super) struct Sources<'t, 'a> {
     heap: BinaryHeap<Reverse<(Nanos, usize)>>,
     /// Streams without unmerged records.
     dry: Vec<usize>,
-    runs: Vec<(usize, Range<usize>)>,
+    /// The ranges of the current batch.
+    ranges: Vec<(usize, Range<usize>)>,
 }
 
 impl<'t, 'a> Sources<'t, 'a> {
@@ -50,10 +51,10 @@ impl<'t, 'a> Sources<'t, 'a> {
             records.set_trace(part.trace as u32, &name);
         }
         let dry = (0..sources.len()).collect();
-        Sources { sources, records, heap: BinaryHeap::new(), dry, runs: Vec::new() }
+        Sources { sources, records, heap: BinaryHeap::new(), dry, ranges: Vec::new() }
     }
 
-    /// Returns the next events as consecutive runs of some streams' records.
+    /// Returns the next events as ranges of some streams' records, in order.
     pub(super) fn next_batch(&mut self) -> Option<Batch<'_>> {
         for index in self.dry.drain(..) {
             let source = &mut self.sources[index];
@@ -61,7 +62,7 @@ impl<'t, 'a> Sources<'t, 'a> {
             source.next = 0;
             self.heap.extend(self.records[index].times(0).next().map(|time| Reverse((time, index))));
         }
-        self.runs.clear();
+        self.ranges.clear();
         while let Some(&Reverse((_, index))) = self.heap.peek() {
             // The second smallest key of a binary heap is one of the root's two children.
             let limit = self.heap.as_slice().iter().take(3).skip(1).map(|Reverse(key)| *key).min();
@@ -71,7 +72,7 @@ impl<'t, 'a> Sources<'t, 'a> {
             let mut times = self.records[index].times(first).enumerate();
             let next = times.find(|&(_, time)| ends(time));
             source.next = next.map_or(self.records[index].len(), |(count, _)| first + count);
-            self.runs.push((index, first..source.next));
+            self.ranges.push((index, first..source.next));
             if let (Some((_, time)), Some(mut top)) = (next, self.heap.peek_mut()) {
                 *top = Reverse((time, index));
                 continue;
@@ -82,7 +83,7 @@ impl<'t, 'a> Sources<'t, 'a> {
                 break;
             }
         }
-        (!self.runs.is_empty()).then_some((&mut self.records, &self.runs))
+        (!self.ranges.is_empty()).then_some((&mut self.records, &self.ranges))
     }
 
     /// Adds the totals and losses of all streams. Returns the record buffers for the next slice.
@@ -105,8 +106,9 @@ struct Source<'t, 'a> {
     cursor: Cursor<'t, 'a>,
     clock: Option<TimelineClock<'t>>,
     bounds: Bounds,
-    /// The packet whose CPU is cached, and that CPU.
-    cpu: (Option<usize>, u32),
+    /// The packet whose CPU is in `packet_cpu`.
+    cpu_packet: Option<usize>,
+    packet_cpu: u32,
     /// The index of its next record.
     next: usize,
     /// Whether there are no more events.
@@ -133,7 +135,8 @@ impl<'t, 'a> Source<'t, 'a> {
             cursor,
             clock,
             bounds: Bounds::new(clock, reading, part),
-            cpu: (None, 0),
+            cpu_packet: None,
+            packet_cpu: 0,
             next: 0,
             is_done: false,
             totals: Totals::default(),
@@ -146,11 +149,12 @@ impl<'t, 'a> Source<'t, 'a> {
         records.clear();
         while !records.is_full() && !self.is_done {
             let (bounds, wanted) = (&mut self.bounds, self.binding.wanted.as_slice());
-            let next = self.cursor.next_where(|packet, class, cycles| match bounds.place(packet, cycles) {
-                SlicePosition::Before => false,
-                SlicePosition::Within => wanted[class as usize],
-                SlicePosition::Behind => true,
-            });
+            let next =
+                self.cursor.next_where(|packet, class, cycles| match bounds.position(packet, cycles) {
+                    SlicePosition::Before => false,
+                    SlicePosition::Within => wanted[class as usize],
+                    SlicePosition::Behind => true,
+                });
             match next {
                 Some((Some(time), Item::Event(parts))) if !self.bounds.is_over => {
                     self.push(time, parts, records);
@@ -165,14 +169,14 @@ impl<'t, 'a> Source<'t, 'a> {
         let Ok(time) = u64::try_from(time.0).map(Nanos) else { return };
         let event = self.cursor.event(parts);
         let packet = self.cursor.packet_index();
-        if self.cpu.0 != packet {
-            self.cpu = (packet, self.binding.cpu(&event));
+        if self.cpu_packet != packet {
+            (self.cpu_packet, self.packet_cpu) = (packet, self.binding.cpu(&event));
         }
         if let Some(edges) = &self.whole.edges {
-            edges.emit((self.part.trace, self.part.stream), &event, (time, self.cpu.1), records);
+            edges.emit((self.part.trace, self.part.stream), &event, (time, self.packet_cpu), records);
         }
         let class = self.binding.classes[parts.class as usize].as_ref();
-        if class.is_some_and(|class| !class.push(time, self.cpu.1, &event, records)) {
+        if class.is_some_and(|class| !class.push(time, self.packet_cpu, &event, records)) {
             self.losses.push(self.unreadable(&event.class().name));
         }
     }
@@ -194,13 +198,13 @@ impl<'t, 'a> Source<'t, 'a> {
     }
 
     /// Appends a record of lost events, in the vocabulary's order of fields, if an analysis requests it.
-    fn record_loss(&self, at: Option<OriginNanos>, lost: &Lost, records: &mut Records) {
+    fn record_loss(&self, reported: Option<OriginNanos>, lost: &Lost, records: &mut Records) {
         let time = |time: Option<OriginNanos>| time.and_then(|time| u64::try_from(time.0).ok());
         let (begin, end) = (time(lost.after.or(lost.before)), time(lost.before.or(lost.after)));
         let Some((begin, end)) = begin.zip(end).filter(|_| self.whole.wants_lost) else { return };
-        let at = time(at).unwrap_or(begin);
+        let reported = time(reported).unwrap_or(begin);
         let (no_cpu, no_thread, no_name) = (0, None, 0);
-        records.push(Nanos(at), (no_cpu, no_thread), Kind::Lost, no_name);
+        records.push(Nanos(reported), (no_cpu, no_thread), Kind::Lost, no_name);
         records.integer(lost.count as i64);
         records.integer(lost.packets.into());
         records.integer(begin as i64);
@@ -229,20 +233,22 @@ enum SlicePosition {
     Behind,
 }
 
-/// The bounds of a slice in a stream, in cycles of its clock, and the time span of the events seen.
+/// The bounds of a slice in a stream, in cycles of its clock, and the time span of the events so far.
 struct Bounds {
     /// In this packet, the cycles that belong to the previous slice, until the first event of this slice.
     skipped: Option<(usize, Cycles)>,
     /// In this packet, the cycles that belong to the next slice.
     behind: Option<(usize, Cycles)>,
-    /// The window; for a stream without a clock, whether its events are included.
-    asked: Result<Cycles, bool>,
+    /// The window; `None` for a stream without a clock.
+    window: Option<Cycles>,
+    /// Whether events without a time are included.
+    includes_untimed: bool,
     /// The part of the window that can be expressed in nanoseconds since the origin.
     within: Cycles,
     /// Fast path: a packet, and the cycles of it that need no further check.
     plain: (usize, Cycles),
     is_over: bool,
-    /// The lowest and highest cycle seen in `within`.
+    /// The lowest and highest cycle so far in `within`.
     first: u64,
     last: u64,
     /// Events in the window but not in `within`.
@@ -260,7 +266,8 @@ impl Bounds {
         Bounds {
             skipped,
             behind,
-            asked: cycles(reading.window.from, reading.window.to).ok_or(reading.wants(None)),
+            window: cycles(reading.window.from, reading.window.to),
+            includes_untimed: reading.wants(None),
             within: cycles(Some(from), Some(to)).unwrap_or(Cycles::NONE),
             plain: (part.packets.start, Cycles::NONE),
             is_over: false,
@@ -270,22 +277,24 @@ impl Bounds {
         }
     }
 
+    /// Returns the position of an event in a packet, and adds its time to the span.
     #[inline(always)]
-    fn place(&mut self, packet: usize, cycles: Option<u64>) -> SlicePosition {
+    fn position(&mut self, packet: usize, cycles: Option<u64>) -> SlicePosition {
         match cycles {
-            Some(cycles) if packet == self.plain.0 && self.plain.1.contains(cycles) => self.see(cycles),
-            _ => self.look(packet, cycles),
+            Some(cycles) if packet == self.plain.0 && self.plain.1.contains(cycles) => self.within(cycles),
+            _ => self.check(packet, cycles),
         }
     }
 
     #[inline(always)]
-    fn see(&mut self, cycles: u64) -> SlicePosition {
+    fn within(&mut self, cycles: u64) -> SlicePosition {
         (self.first, self.last) = (self.first.min(cycles), self.last.max(cycles));
         SlicePosition::Within
     }
 
+    /// As [`Bounds::position`], where the fast path does not apply.
     #[inline(never)]
-    fn look(&mut self, packet: usize, cycles: Option<u64>) -> SlicePosition {
+    fn check(&mut self, packet: usize, cycles: Option<u64>) -> SlicePosition {
         if let Some((first, skipped)) = self.skipped {
             if packet == first && cycles.is_some_and(|cycles| skipped.contains(cycles)) {
                 return SlicePosition::Before;
@@ -299,10 +308,12 @@ impl Bounds {
         }
         self.plain = (packet, if behind.is_none() { self.within } else { Cycles::NONE });
         match cycles.filter(|&cycles| self.within.contains(cycles)) {
-            Some(cycles) => self.see(cycles),
+            Some(cycles) => self.within(cycles),
             None => {
-                let asked = self.asked.map(|asked| cycles.is_some_and(|cycles| asked.contains(cycles)));
-                self.untimed += u64::from(asked.unwrap_or_else(|all| all));
+                let is_included = self.window.map_or(self.includes_untimed, |window| {
+                    cycles.is_some_and(|cycles| window.contains(cycles))
+                });
+                self.untimed += u64::from(is_included);
                 SlicePosition::Before
             }
         }

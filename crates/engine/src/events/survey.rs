@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! classes ──► is there a class sched_wakeup? ──packets, until the first such event──► Wakeups
-//! print format, else names, else the kernel's release ──► StateCodes ──an idle CPU's switch──► right, or shifted
+//! print format, else names, else the kernel's release ──► StateCodes ──an idle CPU's switch──► codes as described, or shifted
 //! ```
 //!
 //! Both are read before the first event is folded, as every chunk needs them. The search ends at the first event that
@@ -38,11 +38,12 @@ pub(super) struct Scheduling {
 }
 
 impl Scheduling {
-    /// Of each trace, for the kinds of events and fields that are requested.
-    pub(super) fn of_all(traces: &Traces<'_>, asked: &HashMap<Kind, Vec<usize>>) -> Vec<Scheduling> {
-        let wants_states =
-            asked.get(&Kind::SchedSwitch).is_some_and(|fields| fields.contains(&field::switch::PREV_STATE));
-        let wakeups = match asked.contains_key(&Kind::SchedWakeup) {
+    /// Surveys each trace, for the kinds of events and fields that are requested.
+    pub(super) fn of_all(traces: &Traces<'_>, requested: &HashMap<Kind, Vec<usize>>) -> Vec<Scheduling> {
+        let wants_states = requested
+            .get(&Kind::SchedSwitch)
+            .is_some_and(|fields| fields.contains(&field::switch::PREV_STATE));
+        let wakeups = match requested.contains_key(&Kind::SchedWakeup) {
             true => wakeups(traces),
             false => vec![None; traces.events.len()],
         };
@@ -66,14 +67,15 @@ impl Scheduling {
 
 /// Returns the events from which the wake-ups of each trace are known; `None` for traces without a scheduler.
 fn wakeups(traces: &Traces<'_>) -> Vec<Option<Wakeups>> {
-    (0..traces.events.len()).map(|trace| of_trace(traces, trace)).collect()
+    (0..traces.events.len()).map(|trace| trace_wakeups(traces, trace)).collect()
 }
 
 fn is_called(class: &EventClass, word: &str) -> bool {
     vocabulary::word(&class.name) == word
 }
 
-fn of_trace(traces: &Traces<'_>, index: usize) -> Option<Wakeups> {
+/// As [`wakeups`], for one trace.
+fn trace_wakeups(traces: &Traces<'_>, index: usize) -> Option<Wakeups> {
     const WORDS: [&str; 4] = ["sched_wakeup", "sched_waking", "sched_switch", "sched_wakeup_new"];
     let trace = &traces.events[index];
     let classes = || trace.streams.iter().flat_map(|stream| &trace.stream_class(stream).events);
@@ -93,18 +95,19 @@ fn of_trace(traces: &Traces<'_>, index: usize) -> Option<Wakeups> {
     Some(best)
 }
 
-/// Passes events of some classes to `see` until it returns `true`. Streams take turns, a packet each.
+/// Passes events of the classes that `wants` selects to `decides` until it returns `true`. Streams take turns, a packet
+/// each.
 fn search(
     traces: &Traces<'_>,
     index: usize,
-    has: &dyn Fn(&EventClass) -> bool,
-    see: &mut dyn FnMut(&Stream<'_>, &Cursor<'_, '_>, Parts) -> bool,
+    wants: &dyn Fn(&EventClass) -> bool,
+    decides: &mut dyn FnMut(&Stream<'_>, &Cursor<'_, '_>, Parts) -> bool,
 ) {
     let trace = &traces.events[index];
     let wanted: Vec<Vec<bool>> = trace
         .streams
         .iter()
-        .map(|stream| trace.stream_class(stream).events.iter().map(has).collect())
+        .map(|stream| trace.stream_class(stream).events.iter().map(wants).collect())
         .collect();
     let most = trace.streams.iter().map(|stream| stream.packets.len()).max().unwrap_or(0);
     for packet in 0..most {
@@ -116,7 +119,7 @@ fn search(
             let mut cursor = Cursor::new(trace, stream, packet..packet + 1);
             while let Some((_, item)) = cursor.next_where(|_, class, _| wanted[class as usize]) {
                 if let Item::Event(parts) = item
-                    && see(stream, &cursor, parts)
+                    && decides(stream, &cursor, parts)
                 {
                     return;
                 }
@@ -152,10 +155,10 @@ pub(super) fn note(trace: &Trace<'_>) -> Option<String> {
     })
 }
 
-/// The field, in every tracer's words.
+/// The field of a switch with the state, which all tracers name alike.
 const STATE: &str = "prev_state";
 
-/// The codes by an enumeration in place of the number.
+/// Returns the codes by the names of an enumeration, if the field is one.
 fn of_names(trace: &Trace<'_>) -> Option<StateCodes> {
     let classes = trace.class.streams.values().flat_map(|stream| &stream.events);
     let switches = classes.filter(|class| is_called(class, "sched_switch"));

@@ -22,7 +22,7 @@ use super::{
     Experiment, Outcome, Portion, Request,
     portion::{MOST_PORTIONS, PortionRange},
     request::{Analyses, Requested},
-    run::{OfEvents, OfFlow, Plan, State, check_events, finish, finish_events},
+    run::{EventResults, FlowResults, Plan, State, check_events, finish, finish_events},
 };
 use crate::{
     events::{Folded, Totals},
@@ -180,7 +180,12 @@ impl Experiment {
 }
 
 impl Origin {
-    fn of(traces: &Traces<'_>, request: &Request, inputs: &[String], events: Option<&OfEvents>) -> Origin {
+    fn of(
+        traces: &Traces<'_>,
+        request: &Request,
+        inputs: &[String],
+        events: Option<&EventResults>,
+    ) -> Origin {
         let parameters = &request.parameters;
         Origin {
             inputs: inputs.to_vec(),
@@ -235,7 +240,7 @@ impl Origin {
 
 impl Part {
     fn pack(portions: PortionRange, origin: Origin, state: State, analyses: &Analyses) -> Part {
-        let of_flow = |partials: OfFlow| {
+        let of_flow = |partials: FlowResults| {
             let pack = |((partial, losses), requested): ((FlowPartial, Losses), &Requested)| {
                 (partial.pack(requested.analysis()), losses.into_list())
             };
@@ -244,7 +249,7 @@ impl Part {
         let of_counts = |((partial, losses), requested): ((AnyPartial, Losses), &Requested)| {
             (requested.analysis().pack(&partial), losses.into_list())
         };
-        let of_events = |state: OfEvents| EventPart {
+        let of_events = |state: EventResults| EventPart {
             totals: state.folded.totals,
             losses: state.losses.into_list(),
             states: Pass::new(&analyses.of_events()).pack(&state.folded.states),
@@ -265,7 +270,7 @@ impl Part {
         if !is_whole {
             return Err(PartError::Damaged);
         }
-        let of_flow = |packed: Vec<(PackedFlow, Vec<Loss>)>| -> Result<OfFlow, PartError> {
+        let of_flow = |packed: Vec<(PackedFlow, Vec<Loss>)>| -> Result<FlowResults, PartError> {
             let unpack = |((packed, losses), requested): ((PackedFlow, Vec<Loss>), &Requested)| {
                 let partial = FlowPartial::unpack(packed, requested.analysis());
                 Ok((partial.ok_or_else(|| wrong(requested))?, gathered(losses)))
@@ -280,12 +285,16 @@ impl Part {
         let counts =
             self.counts.into_iter().zip(&analyses.counts).map(of_counts).collect::<Result<_, _>>()?;
         let names = self.origin.names;
-        let of_events = |part: EventPart| -> Result<OfEvents, PartError> {
+        let of_events = |part: EventPart| -> Result<EventResults, PartError> {
             let last = analyses.events.len() - 1;
             // The requested analyses come first, then those that they depend on.
             let which = |index: usize| wrong(&analyses.events[index.min(last)]);
             let states = Pass::new(&analyses.of_events()).unpack(part.states).map_err(which)?;
-            Ok(OfEvents { folded: Folded::new(states, part.totals), names, losses: gathered(part.losses) })
+            Ok(EventResults {
+                folded: Folded::new(states, part.totals),
+                names,
+                losses: gathered(part.losses),
+            })
         };
         Ok(State { flows, counts, events: self.events.map(of_events).transpose()? })
     }
@@ -312,9 +321,10 @@ impl Part {
             return Err(PartError::Version(version.to_owned()));
         }
         let (part, rest): (Part, _) = postcard::take_from_bytes(content).map_err(|_| PartError::Damaged)?;
-        let PortionRange { first, last, of } = part.portions;
-        let is_one = (1..=of).contains(&first) && (first..=of).contains(&last) && of <= MOST_PORTIONS;
-        match is_one && part.origin.reports.len() <= MOST_REPORTS && rest.is_empty() {
+        let PortionRange { first, last, count } = part.portions;
+        let is_range =
+            (1..=count).contains(&first) && (first..=count).contains(&last) && count <= MOST_PORTIONS;
+        match is_range && part.origin.reports.len() <= MOST_REPORTS && rest.is_empty() {
             true => Ok(part),
             false => Err(PartError::Damaged),
         }
@@ -344,34 +354,37 @@ impl Part {
         self.portions.first..=self.portions.last
     }
 
-    /// Merges it with the next part.
+    /// Merges the part with the next one.
     fn joined(self, later: Part, analyses: &Analyses) -> Result<Part, PartError> {
         let portions = PortionRange { last: later.portions.last, ..self.portions };
         let origin = self.origin.clone();
-        let (one, other) = (self.unpack(analyses)?, later.unpack(analyses)?);
-        if one.flows.len() != other.flows.len() {
+        let (earlier, later) = (self.unpack(analyses)?, later.unpack(analyses)?);
+        if earlier.flows.len() != later.flows.len() {
             return Err(PartError::Damaged);
         }
-        let of_flow = |(one, other): (OfFlow, OfFlow)| {
-            let mut joined = OfFlow::new();
+        let of_flow = |(one, other): (FlowResults, FlowResults)| {
+            let mut joined = FlowResults::new();
             for (((one, losses), (other, more)), requested) in one.into_iter().zip(other).zip(&analyses.flow)
             {
-                joined.push((one.merge(other, requested.analysis()), both(losses, more)));
+                joined.push((one.merge(other, requested.analysis()), joined_losses(losses, more)));
             }
             joined
         };
-        let flows = one.flows.into_iter().zip(other.flows).map(of_flow).collect();
+        let flows = earlier.flows.into_iter().zip(later.flows).map(of_flow).collect();
         let mut counts = Vec::new();
         for (((one, losses), (other, more)), requested) in
-            one.counts.into_iter().zip(other.counts).zip(&analyses.counts)
+            earlier.counts.into_iter().zip(later.counts).zip(&analyses.counts)
         {
-            counts.push((requested.analysis().merge(one, other, &Threads::default()), both(losses, more)));
+            counts.push((
+                requested.analysis().merge(one, other, &Threads::default()),
+                joined_losses(losses, more),
+            ));
         }
         let of_events = analyses.of_events();
         let pass = Pass::new(&of_events);
-        let events = one.events.zip(other.events).map(|(one, other)| OfEvents {
+        let events = earlier.events.zip(later.events).map(|(one, other)| EventResults {
             folded: one.folded.merge(other.folded, &pass),
-            losses: both(one.losses, other.losses),
+            losses: joined_losses(one.losses, other.losses),
             names: one.names,
         });
         Ok(Part::pack(portions, origin, State { flows, counts, events }, analyses))
@@ -385,7 +398,7 @@ impl Part {
         let Some(first) = parts.first() else { return Err(PartError::Missing(vec![1])) };
         for (index, part) in parts.iter().enumerate() {
             let difference = part.origin.differs(&first.origin);
-            let count = (part.portions.of != first.portions.of).then_some("the number of parts");
+            let count = (part.portions.count != first.portions.count).then_some("the number of parts");
             if let Some(what) = difference.or(count) {
                 return Err(PartError::Differs(index, what));
             }
@@ -402,7 +415,7 @@ impl Part {
         }
         let analyses = parts[0].origin.analyses()?;
         let mut parts = parts.into_iter();
-        let first = parts.next().expect("there is one");
+        let first = parts.next().expect("the first part is there");
         parts.try_fold(first, |earlier, later| earlier.joined(later, &analyses))
     }
 
@@ -418,8 +431,8 @@ impl Part {
         experiment: Option<&Experiment>,
         threads: usize,
     ) -> Result<Outcome, PartError> {
-        let PortionRange { first, last, of } = self.portions;
-        let missing: Vec<u32> = (1..first).chain(last + 1..=of).take(SHOWN + 1).collect();
+        let PortionRange { first, last, count } = self.portions;
+        let missing: Vec<u32> = (1..first).chain(last + 1..=count).take(SHOWN + 1).collect();
         if !missing.is_empty() {
             return Err(PartError::Missing(missing));
         }
@@ -429,8 +442,9 @@ impl Part {
         let origin = self.origin.clone();
         let (folded, shown) = (origin.analyses()?, origin.made_for(selection)?);
         let kind = |requested: &Requested| requested.analysis().partial();
-        if let Some((one, _)) = folded.all().zip(shown.all()).find(|(one, other)| kind(one) != kind(other)) {
-            return Err(PartError::View(one.name.to_owned()));
+        let mut pairs = folded.all().zip(shown.all());
+        if let Some((other, _)) = pairs.find(|(folded, shown)| kind(folded) != kind(shown)) {
+            return Err(PartError::View(other.name.to_owned()));
         }
         let state = self.unpack(&folded)?;
         let Some(experiment) = experiment else {
@@ -441,7 +455,7 @@ impl Part {
             if !flows.eq(origin.traces.iter().take(traces.flows.len()).cloned()) {
                 return Err(PartError::Input(origin.inputs.join(" ")));
             }
-            let is_of = |(of_flow, trace): (&OfFlow, &Trace<'_>)| {
+            let is_of = |(of_flow, trace): (&FlowResults, &Trace<'_>)| {
                 of_flow.iter().all(|(partial, _)| partial.is_of(trace))
             };
             if state.flows.len() != traces.flows.len() || !state.flows.iter().zip(&traces.flows).all(is_of) {
@@ -452,7 +466,7 @@ impl Part {
     }
 }
 
-fn both(mut losses: Losses, more: Losses) -> Losses {
+fn joined_losses(mut losses: Losses, more: Losses) -> Losses {
     more.into_list().into_iter().for_each(|loss| losses.add(loss));
     losses
 }
@@ -503,11 +517,11 @@ mod tests {
     use super::*;
     use crate::{
         input::{Input, Options},
-        registry::{PackedTimeSlice, report_for},
+        registry::{PackedThreadSlice, report_for},
         traces::Needs,
     };
 
-    type Slices = Vec<PackedTimeSlice>;
+    type Slices = Vec<PackedThreadSlice>;
 
     /// Makes the tables of a control-flow part after `change`.
     fn tables(change: impl FnOnce(&mut Part)) -> Result<usize, PartError> {
@@ -535,15 +549,15 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_what_is_not_there_are_damaged() {
+    fn parts_that_refer_to_unknown_streams_threads_or_analyses_are_damaged() {
         let with = |change: fn(usize, Slices) -> (usize, Slices)| tables(|part| change_track(part, change));
         assert_eq!(with(|track, slices| (track, slices)), Ok(1));
         assert_eq!(with(|_, slices| (1 << 40, slices)), Err(PartError::Damaged));
-        let of_nobody = |track, mut slices: Slices| {
+        let of_unknown_context = |track, mut slices: Slices| {
             slices[0].context = 1 << 20;
             (track, slices)
         };
-        assert_eq!(with(of_nobody), Err(PartError::Damaged));
+        assert_eq!(with(of_unknown_context), Err(PartError::Damaged));
         assert_eq!(tables(|part| part.flows.clear()), Err(PartError::Damaged));
         assert_eq!(tables(|part| part.flows[0].clear()), Err(PartError::Damaged));
         assert_eq!(tables(|part| part.flows.push(part.flows[0].clone())), Err(PartError::Damaged));
@@ -552,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_behind_a_partial_are_none_of_it() {
+    fn bytes_after_a_partial_are_refused() {
         let longer = |track, mut slices: Slices| {
             slices[0].partial.push(0);
             (track, slices)

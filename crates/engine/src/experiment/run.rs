@@ -26,10 +26,10 @@ use crate::{
 };
 
 /// The result of one control-flow trace, by analysis.
-pub(super) type OfFlow = Vec<(FlowPartial, Losses)>;
+pub(super) type FlowResults = Vec<(FlowPartial, Losses)>;
 
 /// The result of the event traces.
-pub(super) struct OfEvents {
+pub(super) struct EventResults {
     pub(super) folded: Folded,
     /// The variable parts of events' names.
     pub(super) names: Vec<String>,
@@ -40,10 +40,10 @@ pub(super) struct OfEvents {
 #[derive(Default)]
 pub(super) struct State {
     /// By control-flow trace.
-    pub(super) flows: Vec<OfFlow>,
+    pub(super) flows: Vec<FlowResults>,
     /// By count analysis.
     pub(super) counts: Vec<(AnyPartial, Losses)>,
-    pub(super) events: Option<OfEvents>,
+    pub(super) events: Option<EventResults>,
 }
 
 /// The plan for reading the traces of a request.
@@ -204,7 +204,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         Ok((partial, losses))
     }
 
-    /// Returns the losses of opening: unreadable parts of event files, and unrelated clocks.
+    /// Returns the losses that were found when the traces were opened: unreadable parts of event files, and unrelated clocks.
     pub(super) fn losses(&self) -> Losses {
         let mut losses = Losses::default();
         if self.portion.is_some_and(|portion| !portion.is_first()) {
@@ -233,7 +233,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         analyses: &[Requested],
         before: &mut u64,
         progress: Progress<'_>,
-    ) -> Result<OfFlow, Refusal> {
+    ) -> Result<FlowResults, Refusal> {
         let reading = Reading { window, ..Reading::new(request.threads, request.chunks) };
         let (executions, start) = (request.executions(analyses), *before);
         let work = |reading: Reading<'_>, progress: Progress<'_>| {
@@ -253,7 +253,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         trace.read(reading, executions, &mut |done| progress(start + done), work)
     }
 
-    pub(super) fn fold_events(&self, pass: &Pass<'_>, progress: Progress<'_>) -> OfEvents {
+    pub(super) fn fold_events(&self, pass: &Pass<'_>, progress: Progress<'_>) -> EventResults {
         let mut slices = plan(self.traces, &self.events);
         if let Some(portion) = self.portion {
             slices = portion.choose(slices, |slice| slice.bytes);
@@ -261,7 +261,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         let mut losses = self.losses();
         let (folded, names) =
             fold_all(self.traces, pass, &slices, &self.events, &mut losses, |_, _, read| progress(read));
-        OfEvents { folded, names, losses }
+        EventResults { folded, names, losses }
     }
 }
 
@@ -299,7 +299,7 @@ pub(super) fn finish_events(state: State, analyses: &Analyses, threads: usize) -
     let mut made: Vec<Table> = analyses.counts.iter().zip(state.counts).map(count).collect();
     let of_events = analyses.of_events();
     let wakeups = state.events.as_ref().map(|events| events.folded.states.wakeups());
-    if let Some(OfEvents { folded, names, losses }) = state.events {
+    if let Some(EventResults { folded, names, losses }) = state.events {
         let selections: Vec<&Selection> =
             analyses.events.iter().map(|requested| &requested.selection).collect();
         made.extend(tables(&Pass::new(&of_events), folded, &names, &selections, losses, threads));

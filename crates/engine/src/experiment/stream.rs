@@ -16,7 +16,7 @@ use hodo_model::{
 use super::{
     Experiment, Outcome, Request,
     request::Analyses,
-    run::{OfEvents, Plan, State, check_events, finish_events},
+    run::{EventResults, Plan, State, check_events, finish_events},
 };
 use crate::{
     events::{fold_all, plan},
@@ -121,7 +121,7 @@ impl Experiment {
             );
             traces.unreadable().into_iter().for_each(|loss| losses.add(loss));
             drain(&mut builders, TableBuilder::last_batch, rows);
-            let events = Some(OfEvents { folded, names, losses });
+            let events = Some(EventResults { folded, names, losses });
             let state = State { events, ..State::default() };
             Ok(finish_events(state, &analyses, request.threads))
         })

@@ -3,7 +3,12 @@
 use hodo_clock::{Nanos, OriginNanos, Tsc};
 
 use super::wall::{WallTime, Zone};
-use crate::{flow::trace::Trace, reading::Window, refusal::Refusal, traces::Traces};
+use crate::{
+    flow::trace::Trace,
+    reading::Window,
+    refusal::Refusal,
+    traces::{Traces, cover},
+};
 
 /// A span of time as the user writes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,9 +92,9 @@ impl TimeSpan {
         let window = match *self {
             TimeSpan::Bounds(from, to) => Window { from: tick(from), to: tick(to) },
             TimeSpan::Shares(from, to) => {
-                let part = |share: f64| Tsc(first.0 + ((last.0 - first.0) as f64 * share) as u64);
+                let at_share = |share: f64| Tsc(first.0 + ((last.0 - first.0) as f64 * share) as u64);
                 // The end is exclusive, so the window of the last percentage is open.
-                Window { from: Some(part(from)), to: Some(part(to)).filter(|&to| to != last) }
+                Window { from: Some(at_share(from)), to: Some(at_share(to)).filter(|&to| to != last) }
             }
             TimeSpan::Wall(..) => return Err(no_wall_clock()),
         };
@@ -124,8 +129,9 @@ impl TimeSpan {
         Ok(match *self {
             TimeSpan::Bounds(from, to) => Window { from: time(from), to: time(to) },
             TimeSpan::Shares(from, to) => {
-                let part = |share: f64| OriginNanos(first.0 + ((last.0 - first.0) as f64 * share) as i128);
-                Window { from: Some(part(from)), to: Some(part(to)).filter(|&to| to < last) }
+                let at_share =
+                    |share: f64| OriginNanos(first.0 + ((last.0 - first.0) as f64 * share) as i128);
+                Window { from: Some(at_share(from)), to: Some(at_share(to)).filter(|&to| to < last) }
             }
             TimeSpan::Wall(..) => return Err(no_wall_clock()),
         })
@@ -157,9 +163,9 @@ impl TimeSpan {
         match self {
             TimeSpan::Bounds(from, to) => TimeSpan::Bounds(absolute(*from), absolute(*to)),
             TimeSpan::Shares(from, to) => {
-                let part = |share: f64| first.0 + ((last.0 - first.0) as f64 * share) as i128;
-                let end = Some(part(*to)).filter(|&to| to < last.0).map_or(Bound::None, Bound::Absolute);
-                TimeSpan::Bounds(Bound::Absolute(part(*from)), end)
+                let at_share = |share: f64| first.0 + ((last.0 - first.0) as f64 * share) as i128;
+                let end = Some(at_share(*to)).filter(|&to| to < last.0).map_or(Bound::None, Bound::Absolute);
+                TimeSpan::Bounds(Bound::Absolute(at_share(*from)), end)
             }
             TimeSpan::Wall(..) => self.clone(),
         }
@@ -179,7 +185,7 @@ impl Traces<'_> {
             Some((nanos(first), nanos(last)))
         });
         let spans = self.event_span().into_iter().chain(flows);
-        spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+        spans.reduce(cover)
     }
 
     /// Returns whether several traces share the timeline.

@@ -93,7 +93,7 @@ pub fn annotate(
     annotated(trace, function, reading, &mut progress)
 }
 
-/// As [`annotate`], once for all callers, as it contains a decoder.
+/// As [`annotate`]. Compiled once for all callers, because it contains a decoder.
 fn annotated(
     trace: &Trace<'_>,
     function: FunctionId,
@@ -145,7 +145,7 @@ fn annotated(
         lines: Vec::new(),
         code: Vec::new(),
     };
-    list(trace, function, &counts, counted, lines, &mut annotation);
+    add_code(trace, function, &counts, counted, lines, &mut annotation);
     (annotation, losses)
 }
 
@@ -158,9 +158,11 @@ struct Cycles {
 
 impl Cycles {
     fn of<'c>(counts: impl Iterator<Item = &'c InstructionCount>) -> Cycles {
-        let (cycles, instructions) = counts.fold((0u64, 0u64), |(cycles, instructions), count| {
-            (cycles.saturating_add(count.cycles), instructions.saturating_add(count.counted))
-        });
+        let (mut cycles, mut instructions) = (0u64, 0u64);
+        for count in counts {
+            cycles = cycles.saturating_add(count.cycles);
+            instructions = instructions.saturating_add(count.counted);
+        }
         Cycles { cycles: (cycles > 0).then_some(cycles), instructions }
     }
 
@@ -174,8 +176,8 @@ impl Cycles {
     }
 }
 
-/// Adds all instructions of the function and their source lines.
-fn list(
+/// Adds all instructions of the function and their source lines to the annotation.
+fn add_code(
     trace: &Trace<'_>,
     function: FunctionId,
     counts: &BTreeMap<u64, InstructionCount>,
@@ -198,9 +200,10 @@ fn list(
         let mut decoder = Decoder::with_ip(64, &bytes, address, DecoderOptions::NONE);
         let decoded = decoder.decode();
         let mut text = String::new();
-        match decoded.is_invalid() {
-            true => text.push_str("(bad)"),
-            false => formatter.format(&decoded, &mut text),
+        if decoded.is_invalid() {
+            text.push_str("(bad)");
+        } else {
+            formatter.format(&decoded, &mut text);
         }
         let count = counts.get(&address);
         let branch = count.filter(|count| count.end == End::Conditional);
@@ -243,8 +246,8 @@ fn list(
 /// Returns the code of a module at an offset, from its file or from the recording.
 fn bytes_at(trace: &Trace<'_>, module: u32, offset: u64) -> Vec<u8> {
     let file = trace.modules.list().get(module as usize).map_or(&[][..], |module| module.bytes);
-    let at = usize::try_from(offset).unwrap_or(usize::MAX);
-    let found = match file.get(at..) {
+    let begin = usize::try_from(offset).unwrap_or(usize::MAX);
+    let found = match file.get(begin..) {
         Some(bytes) if !bytes.is_empty() => bytes,
         _ => {
             // The last tick stands for "never ends", so the newest content is that of the tick before.

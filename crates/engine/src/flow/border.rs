@@ -15,14 +15,14 @@ use hodo_model::{Arrival, Code, End, FlowEvent, FunctionId, Place, Transfer};
 const BEYOND: Arrival =
     Arrival { address: 1, function: FunctionId { module: 0, index: 0 }, place: Place::Middle };
 
-/// The code beyond the border runs.
+/// Reports that the code beyond the border runs.
 pub(crate) const RUNS: FlowEvent<'static> = FlowEvent::Run {
     at: BEYOND,
     instructions: 0,
     code: Code { offset: 0, since: 0, lengths: &[], bytes: &[], bits: 64, end: End::Next, target: 0 },
 };
 
-/// It calls a function of the range.
+/// Reports that the code beyond the border calls a function of the range.
 pub(crate) const CALLS: FlowEvent<'static> = FlowEvent::Call { return_address: BEYOND.address };
 
 /// How control crossed the border last, in a segment.
@@ -30,7 +30,7 @@ pub(crate) const CALLS: FlowEvent<'static> = FlowEvent::Call { return_address: B
 pub(crate) struct Border {
     /// The instruction at which an interrupt led out of the range.
     interrupted: Option<u64>,
-    /// Control has come into the range at this address, and nothing shows yet what is there.
+    /// The address at which control came into the range, until a block runs there.
     entered: Option<u64>,
     /// The transfer at the end of the last executed block; `None` if the block did not run to its end.
     last: Option<Transfer>,
@@ -38,7 +38,7 @@ pub(crate) struct Border {
 
 impl Border {
     /// Control left the range, by an interrupt before the instruction at `from` if there is one. Returns whether the code
-    /// beyond the border goes on, or is called.
+    /// beyond the border then runs: by a return to it, or a call of it.
     pub(crate) fn leave(&mut self, from: Option<u64>) -> bool {
         self.interrupted = from;
         from.is_none() && matches!(self.last.take(), Some(Transfer::Return | Transfer::Call))

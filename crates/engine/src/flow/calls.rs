@@ -32,8 +32,7 @@ struct CallsOfThread {
     context: u32,
     since: Option<Tsc>,
     part: ChunkCalls,
-    /// Whether it contains any event.
-    seen: bool,
+    has_events: bool,
 }
 
 /// Buffers of consumed parts, for reuse.
@@ -82,9 +81,9 @@ impl Gathered<'_> {
     /// Returns the calls so far once they exceed [`Self::EARLY_SIZE`].
     #[inline]
     fn part(&mut self) -> Option<Vec<CallsOfThread>> {
-        let [CallsOfThread { context, since, part, seen }] = &mut self.slices[..] else { return None };
+        let [CallsOfThread { context, since, part, has_events }] = &mut self.slices[..] else { return None };
         let part = part.take(Self::EARLY_SIZE, || self.spares.take())?;
-        Some(vec![CallsOfThread { context: *context, since: *since, part, seen: *seen }])
+        Some(vec![CallsOfThread { context: *context, since: *since, part, has_events: *has_events }])
     }
 
     fn finish(mut self) -> (Vec<CallsOfThread>, CallPaths) {
@@ -97,7 +96,7 @@ impl ThreadSink for Gathered<'_> {
     #[inline]
     fn take(&mut self, _: u32, event: FlowEvent<'_>) {
         if let Some(slice) = self.slices.last_mut() {
-            slice.seen = true;
+            slice.has_events = true;
             slice.part.fold(&event);
         }
     }
@@ -112,7 +111,7 @@ impl ThreadSink for Gathered<'_> {
         until: Option<Nanos>,
     ) {
         if let Some(slice) = self.slices.last_mut() {
-            slice.seen = true;
+            slice.has_events = true;
             slice.part.fold_function_runs(functions, function_runs, until);
         }
     }
@@ -150,7 +149,7 @@ impl ThreadSink for Gathered<'_> {
             _ => {
                 self.exchange();
                 let part = ChunkCalls::unknown(self.begins, self.spares.take());
-                self.slices.push(CallsOfThread { context, since, part, seen: false });
+                self.slices.push(CallsOfThread { context, since, part, has_events: false });
                 self.exchange();
             }
         }
@@ -158,7 +157,7 @@ impl ThreadSink for Gathered<'_> {
 }
 
 /// Returns whether threads share streams, as in per-CPU recordings.
-fn shared_streams(trace: &Trace<'_>) -> bool {
+fn has_shared_streams(trace: &Trace<'_>) -> bool {
     trace.tracks.iter().any(|track| track.thread.is_none())
 }
 
@@ -174,7 +173,7 @@ fn in_time(
 ) -> Losses {
     let mut chunks = trace.chunks(reading);
     let mut starts = VecDeque::new();
-    if shared_streams(trace) && trace.tracks.len() > 1 {
+    if has_shared_streams(trace) && trace.tracks.len() > 1 {
         let mut timed: Vec<(Tsc, Chunk)> = with_starts(trace, chunks);
         timed.sort_by_key(|(start, chunk)| (*start, chunk.index));
         starts = timed.iter().map(|&(start, _)| start).skip(1).collect();
@@ -188,7 +187,7 @@ fn in_time(
         spares.give(spare);
         keep_going
     };
-    let shared = shared_streams(trace);
+    let shared = has_shared_streams(trace);
     decode_chunks(
         trace,
         &chunks,
@@ -197,10 +196,10 @@ fn in_time(
             let gathered = Gathered { spares: &spares, begins, slices: Vec::new(), paths };
             FlowEventSink::new(gathered, SelectionFilter::new(trace, chunk, reading))
         },
-        |sink| if shared { None } else { sink.taker().part() },
+        |sink| if shared { None } else { sink.thread_sink().part() },
         |sink| sink.into_inner().finish(),
         |_, slices| {
-            let in_slices = slices.into_iter().filter(|slice| slice.seen);
+            let in_slices = slices.into_iter().filter(|slice| slice.has_events);
             if starts.is_empty() && waiting.is_empty() {
                 return in_slices.into_iter().all(&mut consume);
             }
@@ -253,7 +252,7 @@ pub fn calls<S: CallSink + Send>(
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
     let mut threads: BTreeMap<u32, OpenCalls> = BTreeMap::new();
-    let shared = shared_streams(trace);
+    let shared = has_shared_streams(trace);
     let losses = in_time(
         trace,
         reading,
@@ -290,7 +289,7 @@ fn with_starts(trace: &Trace<'_>, chunks: Vec<Chunk>) -> Vec<(Tsc, Chunk)> {
         }
         let extent = &trace.tracks[chunk.track].extents[chunk.extent];
         let first = extent.find_segment_within(chunk.span.clone());
-        let tsc = first.and_then(|at| extent.tsc_at(at));
+        let tsc = first.and_then(|offset| extent.tsc_at(offset));
         start = start.max(tsc.unwrap_or(start));
         starts.push((start, chunk));
     }
@@ -332,11 +331,11 @@ pub fn find_calls(
 
 /// Finds executions among the calls of a thread.
 pub(crate) trait Find: Send {
-    /// The next begin or end of a call.
+    /// Receives the next begin or end of a call.
     fn moment(&mut self, moment: &Moment);
 
     /// Returns the executions as numbers of instructions, in any order.
-    fn found(self) -> Vec<Range<u64>>;
+    fn executions(self) -> Vec<Range<u64>>;
 }
 
 /// Finds executions of all threads, with a finder for each.
@@ -348,10 +347,11 @@ pub(crate) fn find<F: Find>(
 ) -> Spans {
     let reading = Reading { window: Window::ALL, numbers: None, spans: None, ..reading };
     let mut threads: BTreeMap<u32, (OpenCalls, F)> = BTreeMap::new();
+    let begins = true;
     in_time(
         trace,
         reading,
-        true,
+        begins,
         &mut |context, part| {
             let (stack, finder) = threads.entry(context).or_insert_with(|| (OpenCalls::default(), finder()));
             (stack.follow(part, &mut |moment| finder.moment(&moment)), true)
@@ -361,7 +361,7 @@ pub(crate) fn find<F: Find>(
     let mut spans = Spans::default();
     for (context, (stack, mut finder)) in threads {
         stack.end(&mut |moment| finder.moment(&moment));
-        let found = joined(finder.found());
+        let found = joined(finder.executions());
         if !found.is_empty() {
             spans.by_context.insert(context, found);
         }
@@ -406,17 +406,19 @@ impl Find for Finder {
         }
     }
 
-    fn found(self) -> Vec<Range<u64>> {
+    fn executions(self) -> Vec<Range<u64>> {
         self.found
     }
 }
 
-/// Returns spans in order; nested ones are part of the outer ones.
+/// Returns spans in order; those that overlap become one.
 fn joined(mut spans: Vec<Range<u64>>) -> Vec<Range<u64>> {
     spans.sort_by_key(|span| span.start);
     spans.dedup_by(|next, before| {
         let overlap = next.start < before.end;
-        before.end = if overlap { before.end.max(next.end) } else { before.end };
+        if overlap {
+            before.end = before.end.max(next.end);
+        }
         overlap
     });
     spans

@@ -15,7 +15,7 @@ pub struct ConvertedChunk {
     pub track: usize,
     /// The packets.
     pub packets: Vec<u8>,
-    /// A time in it: that of its last block's begin.
+    /// The begin of its last block.
     pub time: Option<Tsc>,
     /// Blocks that are damaged, and so have no packets.
     pub damaged: u64,

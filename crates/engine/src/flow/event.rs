@@ -19,16 +19,15 @@ pub(crate) fn arrival(address: u64, label: Label) -> Arrival {
 }
 
 /// The functions of a graph by number.
-pub(crate) struct OfGraph<'g, 'a, L>(pub(crate) &'g Graph<'a, L>);
+pub(crate) struct GraphFunctions<'g, 'a, L>(pub(crate) &'g Graph<'a, L>);
 
-impl<L: Labels> Numbering for OfGraph<'_, '_, L> {
+impl<L: Labels> Numbering for GraphFunctions<'_, '_, L> {
     fn id(&self) -> u64 {
         self.0.number()
     }
 
     fn function(&self, number: u32) -> FunctionId {
-        let (module, index) = self.0.function(number);
-        FunctionId { module, index }
+        self.0.function(number)
     }
 }
 
@@ -40,7 +39,7 @@ pub(crate) fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
     let provenance = executed.provenance();
     let (offset, since) = (provenance.origin.offset, provenance.valid.start);
     if !executed.is_whole() {
-        let target = lengths.iter().fold(block.start, |at, &length| at.wrapping_add(u64::from(length)));
+        let target = lengths.iter().fold(block.start, |address, &length| address.wrapping_add(length.into()));
         return Code { offset, since, lengths, bytes, bits, end: End::Next, target };
     }
     let end = match block.terminator {

@@ -8,7 +8,7 @@ use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transf
 use crate::flow::{
     border::{self, Border},
     early::Early,
-    event::{OfGraph, arrival, code, run},
+    event::{GraphFunctions, arrival, code, run},
     fold::ThreadSink,
     own_share::{OwnShare, Share},
     segments::TrackSink,
@@ -17,10 +17,10 @@ use crate::flow::{
 
 /// Converts the flow of a trace stream to events of its threads, as far as they are selected.
 pub(crate) struct FlowEventSink<'x, 'f, T> {
-    taker: T,
+    thread_sink: T,
     filter: SelectionFilter<'x, 'f>,
     clock: Option<PerfClock>,
-    /// The segment has no timestamp yet.
+    /// Whether the segment has no timestamp yet.
     fresh: bool,
     /// Whether the time window included the last timestamp. Outside of it, events are not reported.
     open: bool,
@@ -28,7 +28,7 @@ pub(crate) struct FlowEventSink<'x, 'f, T> {
     early: Early,
     /// Whether blocks are currently joined to runs.
     joins: bool,
-    /// The far transfer at the end of the last executed block, while nothing shows yet where to.
+    /// The far transfer at the end of the last executed block, while its target is unknown.
     far: Option<FlowEvent<'static>>,
     /// The pending run; its instruction count is 0 if there is none.
     run: Run,
@@ -39,7 +39,7 @@ pub(crate) struct FlowEventSink<'x, 'f, T> {
 }
 
 /// Instruction count at which a run is split.
-const LONG: u64 = 1 << 30;
+const LONGEST_RUN: u64 = 1 << 30;
 
 /// No pending run.
 const NO_RUN: Run = Run {
@@ -50,14 +50,14 @@ const NO_RUN: Run = Run {
 };
 
 impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
-    pub(crate) fn new(taker: T, filter: SelectionFilter<'x, 'f>) -> Self {
+    pub(crate) fn new(thread_sink: T, filter: SelectionFilter<'x, 'f>) -> Self {
         let clock = filter.trace.recording.config.clock;
         let open = filter.open;
         let early = Early::default();
         let border = (!filter.trace.recording.config.filter.is_empty()).then(Border::default);
         let own_share = OwnShare::new(filter.trace);
         FlowEventSink {
-            taker,
+            thread_sink,
             filter,
             clock,
             fresh: false,
@@ -72,12 +72,12 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     }
 
     #[inline]
-    pub(crate) fn taker(&mut self) -> &mut T {
-        &mut self.taker
+    pub(crate) fn thread_sink(&mut self) -> &mut T {
+        &mut self.thread_sink
     }
 
     pub(crate) fn into_inner(self) -> T {
-        self.taker
+        self.thread_sink
     }
 
     #[inline]
@@ -96,7 +96,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     #[inline]
     fn emit(&mut self, event: FlowEvent<'_>) {
         if self.open && self.filter.wanted {
-            self.taker.take(self.filter.context, event);
+            self.thread_sink.take(self.filter.context, event);
         }
     }
 
@@ -105,7 +105,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     fn join(&mut self, executed: &Executed<'_>) {
         let block = executed.block;
         self.note_far(executed);
-        if self.run.instructions >= LONG {
+        if self.run.instructions >= LONGEST_RUN {
             self.report_run();
         }
         self.begin_run(arrival(block.start, block.label));
@@ -164,11 +164,9 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             let Run { at: Arrival { address: start, function, place }, instructions, transfer, end } =
                 self.run;
             let (begins, until) = (FunctionRun::begins(0, place), instructions as u32);
-            self.taker.take_function_runs(
-                &function,
-                &[FunctionRun { start, begins, until, transfer, end }],
-                None,
-            );
+            let function_run = FunctionRun { start, begins, until, transfer, end };
+            let no_time = None;
+            self.thread_sink.take_function_runs(&function, &[function_run], no_time);
             self.run.instructions = 0;
             self.run.transfer = Transfer::None;
         }
@@ -209,7 +207,8 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         }
     }
 
-    /// Returns whether the next timestamp only advances the time: it is not the first one, and opens no window.
+    /// Returns whether the next timestamp, if it is in the window, only advances the time: it is not the first one, and the
+    /// window is open.
     #[inline]
     fn only_advances(&self) -> bool {
         self.filter.now.is_some() && self.is_direct()
@@ -217,7 +216,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
 
     /// Switches the sink to the filter's current thread.
     fn resume_thread(&mut self) {
-        self.taker.switch(self.filter.context, self.filter.now);
+        self.thread_sink.switch(self.filter.context, self.filter.now);
         if let Some(number) = self.filter.number() {
             self.emit(FlowEvent::Number(number));
         }
@@ -235,7 +234,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             return self.update_window();
         }
         if let Some(clock) = self.clock() {
-            self.taker.take(self.filter.context, FlowEvent::Time(clock));
+            self.thread_sink.take(self.filter.context, FlowEvent::Time(clock));
         }
     }
 
@@ -288,7 +287,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             Event::Asynchronous { cause, .. } if cause.is_some_and(|cause| is_exit(cause.kind)) => {
                 self.far = None;
             }
-            // Its target was interrupted at once, as by a page fault.
+            // The target of the far transfer was interrupted at once, as by a page fault.
             Event::Asynchronous { .. } => self.emit_far(),
             _ => {}
         }
@@ -312,10 +311,8 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             Event::Asynchronous { from, cause, .. } => {
                 self.take(FlowEvent::Leave { next: Some(from) });
                 // A VM exit goes back to the function that entered the guest.
-                self.take(match cause.is_some_and(|cause| is_exit(cause.kind)) {
-                    true => FlowEvent::Enter,
-                    false => FlowEvent::Interrupt { from },
-                });
+                let is_vm_exit = cause.is_some_and(|cause| is_exit(cause.kind));
+                self.take(if is_vm_exit { FlowEvent::Enter } else { FlowEvent::Interrupt { from } });
             }
             Event::Disabled { from, to, .. } => {
                 if self.border.as_mut().is_some_and(|border| border.leave(from)) {
@@ -345,13 +342,13 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     /// buffered before the first timestamp then.
     fn switch(&mut self, context: u32) {
         self.emit_far();
-        let runs = !self.fresh;
-        if runs {
+        let has_begun = !self.fresh;
+        if has_begun {
             self.emit(FlowEvent::End);
         }
         self.filter.switch(context);
         self.resume_thread();
-        if runs {
+        if has_begun {
             self.emit(FlowEvent::Begin(self.clock()));
         }
     }
@@ -470,7 +467,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
         // The timestamp may also be outside of the window.
         let only_advances = until.filter(|&until| self.only_advances() && self.filter.wants(until));
         let time = self.clock.zip(only_advances).map(|(clock, until)| clock.nanos(until));
-        self.taker.take_function_runs(&OfGraph(graph), function_runs, time);
+        self.thread_sink.take_function_runs(&GraphFunctions(graph), function_runs, time);
         self.filter.ran(FunctionRun::instructions(function_runs));
         match until {
             Some(until) if time.is_some() => self.filter.time(until),
@@ -481,34 +478,34 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
 
     #[inline]
     fn takes_paths(&self) -> bool {
-        self.is_direct() && self.far.is_none() && self.is_plain() && self.taker.takes_paths()
+        self.is_direct() && self.far.is_none() && self.is_plain() && self.thread_sink.takes_paths()
     }
 
     fn state(&mut self) -> Option<u32> {
         self.report_run();
-        if self.takes_paths() { self.taker.state() } else { None }
+        if self.takes_paths() { self.thread_sink.state() } else { None }
     }
 
     fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], _: &Graph<'_, L>) -> Option<(u32, u32)> {
-        self.taker.learn(state, steps.iter().map(run))
+        self.thread_sink.learn(state, steps.iter().map(run))
     }
 
     fn join(&mut self, first: u32, second: u32) -> Option<u32> {
-        self.taker.join(first, second)
+        self.thread_sink.join(first, second)
     }
 
     #[inline]
     fn path(&mut self, path: u32) {
-        self.taker.take_path(self.filter.context, path);
+        self.thread_sink.take_path(self.filter.context, path);
     }
 
     fn resume(&mut self, state: u32) {
-        self.taker.resume(state);
+        self.thread_sink.resume(state);
     }
 
     fn forget(&mut self) {
         self.report_run();
-        self.taker.forget();
+        self.thread_sink.forget();
     }
 
     #[inline(always)]

@@ -183,7 +183,7 @@ pub struct KeptCode {
 pub fn info(trace: &Trace<'_>) -> Info {
     let recording = &trace.recording;
     let mut facts = recording.facts.clone();
-    let format = facts.iter().position(|(name, _)| *name == "format").map(|at| facts.remove(at).1);
+    let format = facts.iter().position(|(name, _)| *name == "format").map(|index| facts.remove(index).1);
     let notes = recording.recorder.as_ref().map(|emulated| &emulated.notes);
     let emulator = notes.filter(|notes| !notes.slowed);
     let processor = facts.iter().find(|(name, _)| *name == "processor").map(|(_, value)| value.clone());
@@ -200,9 +200,10 @@ pub fn info(trace: &Trace<'_>) -> Info {
             counts_time: notes.is_some_and(|notes| notes.counts_time),
         },
         config: settings(&recording.config),
-        clock: clock.map(|clock| {
-            let (shift, multiplier, zero) = clock.words();
-            Clock { shift, multiplier, zero }
+        clock: clock.map(|clock| Clock {
+            shift: clock.shift().into(),
+            multiplier: clock.multiplier().into(),
+            zero: clock.zero(),
         }),
         span: clock.zip(trace.span()).map(|(clock, (first, last))| Span {
             begin_ns: clock.nanos(first).0,

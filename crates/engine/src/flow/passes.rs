@@ -28,7 +28,7 @@ pub struct Executions<'a> {
 }
 
 impl Executions<'_> {
-    /// Returns the number of passes that find them.
+    /// Returns the number of passes that find the executions.
     pub fn passes(&self) -> u64 {
         let finding = u64::from(self.calls.is_some()) + u64::from(self.system_call.is_some());
         finding + u64::from(finding > 0 || self.numbered)

@@ -197,7 +197,7 @@ fn decode<'x, 'f, S: TrackSink>(
     while let Some(start) = next.filter(|&start| start < chunk.span.end) {
         next = extent.segment_after(start);
         let end = next.unwrap_or(extent.length());
-        let times = [Some(start), next].map(|at| extent.tsc_at(at?));
+        let times = [Some(start), next].map(|position| extent.tsc_at(position?));
         let gap = skipped.take();
         if gap.is_none() && is_outside(times, reading) {
             continue;
@@ -304,7 +304,7 @@ fn is_outside([begin, end]: [Option<Tsc>; 2], reading: Reading<'_>) -> bool {
 struct Located<'x, 'f, S, G> {
     trace: &'x Trace<'f>,
     chunk: &'x Chunk,
-    /// Position of the segment in its contiguous range.
+    /// Position of the segment in its extent.
     start: u64,
     losses: &'x mut Losses,
     sink: &'x mut S,
@@ -319,10 +319,10 @@ struct Located<'x, 'f, S, G> {
 }
 
 impl<'x, 'f, S: Sink, G: FnMut(&mut S)> Located<'x, 'f, S, G> {
-    /// Reports bytes of the contiguous range that can't be decoded: a block of a log that is damaged, or those before the
+    /// Reports bytes of the extent that can't be decoded: a block of a log that is damaged, or those before the
     /// first PSB, because no packet boundary is known.
     fn skip(&mut self, Range { start: from, end: to }: Range<u64>, until: Option<Tsc>) {
-        let [from, to] = [from, to].map(|at| self.extent().file_offset(at));
+        let [from, to] = [from, to].map(|position| self.extent().file_offset(position));
         let trouble = Trouble::Missing;
         let gap = Gap { from, to, since: None, until, doubtful_since: None, trouble };
         self.lose(&gap);
@@ -337,7 +337,7 @@ impl<'x, 'f, S: Sink, G: FnMut(&mut S)> Located<'x, 'f, S, G> {
     fn in_file(&self, gap: Gap) -> Gap {
         let offsets = |span| self.extent().offsets(self.start, span);
         let Range { start: from, end: to } = offsets(gap.from..gap.to);
-        Gap { from, to, doubtful_since: gap.doubtful_since.map(|at| offsets(at..at).start), ..gap }
+        Gap { from, to, doubtful_since: gap.doubtful_since.map(|byte| offsets(byte..byte).start), ..gap }
     }
 
     /// Adds a gap to the losses, if it is in the window.
@@ -437,7 +437,7 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     }
 
     fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], graph: &Graph<'_, L>) -> Option<(u32, u32)> {
-        // The path runs now. When it runs again, this costs nothing.
+        // The path runs now, and only learned paths run later: `path`, which is called often, need not set this.
         self.ran = true;
         let learned = self.sink.learn(state, steps, graph);
         if let Some((path, _)) = learned {

@@ -53,7 +53,7 @@ impl Spans {
         self.len() == 0
     }
 
-    /// Returns what is in both.
+    /// Returns the intersection with other spans.
     pub(crate) fn within(&self, other: &Spans) -> Spans {
         let mut both = Spans::default();
         for (context, spans) in &self.by_context {
@@ -82,15 +82,20 @@ pub fn numbers(
     all_numbers(trace, reading, &mut progress)
 }
 
-/// As [`numbers`], once for all callers, as it contains a decoder.
+/// As [`numbers`]. Compiled once for all callers, because it contains a decoder.
 fn all_numbers(
     trace: &Trace<'_>,
     reading: Reading<'_>,
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Numbers {
     let reading = Reading { window: Window::ALL, numbers: None, spans: None, ..reading };
-    // Each with the index of its chunk, and its index in it.
-    let mut slices: Vec<(usize, usize, CountedSlice)> = Vec::new();
+    /// A thread slice, the index of its chunk, and its index in the chunk.
+    struct IndexedSlice {
+        chunk: usize,
+        index: usize,
+        slice: CountedSlice,
+    }
+    let mut slices: Vec<IndexedSlice> = Vec::new();
     let mut lengths = Vec::new();
     decode_all(
         trace,
@@ -100,16 +105,17 @@ fn all_numbers(
         |_, of_chunk| {
             lengths.push(of_chunk.len());
             let chunk = lengths.len() - 1;
-            slices.extend(of_chunk.into_iter().enumerate().map(|(index, slice)| (chunk, index, slice)));
+            let indexed = of_chunk.into_iter().enumerate();
+            slices.extend(indexed.map(|(index, slice)| IndexedSlice { chunk, index, slice }));
             true
         },
         progress,
     );
     // A thread may migrate between CPUs. The sort is stable, so slices without a time keep their place.
-    slices.sort_by_key(|(_, _, slice)| slice.since);
+    slices.sort_by_key(|indexed| indexed.slice.since);
     let mut chunks: Vec<Vec<u64>> = lengths.into_iter().map(|length| vec![0; length]).collect();
     let mut next: BTreeMap<u32, u64> = BTreeMap::new();
-    for (chunk, index, slice) in slices {
+    for IndexedSlice { chunk, index, slice } in slices {
         let number = next.entry(slice.context).or_default();
         chunks[chunk][index] = *number;
         *number += slice.instructions;
@@ -254,9 +260,9 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
 
     fn is_in_span(&mut self) -> bool {
         let (Some(number), Some(spans)) = (self.number(), self.spans) else { return false };
-        let over = spans.iter().take_while(|span| span.end <= number).count();
-        self.spans = Some(&spans[over..]);
-        spans.get(over).is_some_and(|span| span.start <= number)
+        let passed = spans.iter().take_while(|span| span.end <= number).count();
+        self.spans = Some(&spans[passed..]);
+        spans.get(passed).is_some_and(|span| span.start <= number)
     }
 }
 
@@ -266,7 +272,7 @@ mod tests {
 
     #[test]
     fn spans_within_others_are_what_both_have() {
-        let spans = |of: &[Range<u64>]| Spans { by_context: BTreeMap::from([(1, of.to_vec())]) };
+        let spans = |spans: &[Range<u64>]| Spans { by_context: BTreeMap::from([(1, spans.to_vec())]) };
         let calls = spans(&[0..10, 10..20, 25..40]);
         assert_eq!(calls.within(&spans(&[5..12, 13..14, 30..50])), spans(&[5..10, 10..12, 13..14, 30..40]));
         assert_eq!(calls.within(&Spans::default()), spans(&[]));

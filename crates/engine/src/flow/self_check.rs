@@ -45,12 +45,12 @@ fn recorded(
     let all = &recording.recorder.as_ref()?.notes.checkpoints;
     let checkpoints = &all.iter().find(|checkpoints| checkpoints.cpu == cpu)?.places;
     let before: u64 = track.extents[..extent].iter().map(|extent| extent.length()).sum();
-    let at = |position: u64| -> Option<Checkpoint> {
+    let checkpoint = |position: u64| -> Option<Checkpoint> {
         let position = before.checked_add(position)?;
         let index = checkpoints.binary_search_by_key(&position, |checkpoint| checkpoint.position).ok()?;
         Some(checkpoints[index])
     };
-    let (begin, end) = (at(span.start)?, at(span.end)?);
+    let (begin, end) = (checkpoint(span.start)?, checkpoint(span.end)?);
     Some(Account {
         instructions: end.instructions.wrapping_sub(begin.instructions),
         sum: end.sum.wrapping_sub(begin.sum),
@@ -62,6 +62,7 @@ fn recorded(
 pub(crate) struct PathAccounts {
     /// Empty if nothing is checked.
     all: Vec<Account>,
+    /// Whether the recording has checkpoints to compare with.
     is_needed: bool,
 }
 
@@ -109,11 +110,11 @@ impl<'p> SelfCheck<'p> {
         SelfCheck { expected: None, decoded: Account::default(), of_blocks: false, paths }
     }
 
-    /// A block ran, or its first instructions.
+    /// Counts a block that ran, or its first instructions.
     #[inline]
     pub(crate) fn executed(&mut self, executed: &Executed<'_>) {
         if self.of_blocks && self.expected.is_some() {
-            self.add(of_block(executed.block.start, executed.lengths));
+            self.add(block_account(executed.block.start, executed.lengths));
         } else {
             self.count(executed.lengths.len() as u64);
         }
@@ -124,13 +125,13 @@ impl<'p> SelfCheck<'p> {
         self.decoded = self.decoded.plus(more);
     }
 
-    /// Instructions ran.
+    /// Counts instructions that ran.
     #[inline]
     pub(crate) fn count(&mut self, instructions: u64) {
         self.decoded.instructions += instructions;
     }
 
-    /// A learned path ran.
+    /// Counts a learned path that ran.
     #[inline]
     pub(crate) fn path(&mut self, path: u32) {
         if let Some(&account) = self.paths.all.get(path as usize) {
@@ -138,19 +139,19 @@ impl<'p> SelfCheck<'p> {
         }
     }
 
-    /// A path was learned.
+    /// Keeps the account of a path that was learned.
     pub(crate) fn learn<L: Labels>(&mut self, path: u32, steps: &[Step], graph: &Graph<'_, L>) {
         if !self.paths.is_needed {
             return;
         }
         let of_step = |step: &Step| match self.of_blocks {
-            true => of_block(step.start, graph.lengths(graph.block(step.block))),
+            true => block_account(step.start, graph.lengths(graph.block(step.block))),
             false => Account { instructions: step.instructions.into(), sum: 0 },
         };
         self.paths.set(path, steps.iter().map(of_step).fold(Account::default(), Account::plus));
     }
 
-    /// A path was learned that consists of two others.
+    /// Keeps the account of a path that consists of two others.
     pub(crate) fn join(&mut self, path: u32, first: u32, second: u32) {
         let account = |path: u32| self.paths.all.get(path as usize).copied().unwrap_or_default();
         if self.paths.is_needed {
@@ -158,7 +159,7 @@ impl<'p> SelfCheck<'p> {
         }
     }
 
-    /// All paths are forgotten.
+    /// Forgets all paths.
     pub(crate) fn forget(&mut self) {
         self.paths.all.clear();
     }
@@ -179,9 +180,9 @@ impl<'p> SelfCheck<'p> {
     }
 }
 
-/// The account of consecutive instructions, given by their lengths.
+/// Returns the account of consecutive instructions, given by their lengths.
 #[inline]
-fn of_block(start: u64, lengths: &[u8]) -> Account {
+fn block_account(start: u64, lengths: &[u8]) -> Account {
     let (mut address, mut sum) = (start, 0u64);
     for &length in lengths {
         sum = sum.wrapping_add(address);

@@ -20,7 +20,7 @@ use memchr::memmem;
 
 use crate::reading::Reading;
 
-/// A contiguous range: pieces without a gap between them. Positions count bytes from the first piece's start.
+/// An extent of a stream: pieces without a gap between them. Positions count bytes from the first piece's start.
 ///
 /// Segments begin at PSBs, or, in the log of a native recording, at each of its blocks.
 #[derive(Clone, Debug)]
@@ -75,9 +75,9 @@ pub struct Chunk {
     pub index: usize,
     /// Index of the stream.
     pub track: usize,
-    /// Index of the contiguous range in the stream.
+    /// Index of the extent in the stream.
     pub extent: usize,
-    /// Positions in the contiguous range.
+    /// Positions in the extent.
     pub span: Range<u64>,
 }
 
@@ -123,7 +123,7 @@ impl<'f> TraceStream<'f> {
         self.extents.iter().map(Extent::length).sum()
     }
 
-    /// Returns whether it is the log of a native recording.
+    /// Returns whether the stream is the log of a native recording.
     pub fn is_log(&self) -> bool {
         self.extents.iter().any(|extent| extent.log.is_some())
     }
@@ -152,12 +152,12 @@ impl<'f> TraceStream<'f> {
     /// Cuts the stream into chunks. This and later streams have `left` bytes.
     pub fn chunks(&self, track: usize, reading: Reading<'_>, mut left: u64) -> Vec<Chunk> {
         let mut chunks = Vec::new();
-        for (extent, of) in self.extents.iter().enumerate() {
+        for (index, extent) in self.extents.iter().enumerate() {
             let mut start = 0;
-            while start < of.length() {
-                let end = start.saturating_add(next_size(reading, left)).min(of.length());
+            while start < extent.length() {
+                let end = start.saturating_add(next_size(reading, left)).min(extent.length());
                 left = left.saturating_sub(end - start);
-                chunks.push(Chunk { index: 0, track, extent, span: start..end });
+                chunks.push(Chunk { index: 0, track, extent: index, span: start..end });
                 start = end;
             }
         }
@@ -188,7 +188,7 @@ impl<'f> Extent<'f> {
         self.starts.partition_point(|&start| start <= position).saturating_sub(1).min(self.pieces.len() - 1)
     }
 
-    /// Returns the log of which it is a part, if it is one of a native recording.
+    /// Returns the log of which the extent is a part, in a native recording.
     pub(crate) fn log(&self) -> Option<&Log<'f>> {
         self.log.as_ref().map(|(log, _)| &**log)
     }
@@ -198,7 +198,7 @@ impl<'f> Extent<'f> {
         self.log.as_ref().map_or(0, |&(_, first)| first) + self.piece_at(position)
     }
 
-    /// Returns what makes packets of its log, if it is one.
+    /// Returns a converter of its log to packets, if it has a log.
     pub(crate) fn converter(&self) -> Option<Converter<'_, 'f>> {
         Some(Converter::new(self.log()?, packets::Options { return_compression: true }))
     }
@@ -241,12 +241,12 @@ impl<'f> Extent<'f> {
 
     /// Returns the positions of all segments.
     pub fn segments(&self) -> impl Iterator<Item = u64> {
-        std::iter::successors(self.find_segment(0), |&at| self.segment_after(at))
+        std::iter::successors(self.find_segment(0), |&position| self.segment_after(position))
     }
 
-    /// Returns the position of the segment after the one at `at`.
-    pub fn segment_after(&self, at: u64) -> Option<u64> {
-        self.find_segment(at + PSB.len() as u64)
+    /// Returns the position of the segment after the one at `position`.
+    pub fn segment_after(&self, position: u64) -> Option<u64> {
+        self.find_segment(position + PSB.len() as u64)
     }
 
     /// Returns the position of the first segment that begins at or after `from`.
@@ -258,23 +258,23 @@ impl<'f> Extent<'f> {
     pub fn find_segment_within(&self, span: Range<u64>) -> Option<u64> {
         if self.log.is_some() {
             let begin = self.starts[self.starts.partition_point(|&start| start < span.start)..].first();
-            return begin.copied().filter(|&at| at < span.end.min(self.length()));
+            return begin.copied().filter(|&position| position < span.end.min(self.length()));
         }
         let size = PSB.len() as u64;
-        let mut at = self.find_pattern(span.clone())?;
+        let mut position = self.find_pattern(span.clone())?;
         // See `packet::find_psb`; here the repeated bytes may continue in the next piece.
-        while *self.bytes(at + size..(at + size + 2).min(self.length())) == PSB[..2] {
-            at += 2;
+        while *self.bytes(position + size..(position + size + 2).min(self.length())) == PSB[..2] {
+            position += 2;
         }
-        Some(at).filter(|&at| at < span.end)
+        Some(position).filter(|&position| position < span.end)
     }
 
-    /// Returns the time at the begin of the segment at `at`, if its status packets or its block contain it.
-    pub(crate) fn tsc_at(&self, at: u64) -> Option<Tsc> {
+    /// Returns the time at the begin of the segment at `position`, if its status packets or its block contain it.
+    pub(crate) fn tsc_at(&self, position: u64) -> Option<Tsc> {
         if let Some((log, first)) = &self.log {
-            return Some(Tsc(log.blocks[first + self.piece_at(at)].header.first_tsc));
+            return Some(Tsc(log.blocks[first + self.piece_at(position)].header.first_tsc));
         }
-        tsc_after(&self.bytes(at..(at + PSB_PLUS).min(self.length())))
+        tsc_after(&self.bytes(position..(position + PSB_PLUS).min(self.length())))
     }
 
     /// Returns the first and the last time, as far as known from the first and the last segments.
@@ -284,12 +284,12 @@ impl<'f> Extent<'f> {
             let (first, last) = blocks.first().zip(blocks.last())?;
             return Some((Tsc(first.header.first_tsc), Tsc(last.header.last_tsc)));
         }
-        let first = self.segments().take(MOST_WITHOUT_TIME).find_map(|at| self.tsc_at(at));
+        let first = self.segments().take(MOST_WITHOUT_TIME).find_map(|position| self.tsc_at(position));
         // The last PSB lies within the last 64 KiB unless PSBs are very rare.
         let near_end = self.length().saturating_sub(1 << 16);
         let tail = self.bytes(near_end..self.length());
         let psbs = memmem::rfind_iter(&tail, &PSB).take(MOST_WITHOUT_TIME);
-        let last = psbs.filter_map(|at| tsc_after(&tail[at..])).next().or(first);
+        let last = psbs.filter_map(|offset| tsc_after(&tail[offset..])).next().or(first);
         first.zip(last)
     }
 
@@ -354,7 +354,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_run_reads_as_its_pieces_joined(
+        fn an_extent_reads_as_its_pieces_joined(
             lengths in prop::collection::vec(1usize..40, 1..8),
             marks in prop::collection::vec(0usize..200, 0..4),
             from in 0u64..250,

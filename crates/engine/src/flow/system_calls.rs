@@ -63,7 +63,7 @@ impl Find for Finder<'_> {
         }
     }
 
-    fn found(self) -> Vec<Range<u64>> {
+    fn executions(self) -> Vec<Range<u64>> {
         self.found
     }
 }

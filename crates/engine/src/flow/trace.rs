@@ -22,6 +22,7 @@ use crate::{
     losses::Losses,
     programs::{modules::Modules, names::Names, process_history::ProcessHistory},
     reading::{Reading, Window},
+    traces::cover,
 };
 
 /// A recording and the code that it ran.
@@ -220,23 +221,23 @@ impl<'f> Trace<'f> {
         let extents = self.tracks.iter().flat_map(|track| &track.extents);
         let mut span: Option<(Tsc, Tsc)> = None;
         for (first, last) in extents.filter_map(Extent::times) {
-            let (from, to) = span.unwrap_or((first, last));
-            span = Some((from.min(first).min(last), to.max(first).max(last)));
+            // Times may go back within a stream.
+            span = span.into_iter().chain([(first, first), (last, last)]).reduce(cover);
         }
         let clock = self.recording.config.clock?;
         let times = self.recording.sideband.iter().filter_map(|sideband| sideband.time);
         let ticks = times.map(|time| clock.ticks(time)).filter(|tick| tick.0 > 0);
-        ticks.fold(span, |span, tick| span.map(|(from, to)| (from.min(tick), to.max(tick))))
+        ticks.fold(span, |span, tick| span.map(|span| cover(span, (tick, tick))))
     }
 
     /// Describes why the flow could not be followed, at which byte of the file, and from which byte on the flow before
     /// the gap is doubtful.
     pub fn describe_gap(&self, gap: &Gap) -> String {
         let reason = self.describe(&gap.trouble);
-        let at = gap.from;
+        let begin = gap.from;
         match gap.doubtful_since {
-            Some(byte) => format!("{reason}, at byte {at}, doubtful since byte {byte}"),
-            None => format!("{reason}, at byte {at}"),
+            Some(byte) => format!("{reason}, at byte {begin}, doubtful since byte {byte}"),
+            None => format!("{reason}, at byte {begin}"),
         }
     }
 

@@ -6,7 +6,7 @@ use hodo_model::{Cause, FunctionId, Lanes, Loss, Names};
 use hodo_store::{Error, Feed, Field, Kind, Schema, Shape, Writer};
 use rustc_hash::FxHashMap;
 
-use super::tables::naming;
+use super::{NO_SPAN, tables::naming};
 use crate::{
     flow::{
         calls::{CHUNKS_IN_ORDER, CallSink},
@@ -14,6 +14,7 @@ use crate::{
     },
     losses::Losses,
     reading::Reading,
+    traces::cover,
 };
 
 /// Name of the table.
@@ -54,7 +55,7 @@ pub(super) fn add(
         context: 0,
         known: FxHashMap::default(),
         untimed: 0,
-        span: (u64::MAX, 0),
+        span: NO_SPAN,
         fed: Ok(()),
     };
     let mut losses = crate::flow::calls::calls(trace, reading, &mut sink, progress);
@@ -106,7 +107,7 @@ impl Sink<'_, '_> {
             return Ok(());
         };
         let times = (begin.0, end.0.max(begin.0));
-        self.span = (self.span.0.min(times.0), self.span.1.max(times.1));
+        self.span = cover(self.span, times);
         let lane = match self.lanes.get(&(self.context, call.depth)) {
             Some(lane) => *lane,
             None => {

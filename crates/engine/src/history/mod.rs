@@ -31,12 +31,16 @@ use self::tables::{Rows, indexed, request};
 use crate::{
     experiment::{Experiment, Request},
     refusal::Refusal,
+    traces::cover,
 };
 
 /// Rows that each table buffers before it writes them: nine tables are written at a time.
 const RUN_ROWS: usize = 1 << 17;
 /// Number of bytes at the start of each file that are part of the identity.
 const BEGINNING: u64 = 64 << 10;
+
+/// The span without records: its first begin and its last end.
+const NO_SPAN: (u64, u64) = (u64::MAX, 0);
 
 /// Counts changes of what is computed from the same input, so that older stores are stale.
 const CONTENTS: u32 = 2;
@@ -163,7 +167,7 @@ impl Experiment {
         progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Result<Option<Vec<Loss>>, IndexError> {
         let writer = Writer::create(folder, &identity.text)?.with_run_rows(RUN_ROWS);
-        let mut indexing = Indexing { writer: &writer, losses: Vec::new(), span: (u64::MAX, 0) };
+        let mut indexing = Indexing { writer: &writer, losses: Vec::new(), span: NO_SPAN };
         let mut before = 0;
         if self.contents.flow {
             before = match indexing.calls(self, threads, progress)? {
@@ -192,10 +196,6 @@ struct Indexing<'w> {
 }
 
 impl Indexing<'_> {
-    fn covers(&mut self, (first, last): (u64, u64)) {
-        self.span = (self.span.0.min(first), self.span.1.max(last));
-    }
-
     /// Adds the calls of control flow. Returns the number of bytes read; `None` if `progress` stopped it.
     fn calls(
         &mut self,
@@ -215,7 +215,7 @@ impl Indexing<'_> {
                     return Ok(None);
                 }
                 self.losses.extend(losses.into_list());
-                self.covers(span);
+                self.span = cover(self.span, span);
                 before += flow.bytes();
             }
             Ok(Some(before))
@@ -258,7 +258,7 @@ impl Indexing<'_> {
                 writers.into_iter().map(|writer| writer.join().unwrap_or_else(|why| resume_unwind(why)));
             (tables, ends.collect::<Result<Vec<_>, Error>>())
         });
-        spans?.into_iter().for_each(|span| self.covers(span));
+        self.span = spans?.into_iter().fold(self.span, cover);
         let tables = tables?;
         if !keep_going {
             return Ok(false);
@@ -274,11 +274,11 @@ impl Indexing<'_> {
 type WriterThread<'s> = ScopedJoinHandle<'s, Result<(u64, u64), Error>>;
 
 /// Batches of a table that wait to be written.
-const WAITING: usize = 4;
+const WAITING_BATCHES: usize = 4;
 
 /// Starts a thread that writes the batches of a table, and returns their first begin and last end.
 fn write<'s>(scope: &'s Scope<'s, '_>, mut rows: Rows) -> (SyncSender<RecordBatch>, WriterThread<'s>) {
-    let (feed, batches) = mpsc::sync_channel::<RecordBatch>(WAITING);
+    let (feed, batches) = mpsc::sync_channel::<RecordBatch>(WAITING_BATCHES);
     let write = move || {
         batches.iter().try_for_each(|batch| rows.add(&cells(&batch), batch.num_rows()))?;
         rows.finish()

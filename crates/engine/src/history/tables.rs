@@ -6,10 +6,12 @@ use hodo_model::{
 };
 use hodo_store::{Error, Feed, Field, Kind, Naming, Schema, Shape, Writer};
 
+use super::NO_SPAN;
 use crate::{
     experiment::Request,
     reading::Chunks,
     registry::{AnyReport, reports},
+    traces::cover,
 };
 
 /// Columns with the begin of a record.
@@ -90,8 +92,8 @@ impl ColumnIndices {
 pub(super) struct Rows {
     feed: Feed,
     indices: ColumnIndices,
-    /// Whether values are lanes.
-    links: bool,
+    /// Whether the records are links, whose values are lanes.
+    are_links: bool,
     /// The first begin and the last end.
     span: (u64, u64),
 }
@@ -123,11 +125,12 @@ impl Rows {
             naming: naming(lanes.title, lanes.path),
         };
         let feed = writer.feed(writer.table(&schema)?);
-        Ok(Rows { feed, indices, links: schema.shape == Shape::Links, span: (u64::MAX, 0) })
+        Ok(Rows { feed, indices, are_links: schema.shape == Shape::Links, span: NO_SPAN })
     }
 
+    /// Adds the records of `rows` rows.
     pub(super) fn add(&mut self, columns: &[Cells<'_>], rows: usize) -> Result<(), Error> {
-        let Rows { feed, indices, links, span } = self;
+        let Rows { feed, indices, are_links, span } = self;
         let mut cells = Vec::new();
         for row in 0..rows {
             let time = |index: usize| match columns[index].cell(row) {
@@ -136,12 +139,12 @@ impl Rows {
             };
             let begin = time(indices.begin);
             let end = indices.duration.map_or(begin, |index| begin.saturating_add(time(index)));
-            *span = (span.0.min(begin), span.1.max(end));
-            take(feed, columns, row, &indices.lane, &mut cells)?;
+            *span = cover(*span, (begin, end));
+            read_cells(feed, columns, row, &indices.lane, &mut cells)?;
             let lane = feed.lane(&cells)?;
-            take(feed, columns, row, &indices.value, &mut cells)?;
-            let value = if *links { Some(feed.lane(&cells)?.into()) } else { cells[0] };
-            take(feed, columns, row, &indices.others, &mut cells)?;
+            read_cells(feed, columns, row, &indices.value, &mut cells)?;
+            let value = if *are_links { Some(feed.lane(&cells)?.into()) } else { cells[0] };
+            read_cells(feed, columns, row, &indices.others, &mut cells)?;
             feed.push(lane, (begin, end), value, &cells)?;
         }
         Ok(())
@@ -155,7 +158,7 @@ impl Rows {
 }
 
 /// Replaces `cells` by the cells of a row at some indices, in the form of the store.
-fn take(
+fn read_cells(
     feed: &mut Feed,
     columns: &[Cells<'_>],
     row: usize,

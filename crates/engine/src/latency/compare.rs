@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
 use super::{CallNode, CallTree, Interval};
+use crate::traces::cover;
 
 /// The code that executed the extra instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,7 +96,7 @@ pub struct Calls {
 
 impl Cause {
     /// Returns the path in words, with the depth of recursion: `sort_batch → quick_sort ×280 → split`.
-    pub fn words(&self) -> String {
+    pub fn path_text(&self) -> String {
         let names = self.path.iter().zip(&self.calls).map(|(name, calls)| match calls.recursion {
             0 | 1 => name.clone(),
             depth => format!("{name} ×{depth}"),
@@ -105,14 +106,13 @@ impl Cause {
 
     /// Adds executions that are slow for the same reason.
     fn join(&mut self, other: &Cause) {
-        let join = |own: &mut (u64, u64), other: (u64, u64)| *own = (own.0.min(other.0), own.1.max(other.1));
         self.executions += other.executions;
         self.total = self.total.saturating_add(other.total);
-        join(&mut self.extra, other.extra);
-        join(&mut self.extra_there, other.extra_there);
-        join(&mut self.extra_self, other.extra_self);
+        self.extra = cover(self.extra, other.extra);
+        self.extra_there = cover(self.extra_there, other.extra_there);
+        self.extra_self = cover(self.extra_self, other.extra_self);
         for (own, other) in self.calls.iter_mut().zip(&other.calls) {
-            join(&mut own.slow, other.slow);
+            own.slow = cover(own.slow, other.slow);
             own.recursion = own.recursion.max(other.recursion);
         }
     }
@@ -147,12 +147,15 @@ pub struct ExtraSums {
     pub time: i64,
 }
 
+/// The index of the typical execution.
+const TYPICAL: usize = 0;
+
 /// A call path, identified by the names of its functions. Addresses are ignored, so a call from another place is the
 /// same path.
 #[derive(Default)]
 struct Path {
     children: BTreeMap<(String, String), Path>,
-    /// Figures by index of the execution; index 0 is the typical one.
+    /// Figures by index of the execution: [`TYPICAL`], or that of a slow one from 1 on.
     by_execution: BTreeMap<usize, Figures>,
 }
 
@@ -171,7 +174,7 @@ struct Figures {
 /// Returns the call trees of two executions as one tree, path by path in the order of [`compare`].
 pub fn aligned(typical: &CallTree, slow: &CallTree) -> Table {
     let mut root = Path::default();
-    root.add(0, typical);
+    root.add(TYPICAL, typical);
     root.add(1, slow);
     let columns = vec![
         Column::integer("depth", Unit::None),
@@ -293,7 +296,7 @@ impl Compared {
             let ranges = [cause.extra, cause.extra_there, cause.extra_self];
             let mut row: Vec<Value> = vec![cause.executions.into()];
             row.extend(ranges.into_iter().flat_map(|(least, most)| [least.into(), most.into()]));
-            row.extend([cause.total.into(), cause.words().as_str().into()]);
+            row.extend([cause.total.into(), cause.path_text().as_str().into()]);
             row.extend(match cause.repeated() {
                 Some((name, Calls { typical, slow: (least, most), .. })) => {
                     [name.into(), typical.into(), least.into(), most.into()]
@@ -353,7 +356,7 @@ impl Path {
     fn side_by_side(&self, depth: u64, rows: &mut Vec<Vec<Value>>) {
         for ((function, module), path) in self.costliest_first(1) {
             let [typical, slow] =
-                [0, 1].map(|index| path.by_execution.get(&index).copied().unwrap_or_default());
+                [TYPICAL, 1].map(|index| path.by_execution.get(&index).copied().unwrap_or_default());
             rows.push(vec![
                 depth.into(),
                 function.as_str().into(),
@@ -378,7 +381,7 @@ impl Path {
 
     /// Returns the sum of the extra instructions of all slow executions along the path.
     fn extra(&self, slow: usize) -> i128 {
-        let typical = self.by_execution.get(&0).map_or(0, |figures| figures.instructions);
+        let typical = self.by_execution.get(&TYPICAL).map_or(0, |figures| figures.instructions);
         let all: u128 =
             self.by_execution.range(1..).map(|(_, figures)| u128::from(figures.instructions)).sum();
         all as i128 - i128::from(typical) * slow as i128
@@ -387,7 +390,7 @@ impl Path {
     /// Returns the extra instructions of an execution along the path.
     fn extra_of(&self, index: usize) -> u64 {
         let ran = |index| self.by_execution.get(&index).map_or(0, |figures| figures.instructions);
-        ran(index).saturating_sub(ran(0))
+        ran(index).saturating_sub(ran(TYPICAL))
     }
 
     /// Follows the extra instructions of an execution down to where no callee has 90 % of them all. If that is the slow
@@ -438,12 +441,12 @@ impl Path {
     /// Returns the extra instructions of an execution without callees.
     fn extra_self_of(&self, index: usize) -> u64 {
         let own = |index| self.by_execution.get(&index).map_or(0, |figures| figures.own);
-        own(index).saturating_sub(own(0))
+        own(index).saturating_sub(own(TYPICAL))
     }
 
     fn calls_of(&self, index: usize) -> Calls {
         let figures = |index| self.by_execution.get(&index).copied().unwrap_or_default();
-        let (typical, slow) = (figures(0), figures(index));
+        let (typical, slow) = (figures(TYPICAL), figures(index));
         Calls { typical: typical.calls, slow: (slow.calls, slow.calls), recursion: slow.recursion }
     }
 
@@ -468,26 +471,23 @@ impl Path {
     }
 
     fn difference(&self, depth: usize, (function, module): (&str, &str), slow: usize) -> Difference {
-        let typical = self.by_execution.get(&0).copied().unwrap_or_default();
+        let typical = self.by_execution.get(&TYPICAL).copied().unwrap_or_default();
         let each = || (1..=slow).map(|index| self.by_execution.get(&index).copied().unwrap_or_default());
-        let more = |of: fn(&Figures) -> u64| {
-            let extra = each().map(move |figures| of(&figures).saturating_sub(of(&typical)));
-            let extra: Vec<u64> = extra.filter(|&extra| extra > 0).collect();
-            (
-                extra.iter().min().copied().unwrap_or(0),
-                extra.iter().max().copied().unwrap_or(0),
-                extra.len() as u64,
-            )
+        let positive_extra = |figure: fn(&Figures) -> u64| -> Vec<u64> {
+            let extra = each().map(|figures| figure(&figures).saturating_sub(figure(&typical)));
+            extra.filter(|&extra| extra > 0).collect()
         };
-        let (least, most, executions) = more(|figures| figures.instructions);
-        let (least_self, most_self, _) = more(|figures| figures.own);
+        let least_and_most = |extra: &[u64]| {
+            (extra.iter().min().copied().unwrap_or(0), extra.iter().max().copied().unwrap_or(0))
+        };
+        let extra = positive_extra(|figures| figures.instructions);
         let own = |figures: &Figures| i64::try_from(figures.own).unwrap_or(i64::MAX);
         let extra_self_total =
             each().fold(0i64, |sum, figures| sum.saturating_add(own(&figures) - own(&typical)));
-        let extra_time = |of: fn(&Figures) -> Option<u64>| {
-            let time = |figures: &Figures| i64::try_from(of(figures).unwrap_or(0)).unwrap_or(i64::MAX);
+        let extra_time = |time_of: fn(&Figures) -> Option<u64>| {
+            let time = |figures: &Figures| i64::try_from(time_of(figures).unwrap_or(0)).unwrap_or(i64::MAX);
             let extra = each().fold(0i64, |sum, figures| sum.saturating_add(time(&figures) - time(&typical)));
-            self.by_execution.values().all(|figures| of(figures).is_some()).then_some(extra)
+            self.by_execution.values().all(|figures| time_of(figures).is_some()).then_some(extra)
         };
         let kind = match (module, depth) {
             (module, _) if module.contains("kernel") => Kind::Kernel,
@@ -503,9 +503,9 @@ impl Path {
             typical_calls: typical.calls,
             slow_calls: each().map(|figures| figures.calls).max().unwrap_or(0),
             typical_instructions: typical.instructions,
-            executions,
-            extra: (least, most),
-            extra_self: (least_self, most_self),
+            executions: extra.len() as u64,
+            extra: least_and_most(&extra),
+            extra_self: least_and_most(&positive_extra(|figures| figures.own)),
             extra_self_total,
             extra_self_time: extra_time(|figures| figures.time),
             extra_self_waiting: extra_time(|figures| figures.waiting),

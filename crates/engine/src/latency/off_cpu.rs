@@ -34,7 +34,7 @@ impl OffCpu {
                 SidebandKind::SwitchIn => Some(*thread),
                 _ => None,
             };
-            // The record of the previous thread and its own record both say that it is back: the first one counts.
+            // Both the record of the thread before and its own record say that a thread is back: the first one counts.
             let Some((thread, from)) = back.and_then(|back| left.remove_entry(&back)) else { continue };
             let own = absences.entry(thread).or_default();
             let before = own.last().map_or(0, |last| last.before + (last.to.0 - last.from.0));
@@ -75,7 +75,7 @@ mod tests {
         let records = [
             record(0, ONE, SidebandKind::SwitchIn),
             record(10, ONE, out(Some(TWO))),
-            // Says again what the record before it says.
+            // The record before this one says the same.
             record(12, TWO, SidebandKind::SwitchIn),
             record(30, TWO, out(Some(ONE))),
             record(50, ONE, out(None)),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_only_begin_and_end_tell_nothing() {
+    fn without_a_thread_that_comes_back_nothing_is_known() {
         let records = [record(0, ONE, SidebandKind::SwitchIn), record(9, ONE, out(None))];
         assert!(OffCpu::of(records.iter()).is_none());
     }

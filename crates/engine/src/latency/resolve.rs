@@ -6,7 +6,7 @@ use hodo_model::{FunctionId, Marker, Names};
 use crate::{flow::trace::Trace, refusal::Refusal};
 
 /// Maximum number of functions that a marker may match; a pattern that matches more is a mistake.
-const MOST: usize = 4096;
+const MOST_MARKERS: usize = 4096;
 
 /// Returns the function with this name.
 ///
@@ -47,8 +47,8 @@ fn no_function(flow: &Trace<'_>, name: &str) -> Refusal {
 /// If no alternative exists, or there are too many markers.
 pub fn markers(flow: &Trace<'_>, named: &[Named]) -> Result<Vec<Marker>, Refusal> {
     let (mut markers, mut missing) = (Vec::new(), None);
-    for one in named {
-        let found = marker(flow, one);
+    for alternative in named {
+        let found = marker(flow, alternative);
         missing = missing.or(found.as_ref().err().cloned());
         markers.extend(found.unwrap_or_default());
     }
@@ -60,7 +60,9 @@ pub fn markers(flow: &Trace<'_>, named: &[Named]) -> Result<Vec<Marker>, Refusal
         _ if markers.iter().map(instructions).sum::<usize>() > Marker::MOST_INSTRUCTIONS => Err(Refusal(
             format!("a marker has at most {} instructions, alternatives included", Marker::MOST_INSTRUCTIONS),
         )),
-        _ if markers.len() > MOST => Err(Refusal(format!("more than {MOST} functions match"))),
+        _ if markers.len() > MOST_MARKERS => {
+            Err(Refusal(format!("more than {MOST_MARKERS} functions match")))
+        }
         Some(why) if markers.is_empty() => Err(why),
         _ => Ok(markers),
     }
@@ -80,13 +82,13 @@ fn marker(flow: &Trace<'_>, named: &Named) -> Result<Vec<Marker>, Refusal> {
         Named::Entry(name) => functions(name)?.into_iter().map(Marker::Entry).collect(),
         Named::Exit(name) => functions(name)?.into_iter().map(Marker::Exit).collect(),
         Named::Line(file, line) => {
-            let places = flow.modules.places_of_line(file, *line);
-            if places.is_empty() {
+            let code = flow.modules.code_of_line(file, *line);
+            if code.is_empty() {
                 return Err(Refusal(format!(
                     "no code of line {line} of {file} in the programs of the recording; `hodo report lines` lists those that ran"
                 )));
             }
-            places.into_iter().map(|(module, offset)| Marker::Code { module, offset }).collect()
+            code.into_iter().map(|(module, offset)| Marker::Code { module, offset }).collect()
         }
     })
 }

@@ -11,7 +11,9 @@ const MOST_TREES: usize = 20_000;
 /// 20,000. They are given worst first.
 pub fn slowest<'i>(worst_first: &[&'i Interval]) -> Vec<&'i Interval> {
     let slow: Vec<&Interval> = match large_hump(worst_first) {
-        Some(from) => worst_first.iter().copied().filter(|one| one.instructions >= Some(from)).collect(),
+        Some(from) => {
+            worst_first.iter().copied().filter(|execution| execution.instructions >= Some(from)).collect()
+        }
         None => worst_first.iter().copied().take(worst_first.len().div_ceil(100)).collect(),
     };
     slow.into_iter().take(MOST_TREES).collect()
@@ -22,7 +24,7 @@ pub fn slowest<'i>(worst_first: &[&'i Interval]) -> Vec<&'i Interval> {
 pub fn typical<'i>(executions: &[&'i Interval]) -> Option<&'i Interval> {
     let mut sorted = executions.to_vec();
     if let Some(from) = large_hump(executions) {
-        sorted.retain(|one| one.instructions < Some(from));
+        sorted.retain(|execution| execution.instructions < Some(from));
     }
     sorted.sort_by_key(|interval| (interval.instructions, interval.time));
     sorted.get(sorted.len().checked_sub(1)? / 2).copied()
@@ -41,7 +43,7 @@ pub fn slow_from(executions: &[&Interval]) -> Option<u64> {
 
 /// Returns the lengths of executions in ascending order, with their counts.
 fn lengths(executions: &[&Interval]) -> Vec<(u64, u64)> {
-    let mut lengths: Vec<u64> = executions.iter().filter_map(|one| one.instructions).collect();
+    let mut lengths: Vec<u64> = executions.iter().filter_map(|execution| execution.instructions).collect();
     lengths.sort_unstable();
     lengths.chunk_by(|one, other| one == other).map(|same| (same[0], same.len() as u64)).collect()
 }

@@ -13,7 +13,7 @@ use crate::{
     reading::{Reading, Window},
 };
 
-/// A function as called along one path of an execution.
+/// A function as called along execution path of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallNode {
     /// Index of the caller's node; `None` for a root.
@@ -69,21 +69,30 @@ struct OpenCall {
 struct Tree {
     tree: CallTree,
     nodes: FxHashMap<(Option<usize>, FunctionId), usize>,
-    /// For each function on the current path its node, and the number of its open calls.
-    open: FxHashMap<FunctionId, (usize, u64)>,
+    /// The functions on the current path.
+    open: FxHashMap<FunctionId, OpenFunction>,
+}
+
+/// A function with open calls.
+#[derive(Clone, Copy)]
+struct OpenFunction {
+    node: usize,
+    /// Number of its open calls.
+    count: u64,
 }
 
 struct Grower<'x, 'f> {
     flow: &'x Trace<'f>,
     off_cpu: Option<OffCpu>,
-    /// Executions that have not begun, by context; the next one is last.
-    waiting: BTreeMap<u32, Vec<(usize, Range<u64>)>>,
+    /// Executions that have not begun, by context; the next execution is last.
+    pending: BTreeMap<u32, Vec<(usize, Range<u64>)>>,
     growing: BTreeMap<u32, Vec<OpenExecution>>,
     trees: Vec<Tree>,
     context: u32,
 }
 
-/// Returns the call trees of executions. `progress` receives the number of bytes decoded so far, over two passes, and returns whether to continue.
+/// Returns the call trees of executions. `progress` receives the number of bytes decoded so far, over two passes, and
+/// returns whether to continue.
 pub fn trees(
     flow: &Trace<'_>,
     executions: &[ExecutionLocation],
@@ -91,15 +100,15 @@ pub fn trees(
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> (Vec<CallTree>, Losses) {
     let mut spans = Spans::default();
-    let mut waiting: BTreeMap<u32, Vec<(usize, Range<u64>)>> = BTreeMap::new();
+    let mut pending: BTreeMap<u32, Vec<(usize, Range<u64>)>> = BTreeMap::new();
     for (index, ExecutionLocation { pid, tid, instructions }) in executions.iter().enumerate() {
         let mut of_thread =
             flow.threads.iter().zip(0..).filter(|(thread, _)| (thread.pid, thread.tid) == (*pid, *tid));
         if let Some((_, context)) = of_thread.find(|&(_, context)| flow.wants(context)) {
-            waiting.entry(context).or_default().push((index, instructions.clone()));
+            pending.entry(context).or_default().push((index, instructions.clone()));
         }
     }
-    for (&context, list) in &mut waiting {
+    for (&context, list) in &mut pending {
         list.sort_by_key(|(_, range)| (range.start, std::cmp::Reverse(range.end)));
         spans.by_context.insert(context, joined(list.iter().map(|(_, range)| range.clone())));
         list.reverse();
@@ -109,7 +118,7 @@ pub fn trees(
     let reading = Reading { numbers: Some(&numbers), spans: Some(&spans), window: Window::ALL, ..reading };
     let trees = executions.iter().map(|_| Tree::default()).collect();
     let off_cpu = OffCpu::of(flow.recording.of_host());
-    let mut grower = Grower { flow, off_cpu, waiting, growing: BTreeMap::new(), trees, context: 0 };
+    let mut grower = Grower { flow, off_cpu, pending, growing: BTreeMap::new(), trees, context: 0 };
     let losses = crate::flow::calls::calls(flow, reading, &mut grower, |done| progress(before + done));
     (grower.trees.into_iter().map(Tree::finish).collect(), losses)
 }
@@ -147,20 +156,20 @@ impl CallSink for Grower<'_, '_> {
 impl Grower<'_, '_> {
     fn begin(&mut self, depth: usize, function: FunctionId, before: u64) {
         let growing = self.growing.entry(self.context).or_default();
-        growing.retain(|one| before < one.range.end);
-        let waiting = self.waiting.entry(self.context).or_default();
-        while let Some((index, range)) = waiting.pop_if(|(_, range)| range.start <= before) {
+        growing.retain(|execution| before < execution.range.end);
+        let pending = self.pending.entry(self.context).or_default();
+        while let Some((index, range)) = pending.pop_if(|(_, range)| range.start <= before) {
             if before < range.end {
                 growing.push(OpenExecution { index, range, base: depth, path: Vec::new() });
             }
         }
-        for one in growing {
+        for execution in growing {
             // If the execution returns below its first frame, later calls become siblings of the earlier nodes.
-            one.base = one.base.min(depth);
-            let tree = &mut self.trees[one.index];
-            tree.close(&mut one.path, depth - one.base);
-            let node = tree.begin(self.flow, one.path.last().map(|caller| caller.node), function);
-            one.path.push(OpenCall { function, node, below: 0 });
+            execution.base = execution.base.min(depth);
+            let tree = &mut self.trees[execution.index];
+            tree.close(&mut execution.path, depth - execution.base);
+            let node = tree.begin(self.flow, execution.path.last().map(|caller| caller.node), function);
+            execution.path.push(OpenCall { function, node, below: 0 });
         }
     }
 
@@ -170,14 +179,14 @@ impl Grower<'_, '_> {
         let span = call.begin.zip(call.end);
         let waiting = self.off_cpu.as_ref().zip(thread).zip(span);
         let waiting = waiting.map(|((off_cpu, &thread), (begin, end))| off_cpu.within(thread, begin, end));
-        for one in growing.iter_mut().filter(|one| one.range.contains(&call.before)) {
-            let Some(level) = call.depth.checked_sub(one.base) else { continue };
-            if level < one.path.len() {
-                let tree = &mut self.trees[one.index];
-                tree.close(&mut one.path, level + 1);
-                tree.end(&one.path[level], call, waiting);
-                tree.close(&mut one.path, level);
-                if let Some(caller) = one.path.last_mut() {
+        for execution in growing.iter_mut().filter(|execution| execution.range.contains(&call.before)) {
+            let Some(level) = call.depth.checked_sub(execution.base) else { continue };
+            if level < execution.path.len() {
+                let tree = &mut self.trees[execution.index];
+                tree.close(&mut execution.path, level + 1);
+                tree.end(&execution.path[level], call, waiting);
+                tree.close(&mut execution.path, level);
+                if let Some(caller) = execution.path.last_mut() {
                     caller.below = caller.below.saturating_add(call.instructions);
                 }
             }
@@ -200,11 +209,11 @@ impl CallNode {
 impl Tree {
     /// Begins a call; returns its node.
     fn begin(&mut self, flow: &Trace<'_>, parent: Option<usize>, function: FunctionId) -> usize {
-        let (node, count) = match self.open.get(&function) {
-            Some(&(node, count)) => (node, count + 1),
-            None => (self.child(flow, parent, function), 1),
+        let OpenFunction { node, count } = match self.open.get(&function) {
+            Some(&OpenFunction { node, count }) => OpenFunction { node, count: count + 1 },
+            None => OpenFunction { node: self.child(flow, parent, function), count: 1 },
         };
-        self.open.insert(function, (node, count));
+        self.open.insert(function, OpenFunction { node, count });
         let deepest = &mut self.tree.nodes[node].recursion;
         *deepest = (*deepest).max(count);
         node
@@ -215,7 +224,7 @@ impl Tree {
         let node = &mut self.tree.nodes[ended.node];
         node.calls += 1;
         node.self_instructions += call.instructions.saturating_sub(ended.below);
-        if self.open.get(&ended.function).is_some_and(|&(_, count)| count == 1) {
+        if self.open.get(&ended.function).is_some_and(|open| open.count == 1) {
             node.add(call, waiting);
         }
     }
@@ -224,7 +233,7 @@ impl Tree {
     fn close(&mut self, path: &mut Vec<OpenCall>, length: usize) {
         for call in path.drain(length.min(path.len())..) {
             match self.open.get_mut(&call.function) {
-                Some((_, count)) if *count > 1 => *count -= 1,
+                Some(open) if open.count > 1 => open.count -= 1,
                 _ => drop(self.open.remove(&call.function)),
             }
         }
@@ -263,11 +272,11 @@ impl Tree {
                 None => order.push(index),
             }
         }
-        let (mut sorted, mut places) = (Vec::new(), vec![0; nodes.len()]);
+        let (mut sorted, mut new_indices) = (Vec::new(), vec![0; nodes.len()]);
         order.reverse();
         while let Some(index) = order.pop() {
-            places[index] = sorted.len();
-            let parent = nodes[index].parent.map(|parent| places[parent]);
+            new_indices[index] = sorted.len();
+            let parent = nodes[index].parent.map(|parent| new_indices[parent]);
             sorted.push(CallNode { parent, ..nodes[index].clone() });
             order.extend(children[index].iter().rev());
         }

@@ -25,14 +25,21 @@ pub struct FileSearchPaths {
 
 /// A file that code was mapped from.
 #[derive(Debug, Default)]
-pub(crate) struct Found<'f> {
+pub(crate) struct FoundFile<'f> {
     /// Its bytes; empty if unavailable.
     pub(crate) bytes: &'f [u8],
     /// Why the bytes are unavailable.
     pub(crate) problem: Option<String>,
-    /// The separate file with its symbols and DWARF; empty if there is none or none is needed.
-    pub(crate) debug: &'f [u8],
-    /// The debug file shared by several files (`.gnu_debugaltlink`); empty if there is none or none is needed.
+    /// The files with its debug information.
+    pub(crate) debug: DebugFiles<'f>,
+}
+
+/// Files with the debug information of another file; empty if there is none or none is needed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DebugFiles<'f> {
+    /// The separate file with its symbols and DWARF.
+    pub(crate) separate: &'f [u8],
+    /// The debug file shared by several files (`.gnu_debugaltlink`).
     pub(crate) shared: &'f [u8],
 }
 
@@ -44,10 +51,10 @@ pub(crate) fn is_file(name: &str) -> bool {
 
 impl FileSearchPaths {
     /// Translates a path of the traced system to a path on this system.
-    pub(crate) fn path(&self, of_system: &str) -> PathBuf {
+    pub(crate) fn path(&self, traced_path: &str) -> PathBuf {
         match &self.symfs {
-            Some(root) => root.join(of_system.trim_start_matches('/')),
-            None => PathBuf::from(of_system),
+            Some(root) => root.join(traced_path.trim_start_matches('/')),
+            None => PathBuf::from(traced_path),
         }
     }
 
@@ -71,7 +78,7 @@ impl FileSearchPaths {
     }
 
     /// Finds the file of a mapping, and its debug information.
-    pub(crate) fn find<'f>(&self, files: &'f Files, mapping: &Mapping<'_>) -> Found<'f> {
+    pub(crate) fn find<'f>(&self, files: &'f Files, mapping: &Mapping<'_>) -> FoundFile<'f> {
         let name = String::from_utf8_lossy(mapping.name);
         let mut problem = "no file holds it".to_owned();
         let by_path = is_file(&name).then(|| self.path(&name));
@@ -80,8 +87,7 @@ impl FileSearchPaths {
         for (index, path) in by_path.iter().chain(&cached).enumerate() {
             match files.bytes(path) {
                 Ok(bytes) if is_build(bytes, mapping.build_id) => {
-                    let (debug, shared) = self.debug_files(files, path, bytes);
-                    return Found { bytes, problem: None, debug, shared };
+                    return FoundFile { bytes, problem: None, debug: self.debug_files(files, path, bytes) };
                 }
                 Ok(_) => problem = "the file is not the executed one: its build id differs".to_owned(),
                 // Report the path only: an entry in the cache is optional.
@@ -91,16 +97,11 @@ impl FileSearchPaths {
                 Err(_) => {}
             }
         }
-        Found { problem: Some(problem), ..Found::default() }
+        FoundFile { problem: Some(problem), ..FoundFile::default() }
     }
 
-    /// Returns a file's separate debug file, and the debug file shared with others.
-    pub(crate) fn debug_files<'f>(
-        &self,
-        files: &'f Files,
-        path: &Path,
-        bytes: &[u8],
-    ) -> (&'f [u8], &'f [u8]) {
+    /// Finds the debug information of a file.
+    fn debug_files<'f>(&self, files: &'f Files, path: &Path, bytes: &[u8]) -> DebugFiles<'f> {
         let references = debug_references(bytes);
         let own = references.build_id.as_slice();
         let matches = |bytes: &&[u8]| debug_references(bytes).build_id == own;
@@ -114,15 +115,15 @@ impl FileSearchPaths {
             found = linked.filter(|(bytes, _)| sound(bytes)).map(|(bytes, path)| (path, bytes)).next();
         }
         // A file with its own DWARF may also share some.
-        let (path, debug) = found.unwrap_or((path.to_owned(), &[]));
-        let references = if debug.is_empty() { references } else { debug_references(debug) };
+        let (path, separate) = found.unwrap_or((path.to_owned(), &[]));
+        let references = if separate.is_empty() { references } else { debug_references(separate) };
         let shared = references.shared.and_then(|(name, id)| {
             let relative = path.parent().map(|folder| folder.join(&name));
             let candidates = relative.into_iter().chain([self.path(&name)]).chain(self.debug_of(&id));
             let mut bytes = candidates.filter_map(|path| files.bytes(&path).ok());
             bytes.find(|bytes| debug_references(bytes).build_id == id)
         });
-        (debug, shared.unwrap_or_default())
+        DebugFiles { separate, shared: shared.unwrap_or_default() }
     }
 
     /// Returns the path where distributions install the debug file of a build (gdb, "Separate Debug Files").
@@ -135,8 +136,10 @@ impl FileSearchPaths {
     /// `/usr/lib/debug`.
     fn linked(&self, path: &Path, name: &str) -> Vec<PathBuf> {
         let Some(folder) = path.parent() else { return Vec::new() };
-        let of_system = self.symfs.as_ref().and_then(|root| folder.strip_prefix(root).ok()).unwrap_or(folder);
-        let global = self.path("/usr/lib/debug").join(of_system.strip_prefix("/").unwrap_or(of_system));
+        let traced_folder =
+            self.symfs.as_ref().and_then(|root| folder.strip_prefix(root).ok()).unwrap_or(folder);
+        let global =
+            self.path("/usr/lib/debug").join(traced_folder.strip_prefix("/").unwrap_or(traced_folder));
         // A name with a path could point outside of these folders.
         let name = Path::new(name).file_name().unwrap_or_default();
         vec![folder.join(name), folder.join(".debug").join(name), global.join(name)]

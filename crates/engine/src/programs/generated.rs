@@ -41,12 +41,12 @@ pub(crate) struct Load<'f> {
 
 /// Functions of a module, one after the other.
 #[derive(Default)]
-struct ListedFunction<'f> {
+struct ListedFunctions<'f> {
     functions: Vec<(Range<u64>, &'f [u8])>,
     end: u64,
 }
 
-impl<'f> ListedFunction<'f> {
+impl<'f> ListedFunctions<'f> {
     fn push(&mut self, size: u64, name: &'f [u8]) -> u64 {
         let start = self.end;
         self.end = start.saturating_add(size);
@@ -69,10 +69,10 @@ impl<'f> Generated<'f> {
         pid: u32,
         module: u32,
     ) -> (Module, Option<String>) {
-        let mut row = ListedFunction::default();
+        let mut listed = ListedFunctions::default();
         let dump = match JitDump::parse(bytes) {
             Ok(dump) => dump,
-            Err(problem) => return (row.module(name), Some(problem)),
+            Err(problem) => return (listed.module(name), Some(problem)),
         };
         let mut problem = None;
         let mut budget = PIECES_PER_FUNCTION;
@@ -85,7 +85,7 @@ impl<'f> Generated<'f> {
                 }
                 Ok(record) => match record.kind {
                     JitRecordKind::Load { address, code, size, index, name } => {
-                        let origin = Origin { module, offset: row.push(size, name) };
+                        let origin = Origin { module, offset: listed.push(size, name) };
                         let content = Content { bytes: code, origin };
                         loaded.insert(index, content);
                         (record.time, Some((address, size, content)))
@@ -108,7 +108,7 @@ impl<'f> Generated<'f> {
             };
             self.loads.push(Load { pid, time, in_ticks: dump.in_ticks, range, content });
         }
-        (row.module(name), problem)
+        (listed.module(name), problem)
     }
 
     /// Reads the perf map of a process as the module numbered `module`. A perf map has no times: the last of several
@@ -120,20 +120,21 @@ impl<'f> Generated<'f> {
         pid: u32,
         module: u32,
     ) -> (Module, Option<String>) {
-        let mut row = ListedFunction::default();
+        let mut listed = ListedFunctions::default();
+        const START: u64 = 0;
         let mut budget = PIECES_PER_FUNCTION;
         for entry in perf_map(bytes) {
-            let origin = Origin { module, offset: row.push(entry.size, entry.name) };
+            let origin = Origin { module, offset: listed.push(entry.size, entry.name) };
             let range = entry.address..entry.address.saturating_add(entry.size);
-            budget = match self.place(pid, range, origin, 0, budget) {
+            budget = match self.place(pid, range, origin, START, budget) {
                 Some(budget) => budget,
                 None => {
                     let problem = "too many of its functions overlap".to_owned();
-                    return (row.module(name), Some(problem));
+                    return (listed.module(name), Some(problem));
                 }
             };
         }
-        (row.module(name), None)
+        (listed.module(name), None)
     }
 
     /// Places a function at a range from `time` on. Returns the remaining budget, which grows with each function, or
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_lies_over_itself_again_and_again_is_given_up() {
+    fn a_map_with_too_many_overlapping_functions_is_rejected() {
         let small: String = (0..2000).map(|index| format!("{:x} 8 small\n", index * 16)).collect();
         let large = "0 ffffff large\n".repeat(2000);
         let map = small + &large;

@@ -45,22 +45,26 @@ pub struct GuestFiles {
 pub(crate) struct GuestKernel<'f> {
     /// The process that runs the guest; any if `None`.
     pub(crate) pid: Option<u32>,
-    /// Its module.
+    /// Index of its module.
     pub(crate) module: u32,
     /// Its code by address.
     code: Vec<(u64, &'f [u8])>,
+}
+
+/// A guest's kernel that was opened.
+pub(crate) struct OpenedKernel<'f> {
+    pub(crate) kernel: GuestKernel<'f>,
+    pub(crate) module: Module<'f>,
+    /// The functions of the module.
+    pub(crate) symbols: hodo_symbols::Module,
 }
 
 /// The kernel's half of the addresses.
 const KERNEL: Range<u64> = 1 << 63..u64::MAX;
 
 impl<'f> GuestKernel<'f> {
-    /// Opens the kernels of all guests, those with a pid first, each with its module and functions.
-    pub(crate) fn open(
-        files: &'f Files,
-        guests: &GuestFiles,
-        first_module: u32,
-    ) -> Vec<(GuestKernel<'f>, (Module<'f>, hodo_symbols::Module))> {
+    /// Opens the kernels of all guests, those with a pid first. `first_module` is the index of the first one's module.
+    pub(crate) fn open(files: &'f Files, guests: &GuestFiles, first_module: u32) -> Vec<OpenedKernel<'f>> {
         let mounted = guests.mount.iter().flat_map(|folder| machines(folder));
         let named = KernelFiles {
             kallsyms: guests.kallsyms.clone(),
@@ -69,7 +73,7 @@ impl<'f> GuestKernel<'f> {
         };
         let other = (named.kallsyms.is_some() || named.vmlinux.is_some()).then_some((None, named));
         let all = mounted.map(|(pid, kernel)| (Some(pid), kernel)).chain(other);
-        let opened = all.zip(first_module..).map(|((pid, named), module)| {
+        let opened = all.zip(first_module..).map(|((pid, named), index)| {
             let (kernel, image) = Kernel::of_guest(files, &named);
             let name = match pid {
                 Some(pid) => format!("[guest.kernel.kallsyms.{pid}]"),
@@ -80,9 +84,9 @@ impl<'f> GuestKernel<'f> {
                 joined(code.iter().map(|&(start, bytes)| start..start + bytes.len() as u64).collect());
             let source = if code.is_empty() { Source::Missing } else { Source::File };
             let symbols = kernel.symbols(&name, &ranges, &image);
-            let mut of_kernel = Module::new(&name, source, kernel.problem());
-            of_kernel.ranges = ranges;
-            (GuestKernel { pid, module, code }, (of_kernel, symbols))
+            let mut module = Module::new(&name, source, kernel.problem());
+            module.ranges = ranges;
+            OpenedKernel { kernel: GuestKernel { pid, module: index, code }, module, symbols }
         });
         opened.collect()
     }

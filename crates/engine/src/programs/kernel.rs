@@ -46,6 +46,9 @@ pub(crate) struct Kernel<'f> {
 /// The symbols whose run-time address is the file offset of the kernel's own mapping (perf, `machine.c`).
 const REFERENCES: [&str; 2] = ["_stext", "_text"];
 
+/// The shift of code that is known by its run-time addresses, as in kcore.
+const UNSHIFTED: u64 = 0;
+
 impl<'f> Kernel<'f> {
     /// Opens the files named by the user, or else those in the recording's folder or in perf's cache.
     pub(crate) fn open(
@@ -60,7 +63,7 @@ impl<'f> Kernel<'f> {
         let copy = |name: &str| copies.iter().map(|folder| folder.join(name)).find(|path| path.exists());
         let kcore = named.kcore.clone().or_else(|| copy("kcore"));
         if let Some(bytes) = kcore.and_then(|path| kernel.read(files, &path)) {
-            kernel.add_code(bytes, 0);
+            kernel.add_code(bytes, UNSHIFTED);
         }
         let cached = || places.cached(image.build_id, "kallsyms").filter(|path| path.exists());
         let list = named.kallsyms.clone().or_else(|| copy("kallsyms")).or_else(cached);
@@ -84,7 +87,7 @@ impl<'f> Kernel<'f> {
     pub(crate) fn of_guest(files: &'f Files, named: &KernelFiles) -> (Kernel<'f>, Mapping<'static>) {
         let mut kernel = Kernel::default();
         if let Some(bytes) = named.kcore.as_ref().and_then(|path| kernel.read(files, path)) {
-            kernel.add_code(bytes, 0);
+            kernel.add_code(bytes, UNSHIFTED);
         }
         if let Some(bytes) = named.kallsyms.as_ref().and_then(|path| kernel.read(files, path)) {
             kernel.add_symbols(kallsyms(bytes).collect());
@@ -116,6 +119,7 @@ impl<'f> Kernel<'f> {
         read.ok()
     }
 
+    /// Adds the code of a file whose addresses are `shift` below those at run time.
     fn add_code(&mut self, file: &'f [u8], shift: u64) {
         match loaded_segments(file) {
             Ok(segments) => self

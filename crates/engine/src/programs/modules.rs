@@ -17,6 +17,7 @@ use crate::{
     flow::info::Source,
     input::Options,
     programs::{
+        find::DebugFiles,
         generated::{Generated, Load, is_jitdump},
         guests::GuestKernel,
         kernel::{Kernel, is_image},
@@ -38,8 +39,8 @@ pub struct Module<'f> {
     pub problem: Option<String>,
     /// The address ranges where it was mapped in any process.
     pub(crate) ranges: Vec<Range<u64>>,
-    /// The separate file with its DWARF, and the debug file shared by several files; empty if there is none.
-    debug_files: [&'f [u8]; 2],
+    /// The files with its debug information.
+    debug_files: DebugFiles<'f>,
     /// Its DWARF sections, read on first use.
     debug: OnceLock<Debug<'f>>,
     /// Its line tables, read on first use.
@@ -58,7 +59,7 @@ impl<'f> Module<'f> {
             source,
             problem,
             ranges: Vec::new(),
-            debug_files: [&[]; 2],
+            debug_files: DebugFiles::default(),
             debug: OnceLock::new(),
             rows: OnceLock::new(),
         }
@@ -123,11 +124,10 @@ impl<'f> Modules<'f> {
             modules.index.insert(key, index);
         }
         modules.add_generated(files, options, recording);
-        for (guest, (module, symbols)) in
-            GuestKernel::open(files, &options.guests, modules.modules.len() as u32)
-        {
-            modules.push(module, symbols);
-            modules.guests.push(guest);
+        let first_module = modules.modules.len() as u32;
+        for opened in GuestKernel::open(files, &options.guests, first_module) {
+            modules.push(opened.module, opened.symbols);
+            modules.guests.push(opened.kernel);
         }
         modules
     }
@@ -246,8 +246,8 @@ impl<'f> Modules<'f> {
 
     /// Returns the origin of code that the recording contains, at an address and at a time on the clock of run-time
     /// compilers' files, and the number of bytes from there with that origin.
-    pub(crate) fn of_kept(&self, pid: u32, address: u64, found: u64) -> (Origin, u64) {
-        let (origin, end) = self.generated.at(pid, address, found);
+    pub(crate) fn of_kept(&self, pid: u32, address: u64, time: u64) -> (Origin, u64) {
+        let (origin, end) = self.generated.at(pid, address, time);
         let kept = Origin { module: self.kept, offset: address };
         (origin.unwrap_or(kept), end.saturating_sub(address).max(1))
     }
@@ -321,12 +321,12 @@ impl<'f> Modules<'f> {
         if found.is_empty() { self.named_in(in_file, is_short) } else { found }
     }
 
-    fn named_in(&self, name: Option<(&str, &str)>, is: IsNamed) -> Vec<FunctionId> {
-        name.map_or_else(Vec::new, |(name, file)| self.named((name, Some(file)), is))
+    fn named_in(&self, name: Option<(&str, &str)>, matches: IsNamed) -> Vec<FunctionId> {
+        name.map_or_else(Vec::new, |(name, file)| self.named((name, Some(file)), matches))
     }
 
-    fn named(&self, (name, file): (&str, Option<&str>), is: IsNamed) -> Vec<FunctionId> {
-        let functions = self.all_functions(file).filter(|(_, function)| is(function, name));
+    fn named(&self, (name, file): (&str, Option<&str>), matches: IsNamed) -> Vec<FunctionId> {
+        let functions = self.all_functions(file).filter(|(_, function)| matches(function, name));
         functions.map(|(id, _)| id).collect()
     }
 
@@ -360,14 +360,14 @@ impl<'f> Modules<'f> {
     pub fn functions_of_root(&self, root: &Root) -> impl Iterator<Item = FunctionId> {
         const KERNEL: u64 = 1 << 63;
         let from = if matches!(root, Root::SystemCall(_)) { KERNEL } else { 0 };
-        self.symbols.modules().iter().zip(0..).flat_map(move |(module, index)| {
+        self.symbols.modules().iter().zip(0..).flat_map(move |(module, module_index)| {
             let file = base_name(module.name());
-            let is_root = move |&at: &u32| {
-                let function = module.function(at);
+            let is_root = move |&index: &u32| {
+                let function = module.function(index);
                 function.start() >= from && root.is(&function.name(), file)
             };
             let functions = (1..module.function_count()).filter(is_root);
-            functions.map(move |at| FunctionId { module: index, index: at })
+            functions.map(move |index| FunctionId { module: module_index, index })
         })
     }
 
@@ -395,15 +395,15 @@ impl<'f> Modules<'f> {
     ) -> impl Iterator<Item = (FunctionId, hodo_symbols::Function<'_>)> {
         let modules = self.symbols.modules().iter().zip(0..);
         let in_file = move |module: &str| file.is_none_or(|file| base_name(module) == file);
-        modules.filter(move |(module, _)| in_file(module.name())).flat_map(|(module, index)| {
-            let id = move |at| FunctionId { module: index, index: at };
-            (1..module.function_count()).map(move |at| (id(at), module.function(at)))
+        modules.filter(move |(module, _)| in_file(module.name())).flat_map(|(module, module_index)| {
+            let id = move |index| FunctionId { module: module_index, index };
+            (1..module.function_count()).map(move |index| (id(index), module.function(index)))
         })
     }
 
     /// Returns the module and file offset of each place where code of a source line begins. `file` is the end of the
     /// source file's path.
-    pub fn places_of_line(&self, file: &str, line: u32) -> Vec<(u32, u64)> {
+    pub fn code_of_line(&self, file: &str, line: u32) -> Vec<(u32, u64)> {
         let modules = self.symbols.modules().iter().zip(0..);
         let places = modules.flat_map(|(module, index)| {
             let addresses = self.rows(index).map_or_else(Vec::new, |rows| rows.begins_of(file, line));
@@ -461,7 +461,7 @@ impl<'f> Modules<'f> {
 
 fn read_debug<'f>(module: &Module<'f>) -> Debug<'f> {
     let own = if is_elf(module.bytes) { DebugSections::read(module.bytes)? } else { None };
-    let [separate, shared] = module.debug_files;
+    let DebugFiles { separate, shared } = module.debug_files;
     let separate = || if separate.is_empty() { Ok(None) } else { DebugSections::read(separate) };
     let Some(sections) = own.map_or_else(separate, |own| Ok(Some(own)))? else { return Ok(None) };
     let shared = if shared.is_empty() { None } else { DebugSections::read(shared)? };
@@ -494,16 +494,13 @@ fn file_module<'f>(
 ) -> (Module<'f>, hodo_symbols::Module) {
     let name = String::from_utf8_lossy(mapping.name);
     let found = options.places.find(files, mapping);
-    let debug = Some(found.debug).filter(|bytes| !bytes.is_empty());
+    let debug = Some(found.debug.separate).filter(|bytes| !bytes.is_empty());
     let symbols = hodo_symbols::Module::parse(&name, found.bytes, debug);
     let source = if found.bytes.is_empty() { Source::Missing } else { Source::File };
     let unreadable = || symbols.problem().filter(|_| source == Source::File).map(str::to_owned);
     let problem = found.problem.or_else(unreadable);
-    let module = Module {
-        bytes: found.bytes,
-        debug_files: [found.debug, found.shared],
-        ..Module::new(&name, source, problem)
-    };
+    let module =
+        Module { bytes: found.bytes, debug_files: found.debug, ..Module::new(&name, source, problem) };
     (module, symbols)
 }
 
@@ -521,9 +518,11 @@ fn mappings<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = (u32, 
 pub(crate) fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     ranges.dedup_by(|next, before| {
-        let joined = next.start <= before.end;
-        before.end = if joined { before.end.max(next.end) } else { before.end };
-        joined
+        let touches = next.start <= before.end;
+        if touches {
+            before.end = before.end.max(next.end);
+        }
+        touches
     });
     ranges
 }
@@ -537,14 +536,14 @@ impl Labels for Modules<'_> {
         };
         let address = module.address(offset);
         let (address, is_in_file) = (address.unwrap_or(offset), address.is_some());
-        let (function, stretch) = module.owner_range(address);
+        let (function, range) = module.owner_range(address);
         let found = module.function(function);
         let place = match address == found.start() {
             _ if !is_in_file && found.is_nameless() => Place::Unknown,
             true => Place::Entry,
             false => Place::Middle,
         };
-        (Label { module: index, function, place }, stretch.end - address)
+        (Label { module: index, function, place }, range.end - address)
     }
 
     fn is_file(&self, module: u32, name: &str) -> bool {

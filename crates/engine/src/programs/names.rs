@@ -22,13 +22,15 @@ impl<'f> Names<'f> {
     pub(crate) fn new(recording: &Recording<'f>, selected: &[String]) -> Names<'f> {
         let mut given: HashMap<Thread, Vec<(Tsc, &[u8])>> = HashMap::new();
         for sideband in recording.of_host() {
-            let at = Tsc(ticks(recording, sideband));
+            let tick = Tsc(ticks(recording, sideband));
             match sideband.kind {
-                SidebandKind::Comm { name, .. } => given.entry(sideband.thread).or_default().push((at, name)),
+                SidebandKind::Comm { name, .. } => {
+                    given.entry(sideband.thread).or_default().push((tick, name))
+                }
                 SidebandKind::Fork { parent } => {
                     let of_parent = given.get(&parent).and_then(|names| names.last());
                     if let Some(&(_, name)) = of_parent {
-                        given.entry(sideband.thread).or_default().push((at, name));
+                        given.entry(sideband.thread).or_default().push((tick, name));
                     }
                 }
                 _ => {}
@@ -51,16 +53,16 @@ impl<'f> Names<'f> {
     }
 
     /// Returns whether a thread's name at a tick is selected. The first known name counts from the beginning on.
-    pub(crate) fn select_at(&self, thread: Thread, at: Tsc) -> bool {
+    pub(crate) fn select_at(&self, thread: Thread, tick: Tsc) -> bool {
         let names = self.of(thread);
-        let known = names.partition_point(|&(since, _)| since <= at).saturating_sub(1);
+        let known = names.partition_point(|&(since, _)| since <= tick).saturating_sub(1);
         self.selected.is_empty() || names.get(known).is_some_and(|(_, name)| self.is_selected(name))
     }
 
     /// Returns the ticks between two others at which a thread gets another name, if that can change whether it is selected.
     pub(crate) fn changes(&self, thread: Thread, from: Tsc, to: Tsc) -> impl Iterator<Item = Tsc> {
         let names = if self.selected.is_empty() { &[] } else { self.of(thread) };
-        names.iter().map(|&(at, _)| at).filter(move |&at| from < at && at < to)
+        names.iter().map(|&(tick, _)| tick).filter(move |&tick| from < tick && tick < to)
     }
 
     /// Returns the last name of a thread, of the selected ones.
@@ -82,33 +84,33 @@ mod tests {
     const CHILD: Thread = Thread { pid: 8, tid: 8 };
 
     fn recording() -> Recording<'static> {
-        let said =
+        let record =
             |time, thread, kind| Sideband { time: Some(Nanos(time)), cpu: None, thread, guest: None, kind };
         let name = |name: &'static str| SidebandKind::Comm { name: name.as_bytes(), exec: true };
         Recording {
             config: Config { tsc: true, clock: PerfClock::new(0, 1, 0), ..Config::default() },
             sideband: vec![
-                said(10, SHELL, name("sh")),
-                said(20, CHILD, SidebandKind::Fork { parent: SHELL }),
-                said(30, CHILD, name("ls")),
-                said(40, SHELL, name("bash")),
+                record(10, SHELL, name("sh")),
+                record(20, CHILD, SidebandKind::Fork { parent: SHELL }),
+                record(30, CHILD, name("ls")),
+                record(40, SHELL, name("bash")),
             ],
             ..Recording::default()
         }
     }
 
     #[test]
-    fn a_name_counts_while_the_thread_has_it() {
+    fn a_thread_is_selected_while_it_has_a_selected_name() {
         let recording = recording();
         let names = |selected: &[&str]| {
             Names::new(&recording, &selected.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
         };
-        let at = |names: &Names<'_>, thread, ticks: &[u64]| {
+        let selected_at = |names: &Names<'_>, thread, ticks: &[u64]| {
             ticks.iter().map(|&tick| names.select_at(thread, Tsc(tick))).collect::<Vec<_>>()
         };
         let shell = names(&["sh"]);
-        assert_eq!(at(&shell, SHELL, &[0, 10, 39, 40]), [true, true, true, false]);
-        assert_eq!(at(&shell, CHILD, &[20, 29, 30]), [true, true, false]);
+        assert_eq!(selected_at(&shell, SHELL, &[0, 10, 39, 40]), [true, true, true, false]);
+        assert_eq!(selected_at(&shell, CHILD, &[20, 29, 30]), [true, true, false]);
         assert_eq!(shell.changes(CHILD, Tsc(20), Tsc(100)).collect::<Vec<_>>(), [Tsc(30)]);
         assert_eq!((shell.last(SHELL).as_deref(), shell.last(CHILD).as_deref()), (Some("sh"), Some("sh")));
         let list = names(&["ls"]);

@@ -27,8 +27,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct ProcessHistory<'f> {
     pub(crate) spaces: Vec<AddressSpace<'f>>,
-    /// The programs of each process: start tick, and index of the address space.
-    by_process: BTreeMap<u32, Vec<(Tsc, usize)>>,
+    /// The programs of each process, in order.
+    by_process: BTreeMap<u32, Vec<Program>>,
     /// Parent of each forked process. Code of the parent's run-time compiler is the child's too.
     parents: BTreeMap<u32, u32>,
     /// The kernel's address space, shared by all programs.
@@ -40,9 +40,17 @@ pub(crate) struct ProcessHistory<'f> {
     /// The code of guests that the recording contains, by the address of the VMCS.
     guests: BTreeMap<u64, AddressSpace<'f>>,
     /// Functions of run-time compilers that already have their range, by program and origin.
-    met: HashSet<(usize, Origin)>,
+    relabelled: HashSet<(usize, Origin)>,
     /// Address ranges of programs that were mapped without a file last.
     bare: HashMap<usize, Vec<Range<u64>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Program {
+    /// Tick of its start.
+    start: Tsc,
+    /// Index of its address space.
+    space: usize,
 }
 
 /// Code that becomes known at a certain time.
@@ -60,12 +68,12 @@ impl<'f> ProcessHistory<'f> {
             ProcessHistory { keeps_code: recording.recorder.is_some(), ..ProcessHistory::default() };
         let mut arrivals = arrivals(recording, modules).into_iter().peekable();
         for sideband in recording.of_host() {
-            let at = ticks(recording, sideband);
-            let before = |(time, _): &(Nanos, _)| sideband.time.is_some_and(|at| *time < at);
+            let tick = ticks(recording, sideband);
+            let before = |(time, _): &(Nanos, _)| sideband.time.is_some_and(|recorded| *time < recorded);
             while let Some((time, arrival)) = arrivals.next_if(before) {
                 programs.arrive(arrival, tick_of(recording, time), modules);
             }
-            programs.follow(sideband, at, modules);
+            programs.follow(sideband, tick, modules);
         }
         arrivals.for_each(|(time, arrival)| programs.arrive(arrival, tick_of(recording, time), modules));
         programs
@@ -92,9 +100,9 @@ impl<'f> ProcessHistory<'f> {
             let hosts = kernel.pid.map(|pid| self.by_process.get(&pid).map_or(&[][..], Vec::as_slice));
             match hosts {
                 Some(hosts) => {
-                    guests.extend(hosts.iter().map(|&(_, host)| Guest {
+                    guests.extend(hosts.iter().map(|host| Guest {
                         vmcs: None,
-                        host: Some(host),
+                        host: Some(host.space),
                         code,
                     }));
                 }
@@ -126,79 +134,78 @@ impl<'f> ProcessHistory<'f> {
         flow::GuestCode::Program(self.spaces.len() - 1)
     }
 
-    fn arrive(&mut self, arrival: Arrival<'f>, at: u64, modules: &Modules<'f>) {
+    fn arrive(&mut self, arrival: Arrival<'f>, tick: u64, modules: &Modules<'f>) {
         match arrival {
             Arrival::Kept(KeptCode { guest: Some(vmcs), address, bytes, .. }) => {
                 let origin = Origin { module: modules.kept(), offset: address };
                 let range = address..address.saturating_add(bytes.len() as u64);
-                self.guests.entry(vmcs).or_default().map(range, Content { bytes, origin }, at);
+                self.guests.entry(vmcs).or_default().map(range, Content { bytes, origin }, tick);
             }
-            Arrival::Kept(code) if code.pid == KERNEL => self.keep_kernel(&code, at, modules),
-            Arrival::Kept(code) => self.keep(&code, at, modules),
+            Arrival::Kept(code) if code.pid == KERNEL => self.keep_kernel(&code, tick, modules),
+            Arrival::Kept(code) => self.keep(&code, tick, modules),
             Arrival::Loaded(load) => {
-                self.space(load.pid, at).map(load.range, load.content, at);
+                self.space(load.pid, tick).map(load.range, load.content, tick);
             }
         }
     }
 
     /// Maps code contained in the recording, function by function.
-    fn keep(&mut self, code: &KeptCode<'f>, at: u64, modules: &Modules<'f>) {
+    fn keep(&mut self, code: &KeptCode<'f>, tick: u64, modules: &Modules<'f>) {
         // Without a time of discovery, the newest description counts: that of the tick before "never ends".
         let found = code.found.map_or(u64::MAX - 1, |found| found.0);
         let compiler = self.compiler(code.pid, modules);
         let (mut address, mut bytes) = (code.address, code.bytes);
         while !bytes.is_empty() {
             let (mut origin, mut length) = modules.of_kept(compiler, address, found);
-            if let Some((of_file, end)) = self.patched(code.pid, address, at, modules)
+            if let Some((of_file, end)) = self.patched(code.pid, address, tick, modules)
                 && origin.module == modules.kept()
             {
                 (origin, length) = (of_file, length.min(end - address));
             } else if origin.module != modules.kept() {
-                self.meet(code.pid, address, origin, at, modules);
+                self.relabel_once(code.pid, address, origin, tick, modules);
             }
             let (here, rest) = bytes.split_at(usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len()));
             let range = address..address.saturating_add(here.len() as u64);
-            self.space(code.pid, at).map(range.clone(), Content { bytes: here, origin }, at);
+            self.space(code.pid, tick).map(range.clone(), Content { bytes: here, origin }, tick);
             (address, bytes) = (range.end, rest);
         }
     }
 
     /// Returns the origin of the code of a file that a process maps at an address, and where that code ends: what a
     /// debugger or a probe writes there belongs to the same function.
-    fn patched(&mut self, pid: u32, address: u64, at: u64, modules: &Modules<'f>) -> Option<(Origin, u64)> {
-        let space = self.space(pid, at);
-        let (origin, end) = (space.at(address, at)?.0.origin, space.boundary(address));
+    fn patched(&mut self, pid: u32, address: u64, tick: u64, modules: &Modules<'f>) -> Option<(Origin, u64)> {
+        let space = self.space(pid, tick);
+        let (origin, end) = (space.at(address, tick)?.0.origin, space.boundary(address));
         let is_of_file = modules.list()[origin.module as usize].source == Source::File;
-        (is_of_file && !self.bare(pid, at).iter().any(|bare| bare.contains(&address)))
+        (is_of_file && !self.bare(pid, tick).iter().any(|bare| bare.contains(&address)))
             .then_some((origin, end))
     }
 
     /// Maps kernel code contained in the recording. Its origin is what is mapped there: the image, a module, or code
     /// that the kernel generated.
-    fn keep_kernel(&mut self, code: &KeptCode<'f>, at: u64, modules: &Modules<'f>) {
+    fn keep_kernel(&mut self, code: &KeptCode<'f>, tick: u64, modules: &Modules<'f>) {
         let (mut address, mut bytes) = (code.address, code.bytes);
         while !bytes.is_empty() {
-            let there = self.kernel.at(address, at).map(|(content, _)| content.origin);
+            let there = self.kernel.at(address, tick).map(|(content, _)| content.origin);
             let origin = there.unwrap_or(Origin { module: modules.kept(), offset: address });
             let length = self.kernel.boundary(address).saturating_sub(address).max(1);
             let (here, rest) = bytes.split_at(usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len()));
             let range = address..address.saturating_add(here.len() as u64);
-            self.kernel.map(range.clone(), Content { bytes: here, origin }, at);
+            self.kernel.map(range.clone(), Content { bytes: here, origin }, tick);
             (address, bytes) = (range.end, rest);
         }
     }
 
     /// Relabels the range of a function on its first use: the recording omits bytes that equal those of the previous
     /// function at the same address.
-    fn meet(&mut self, pid: u32, address: u64, origin: Origin, at: u64, modules: &Modules<'f>) {
+    fn relabel_once(&mut self, pid: u32, address: u64, origin: Origin, tick: u64, modules: &Modules<'f>) {
         let extent = modules.extent(origin);
         let start = address.saturating_sub(origin.offset - extent.start);
         let origin = Origin { offset: extent.start, ..origin };
-        self.space(pid, at);
-        let program = self.by_process[&pid].last().expect("it was started").1;
-        if self.met.insert((program, origin)) {
+        let program = self.program(pid, tick);
+        if self.relabelled.insert((program, origin)) {
             let range = start..start.saturating_add(extent.end - extent.start);
-            self.spaces[program].relabel(range, origin, at);
+            self.spaces[program].relabel(range, origin, tick);
         }
     }
 
@@ -210,16 +217,16 @@ impl<'f> ProcessHistory<'f> {
         ancestors.take(DEPTH).find(|&pid| modules.knows(pid)).unwrap_or(pid)
     }
 
-    fn follow(&mut self, sideband: &Sideband<'f>, at: u64, modules: &Modules<'f>) {
+    fn follow(&mut self, sideband: &Sideband<'f>, tick: u64, modules: &Modules<'f>) {
         let pid = sideband.thread.pid;
         match &sideband.kind {
             SidebandKind::Map(mapping) if mapping.kernel || pid == KERNEL => {
-                self.map_kernel(mapping, at, modules);
+                self.map_kernel(mapping, tick, modules);
             }
             SidebandKind::Map(mapping) if is_jitdump(mapping.name) => {}
             // Code without a file is recorded as it ran on the emulated processor, and stays mapped.
             SidebandKind::Map(mapping) if self.keeps_code && !holds_file(mapping, modules) => {
-                let (mapped, bare) = (range(mapping), self.bare(pid, at));
+                let (mapped, bare) = (range(mapping), self.bare(pid, tick));
                 if !bare.iter().any(|bare| bare.start <= mapped.start && mapped.end <= bare.end) {
                     bare.push(mapped);
                 }
@@ -227,98 +234,102 @@ impl<'f> ProcessHistory<'f> {
             SidebandKind::Map(mapping) => {
                 let mapped = range(mapping);
                 let is_left = |bare: &Range<u64>| bare.start < mapped.start || mapped.end < bare.end;
-                self.bare(pid, at).retain(is_left);
-                map(self.space(pid, at), mapping, at, modules);
+                self.bare(pid, tick).retain(is_left);
+                map(self.space(pid, tick), mapping, tick, modules);
             }
             SidebandKind::Fork { parent } if parent.pid != pid => {
-                let child = self.space(parent.pid, at).fork(at);
-                let bare = self.bare(parent.pid, at).clone();
-                self.start(pid, at, child);
-                *self.bare(pid, at) = bare;
+                let child = self.space(parent.pid, tick).fork(tick);
+                let bare = self.bare(parent.pid, tick).clone();
+                self.start(pid, tick, child);
+                *self.bare(pid, tick) = bare;
                 self.parents.insert(pid, parent.pid);
             }
             SidebandKind::Comm { exec: true, .. } => {
-                self.start(pid, at, AddressSpace::new());
+                self.start(pid, tick, AddressSpace::new());
                 self.parents.remove(&pid);
             }
-            SidebandKind::KernelSymbol(symbol) if !symbol.dropped => self.add_made(symbol, at, modules),
+            SidebandKind::KernelSymbol(symbol) if !symbol.dropped => self.add_made(symbol, tick, modules),
             // The recording contains the code that ran, with its time; the kernel reports a change before it makes it.
             SidebandKind::TextPoke(_) if self.keeps_code => {}
-            SidebandKind::TextPoke(poke) => self.poke(poke, at),
+            SidebandKind::TextPoke(poke) => self.poke(poke, tick),
             _ => {}
         }
     }
 
-    fn map_kernel(&mut self, mapping: &Mapping<'f>, at: u64, modules: &Modules<'f>) {
+    fn map_kernel(&mut self, mapping: &Mapping<'f>, tick: u64, modules: &Modules<'f>) {
         let module = modules.of(mapping);
         let range = range(mapping);
         let mut address = range.start;
         while address < range.end {
             let end = self.kernel.boundary(address).clamp(address + 1, range.end);
             // Of a module that is loaded where another one was, the recording contains only what differs.
-            let there = self.kernel.at(address, at).filter(|_| self.keeps_code);
+            let there = self.kernel.at(address, tick).filter(|_| self.keeps_code);
             let content = Content {
                 bytes: there.map_or(&[], |(content, _)| content.bytes),
                 origin: Origin { module, offset: address },
             };
-            self.kernel.map(address..end, content, at);
+            self.kernel.map(address..end, content, tick);
             address = end;
         }
         for (address, content) in modules.kernel_code(range, module) {
             let range = address..address + content.bytes.len() as u64;
-            self.kernel.map(range, content, at);
+            self.kernel.map(range, content, tick);
         }
     }
 
     /// Maps code that the kernel generated: a BPF program, or code known from another source.
-    fn add_made(&mut self, symbol: &KernelSymbol<'f>, at: u64, modules: &Modules<'f>) {
+    fn add_made(&mut self, symbol: &KernelSymbol<'f>, tick: u64, modules: &Modules<'f>) {
         let (origin, code) = modules.made_by_kernel(symbol);
         let range = symbol.address..symbol.address.saturating_add(symbol.length);
         if let Some(bytes) = code {
-            self.kernel.map(range, Content { bytes, origin }, at);
+            self.kernel.map(range, Content { bytes, origin }, tick);
             return;
         }
         if !self.kernel.hole(symbol.address).is_empty() {
-            self.kernel.map(range.clone(), Content { bytes: &[], origin }, at);
+            self.kernel.map(range.clone(), Content { bytes: &[], origin }, tick);
         }
         for (address, content) in modules.kernel_code(range.clone(), origin.module) {
             let range = address..address + content.bytes.len() as u64;
-            self.kernel.map(range, content, at);
+            self.kernel.map(range, content, tick);
         }
-        self.kernel.relabel(range, origin, at);
+        self.kernel.relabel(range, origin, tick);
     }
 
     /// Maps code that the kernel changed. The record also contains the code before the change.
-    fn poke(&mut self, poke: &TextPoke<'f>, at: u64) {
-        let there = self.kernel.at(poke.address, at).map(|(content, _)| content.origin);
+    fn poke(&mut self, poke: &TextPoke<'f>, tick: u64) {
+        let there = self.kernel.at(poke.address, tick).map(|(content, _)| content.origin);
         let origin = there.unwrap_or(Origin { module: 0, offset: poke.address });
         for bytes in [poke.old, poke.new] {
             let range = poke.address..poke.address.saturating_add(bytes.len() as u64);
-            self.kernel.map(range, Content { bytes, origin }, at);
+            self.kernel.map(range, Content { bytes, origin }, tick);
         }
     }
 
-    fn start(&mut self, pid: u32, at: u64, space: AddressSpace<'f>) {
+    fn start(&mut self, pid: u32, tick: u64, space: AddressSpace<'f>) {
         let programs = self.by_process.entry(pid).or_default();
         // The first program of a process ran before the first record.
-        let since = if programs.is_empty() { 0 } else { at };
-        programs.push((Tsc(since), self.spaces.len()));
+        let since = if programs.is_empty() { 0 } else { tick };
+        programs.push(Program { start: Tsc(since), space: self.spaces.len() });
         self.spaces.push(space);
     }
 
-    /// Returns the current address space of a process.
-    fn space(&mut self, pid: u32, at: u64) -> &mut AddressSpace<'f> {
+    /// Returns the index of the current program of a process. Starts one if there is none.
+    fn program(&mut self, pid: u32, tick: u64) -> usize {
         if !self.by_process.contains_key(&pid) {
-            self.start(pid, at, AddressSpace::new());
+            self.start(pid, tick, AddressSpace::new());
         }
-        let index = self.by_process[&pid].last().expect("it was started").1;
-        &mut self.spaces[index]
+        self.by_process[&pid].last().expect("a program was started").space
+    }
+
+    /// Returns the current address space of a process.
+    fn space(&mut self, pid: u32, tick: u64) -> &mut AddressSpace<'f> {
+        let program = self.program(pid, tick);
+        &mut self.spaces[program]
     }
 
     /// Returns the ranges of the current program of a process that were mapped without a file.
-    fn bare(&mut self, pid: u32, at: u64) -> &mut Vec<Range<u64>> {
-        self.space(pid, at);
-        let program = self.by_process[&pid].last().expect("it was started").1;
+    fn bare(&mut self, pid: u32, tick: u64) -> &mut Vec<Range<u64>> {
+        let program = self.program(pid, tick);
         self.bare.entry(program).or_default()
     }
 
@@ -340,7 +351,7 @@ impl<'f> ProcessHistory<'f> {
         for (_, thread) in &switches {
             self.space(thread.pid, 0);
         }
-        let ends = switches[1..].iter().map(|&(at, _)| at).chain([Tsc(u64::MAX)]).collect::<Vec<_>>();
+        let ends = switches[1..].iter().map(|&(tick, _)| tick).chain([Tsc(u64::MAX)]).collect::<Vec<_>>();
         let slices = switches.iter().zip(ends);
         slices.flat_map(|(&(from, thread), to)| self.slices(thread, (from, to), names, threads)).collect()
     }
@@ -354,22 +365,22 @@ impl<'f> ProcessHistory<'f> {
         threads: &mut Vec<(Thread, bool)>,
     ) -> Vec<Switch> {
         let programs = &self.by_process[&thread.pid];
-        let first = programs.partition_point(|&(at, _)| at <= from).saturating_sub(1);
-        let during = programs[first..].iter().take_while(|&&(at, _)| at < to);
-        let mut starts: Vec<Tsc> = during.map(|&(at, _)| at.max(from)).collect();
+        let first = programs.partition_point(|program| program.start <= from).saturating_sub(1);
+        let during = programs[first..].iter().take_while(|program| program.start < to);
+        let mut starts: Vec<Tsc> = during.map(|program| program.start.max(from)).collect();
         if !starts.is_empty() {
             starts.extend(names.changes(thread, from, to));
             starts.sort_unstable();
             starts.dedup();
         }
-        let slice = |at: Tsc| {
-            let program = programs.partition_point(|&(since, _)| since <= at).saturating_sub(1);
+        let slice = |tick: Tsc| {
+            let program = programs.partition_point(|program| program.start <= tick).saturating_sub(1);
             let context =
-                *self.contexts.entry((thread, names.select_at(thread, at))).or_insert_with_key(|&key| {
+                *self.contexts.entry((thread, names.select_at(thread, tick))).or_insert_with_key(|&key| {
                     threads.push(key);
                     threads.len() as u32 - 1
                 });
-            Switch { at, program: programs[program].1, context }
+            Switch { at: tick, program: programs[program].space, context }
         };
         starts.into_iter().map(slice).collect()
     }
@@ -387,20 +398,20 @@ const UNKNOWN: Thread = Thread { pid: 0, tid: 0 };
 fn switches<'s>(sideband: impl Iterator<Item = (u64, &'s Sideband<'s>)>) -> Vec<(Tsc, Thread)> {
     let mut switches: Vec<(Tsc, Thread)> = Vec::new();
     let mut left = None;
-    for (at, Sideband { thread, kind, .. }) in sideband {
+    for (tick, Sideband { thread, kind, .. }) in sideband {
         let (since, runs) = match kind {
             SidebandKind::SwitchOut { next, .. } => {
                 if switches.is_empty() {
                     switches.push((Tsc(0), *thread));
                 }
-                left = Some(at);
+                left = Some(tick);
                 let Some(next) = next else { continue };
-                (at, *next)
+                (tick, *next)
             }
-            SidebandKind::SwitchIn => (left.take().unwrap_or(at), *thread),
+            SidebandKind::SwitchIn => (left.take().unwrap_or(tick), *thread),
             SidebandKind::TraceStart => {
                 left = None;
-                (at, *thread)
+                (tick, *thread)
             }
             _ => continue,
         };
@@ -436,6 +447,7 @@ fn arrivals<'f>(recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<(Nanos,
     arrivals
 }
 
+/// Returns the tick of a record; 0 if it has no time or the trace has no ticks.
 pub(crate) fn ticks(recording: &Recording<'_>, sideband: &Sideband<'_>) -> u64 {
     sideband.time.map_or(0, |time| tick_of(recording, time))
 }
@@ -451,12 +463,12 @@ fn holds_file(mapping: &Mapping<'_>, modules: &Modules<'_>) -> bool {
     is_file(&modules.list()[modules.of(mapping) as usize].name)
 }
 
-fn map<'f>(space: &mut AddressSpace<'f>, mapping: &Mapping<'f>, at: u64, modules: &Modules<'f>) {
+fn map<'f>(space: &mut AddressSpace<'f>, mapping: &Mapping<'f>, tick: u64, modules: &Modules<'f>) {
     let module = modules.of(mapping);
     let file = modules.list()[module as usize].bytes;
     let offset = usize::try_from(mapping.file_offset).unwrap_or(usize::MAX).min(file.len());
     let origin = Origin { module, offset: mapping.file_offset };
-    space.map(range(mapping), Content { bytes: &file[offset..], origin }, at);
+    space.map(range(mapping), Content { bytes: &file[offset..], origin }, tick);
 }
 
 fn range(mapping: &Mapping<'_>) -> Range<u64> {
@@ -467,42 +479,50 @@ fn range(mapping: &Mapping<'_>) -> Range<u64> {
 mod tests {
     use super::*;
 
-    fn said(tid: u32, kind: SidebandKind<'static>) -> Sideband<'static> {
+    fn record(tid: u32, kind: SidebandKind<'static>) -> Sideband<'static> {
         Sideband { time: None, cpu: Some(0), thread: Thread { pid: 1, tid }, guest: None, kind }
     }
 
-    fn out(tid: u32, next: Option<u32>) -> Sideband<'static> {
+    fn switch_out(tid: u32, next: Option<u32>) -> Sideband<'static> {
         let next = next.map(|tid| Thread { pid: 1, tid });
-        said(tid, SidebandKind::SwitchOut { preempted: false, next })
+        record(tid, SidebandKind::SwitchOut { preempted: false, next })
     }
 
     /// Returns the ticks and threads of the slices.
-    fn shown(sideband: &[(u64, Sideband<'static>)]) -> Vec<(u64, u32)> {
-        let switches = switches(sideband.iter().map(|(at, sideband)| (*at, sideband)));
-        switches.into_iter().map(|(at, thread)| (at.0, thread.tid)).collect()
+    fn slices(sideband: &[(u64, Sideband<'static>)]) -> Vec<(u64, u32)> {
+        let switches = switches(sideband.iter().map(|(tick, sideband)| (*tick, sideband)));
+        switches.into_iter().map(|(tick, thread)| (tick.0, thread.tid)).collect()
     }
 
     #[test]
-    fn a_time_slice_begins_when_the_thread_before_it_went() {
-        let r#in = |tid| said(tid, SidebandKind::SwitchIn);
-        assert_eq!(shown(&[]), [(0, 0)]);
-        assert_eq!(shown(&[(5, r#in(7)), (9, out(7, None)), (20, r#in(8))]), [(0, 0), (5, 7), (9, 8)]);
+    fn a_slice_begins_when_the_previous_thread_is_switched_out() {
+        let switch_in = |tid| record(tid, SidebandKind::SwitchIn);
+        assert_eq!(slices(&[]), [(0, 0)]);
+        assert_eq!(
+            slices(&[(5, switch_in(7)), (9, switch_out(7, None)), (20, switch_in(8))]),
+            [(0, 0), (5, 7), (9, 8)]
+        );
         // The first thread to leave ran from the start. Switching to the same thread is no switch.
         assert_eq!(
-            shown(&[(5, out(7, None)), (9, r#in(7)), (12, out(7, None)), (15, r#in(8))]),
+            slices(&[
+                (5, switch_out(7, None)),
+                (9, switch_in(7)),
+                (12, switch_out(7, None)),
+                (15, switch_in(8))
+            ]),
             [(0, 7), (12, 8)]
         );
         // The switch-in record is missing, or redundant.
         assert_eq!(
-            shown(&[(5, out(7, Some(8))), (9, out(8, Some(9))), (10, r#in(9))]),
+            slices(&[(5, switch_out(7, Some(8))), (9, switch_out(8, Some(9))), (10, switch_in(9))]),
             [(0, 7), (5, 8), (9, 9)]
         );
         // Tracing began while the thread ran.
-        let start = |tid| said(tid, SidebandKind::TraceStart);
+        let start = |tid| record(tid, SidebandKind::TraceStart);
         assert_eq!(
-            shown(&[(3, start(7)), (9, out(7, None)), (10, start(8)), (12, r#in(9))]),
+            slices(&[(3, start(7)), (9, switch_out(7, None)), (10, start(8)), (12, switch_in(9))]),
             [(0, 0), (3, 7), (10, 8), (12, 9)]
         );
-        assert_eq!(shown(&[(9, r#in(7)), (0, r#in(8))]), [(0, 0), (9, 7), (9, 8)]);
+        assert_eq!(slices(&[(9, switch_in(7)), (0, switch_in(8))]), [(0, 0), (9, 7), (9, 8)]);
     }
 }

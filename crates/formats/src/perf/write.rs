@@ -284,13 +284,13 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
 
     fn auxtrace_info(&self) -> Vec<u8> {
         use intel_pt_info as index;
-        let (shift, multiplier, zero) = self.setup.clock.words();
+        let clock = &self.setup.clock;
         let mut filter = self.setup.filter.as_bytes().to_vec();
         let mut private = [0u64; index::WORDS];
         private[index::PMU_TYPE] = PMU_TYPE.into();
-        private[index::TIME_SHIFT] = shift;
-        private[index::TIME_MULT] = multiplier;
-        private[index::TIME_ZERO] = zero;
+        private[index::TIME_SHIFT] = clock.shift().into();
+        private[index::TIME_MULT] = clock.multiplier().into();
+        private[index::TIME_ZERO] = clock.zero();
         private[index::CAP_USER_TIME_ZERO] = 1;
         private[index::TSC_BIT] = intel_pt_config::TSC;
         private[index::NORETCOMP_BIT] = intel_pt_config::NORETCOMP;

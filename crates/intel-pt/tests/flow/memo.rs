@@ -97,8 +97,9 @@ impl<const BLOCKS: bool> Sink for Reports<BLOCKS> {
             let &FunctionRun { start, until, transfer, end, .. } = function_run;
             let instructions = until - std::mem::replace(&mut before, until);
             self.together += instructions.saturating_sub(1);
-            let (module, function) = graph.function(function_run.function());
-            let label = Label { module, function, place: function_run.place() };
+            let function = graph.function(function_run.function());
+            let label =
+                Label { module: function.module, function: function.index, place: function_run.place() };
             self.run(start, end, label, instructions.into(), transfer);
         }
         until.into_iter().for_each(|until| self.event(Event::Time(until)));

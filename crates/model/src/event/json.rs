@@ -9,19 +9,20 @@ use crate::digits::{decimal, signed_decimal};
 pub struct JsonFields<'o> {
     out: &'o mut Vec<u8>,
     first: bool,
-    /// Whether the next field is the content of a variant, which is written in place of the variant.
-    held: bool,
+    /// Whether the next field is written without its name: a single field, or the content of a variant, whose name is
+    /// written already.
+    is_named: bool,
 }
 
 impl<'o> JsonFields<'o> {
     /// Appends the members to `out`. No comma precedes the next one if it is the `first` of the object.
     pub fn new(out: &'o mut Vec<u8>, first: bool) -> JsonFields<'o> {
-        JsonFields { out, first, held: false }
+        JsonFields { out, first, is_named: false }
     }
 
     /// Writes one field without its name.
     pub fn of_one(out: &'o mut Vec<u8>) -> JsonFields<'o> {
-        JsonFields { out, first: true, held: true }
+        JsonFields { out, first: true, is_named: true }
     }
 
     /// Appends members that are formatted already.
@@ -50,7 +51,7 @@ fn string(text: &[u8], out: &mut Vec<u8>) {
 
 impl JsonFields<'_> {
     fn name(&mut self, name: Name<'_>) {
-        if std::mem::take(&mut self.held) {
+        if std::mem::take(&mut self.is_named) {
             return;
         }
         if !self.first {
@@ -113,7 +114,7 @@ impl FieldSink for JsonFields<'_> {
             Compound::Structure => self.out.push(b'{'),
             Compound::Array => self.out.push(b'['),
             Compound::Variant => {
-                self.held = true;
+                self.is_named = true;
                 return;
             }
         }

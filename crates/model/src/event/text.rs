@@ -24,6 +24,14 @@ impl<'o> TextFields<'o> {
     }
 }
 
+/// An integer as it is displayed.
+#[derive(Clone, Copy)]
+struct Magnitude {
+    value: u64,
+    /// Whether a minus precedes it. Only decimal numbers have a sign.
+    is_negative: bool,
+}
+
 impl TextFields<'_> {
     #[inline]
     fn name(&mut self, name: Name<'_>) {
@@ -42,11 +50,11 @@ impl TextFields<'_> {
         self.out.extend_from_slice(b" = ");
     }
 
-    /// Writes a number in its base; `negative` if it is below zero and decimal.
-    fn number(&mut self, value: u64, negative: bool, base: Base) {
+    /// Writes a number in its base.
+    fn number(&mut self, Magnitude { value, is_negative }: Magnitude, base: Base) {
         match base {
             Base::Decimal => {
-                if negative {
+                if is_negative {
                     self.out.push(b'-');
                 }
                 decimal(value, self.out);
@@ -61,10 +69,10 @@ impl TextFields<'_> {
         }
     }
 
-    fn integer(&mut self, name: Name<'_>, value: i128, shown: (u64, bool), meaning: &Meaning) {
+    fn integer(&mut self, name: Name<'_>, value: i128, magnitude: Magnitude, meaning: &Meaning) {
         self.name(name);
         if meaning.labels.is_empty() {
-            return self.number(shown.0, shown.1, meaning.base);
+            return self.number(magnitude, meaning.base);
         }
         self.out.extend_from_slice(b"( ");
         let mut labels = meaning.labels_of(value).peekable();
@@ -76,7 +84,7 @@ impl TextFields<'_> {
             quoted(label.as_bytes(), self.out);
         }
         self.out.extend_from_slice(b" : container = ");
-        self.number(shown.0, shown.1, meaning.base);
+        self.number(magnitude, meaning.base);
         self.out.extend_from_slice(b" )");
     }
 }
@@ -114,16 +122,19 @@ fn quoted(text: &[u8], out: &mut Vec<u8>) {
 impl FieldSink for TextFields<'_> {
     #[inline]
     fn unsigned(&mut self, name: Name<'_>, value: u64, meaning: &Meaning) {
-        self.integer(name, i128::from(value), (value, false), meaning);
+        self.integer(name, i128::from(value), Magnitude { value, is_negative: false }, meaning);
     }
 
     #[inline]
     fn signed(&mut self, name: Name<'_>, value: i64, meaning: &Meaning) {
-        let shown = match meaning.base {
-            Base::Decimal => (value.unsigned_abs(), value < 0),
-            _ => (value as u64 & (u64::MAX >> (64 - meaning.size.clamp(1, 64))), false),
+        let magnitude = match meaning.base {
+            Base::Decimal => Magnitude { value: value.unsigned_abs(), is_negative: value < 0 },
+            _ => {
+                let bits = u64::MAX >> (64 - meaning.size.clamp(1, 64));
+                Magnitude { value: value as u64 & bits, is_negative: false }
+            }
         };
-        self.integer(name, i128::from(value), shown, meaning);
+        self.integer(name, i128::from(value), magnitude, meaning);
     }
 
     fn real(&mut self, name: Name<'_>, value: f64) {

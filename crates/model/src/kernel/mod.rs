@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cpus::Cpus;
 pub use prev_state::{PrevState, StateCodes};
-pub use records::{Chosen, Field, KernelEvent, Record, Records};
+pub use records::{Chosen, EventIndex, Field, KernelEvent, Record, Records};
 pub use threads::{Thread, Threads};
 
 /// The kind of an event.
@@ -112,7 +112,7 @@ pub enum Kind {
     PeriodEnd,
 }
 
-/// The events from which wake-ups are known. Of several traces, the one that knows least.
+/// The events from which wake-ups are known. Several traces together have the value of the one that knows least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Wakeups {
     /// `sched_wakeup`.
@@ -130,7 +130,7 @@ impl Wakeups {
         self != Wakeups::Missing
     }
 
-    /// What tables and notes say, unless wake-ups are the usual ones.
+    /// The remark of tables and notes on wake-ups that are not of `sched_wakeup`.
     pub fn remark(self) -> Option<&'static str> {
         match self {
             Wakeups::Wakeup => None,

@@ -115,7 +115,7 @@ const REPORT: [(u64, char); 8] =
     [(1, 'S'), (2, 'D'), (4, 'T'), (8, 't'), (16, 'X'), (32, 'Z'), (64, 'P'), (128, 'I')];
 const REPORT_MAX: u64 = 256;
 
-/// Bits of states before 4.14, each with the first kernel that has it.
+/// The first kernel with a bit of states before 4.14, the bit, and its letter.
 const STATES: [((u32, u32), u64, char); 12] = [
     ((2, 6), 1, 'S'),
     ((2, 6), 2, 'D'),
@@ -132,10 +132,11 @@ const STATES: [((u32, u32), u64, char); 12] = [
 ];
 
 /// Codes that mean the same in all kernels.
-const IN_ALL: [(u64, char); 6] = [(1, 'S'), (2, 'D'), (4, 'T'), (8, 't'), (16, 'Z'), (32, 'X')];
+const COMMON_CODES: [(u64, char); 6] = [(1, 'S'), (2, 'D'), (4, 'T'), (8, 't'), (16, 'Z'), (32, 'X')];
 
-/// The index in [`REPORT`] that 4.14 recorded in place of the bit, from 1.
-const OF_INDEX: [Option<PrevState>; 8] = [
+/// States by the number of the bit in [`REPORT`], from 1, that 4.14 recorded in place of the bit. `None` for numbers that
+/// are also a bit.
+const BY_BIT_NUMBER: [Option<PrevState>; 8] = [
     None,
     None,
     None,
@@ -192,7 +193,7 @@ impl StateCodes {
 
     /// The codes of an unknown kernel: only those that mean the same in all.
     pub fn of_any_kernel() -> StateCodes {
-        StateCodes { bits: Bits::of(IN_ALL), preempted: 0, is_report: false, is_shifted: false }
+        StateCodes { bits: Bits::of(COMMON_CODES), preempted: 0, is_report: false, is_shifted: false }
     }
 
     /// Whether an idle CPU's code can show that the kernel recorded wrong codes.
@@ -210,17 +211,18 @@ impl StateCodes {
     /// What a code means.
     #[inline]
     pub fn state(&self, code: i64) -> PrevState {
-        if code == 0 { PrevState::Runnable } else { self.other(code as u64) }
+        if code == 0 { PrevState::Runnable } else { self.nonzero_state(code as u64) }
     }
 
-    fn other(&self, code: u64) -> PrevState {
+    fn nonzero_state(&self, code: u64) -> PrevState {
         if self.is_shifted {
-            // The codes for idle and for preempted are the same there. Few threads are idle so.
+            // The codes for idle and for preempted are the same there. It counts as preempted, as few threads are idle in
+            // this sense.
             return if code & (REPORT_MAX | 1) != 0 { PrevState::Runnable } else { self.of_bits(code >> 1) };
         }
         let rest = code & !self.preempted;
         let index = usize::try_from(rest).ok().filter(|_| self.is_report);
-        match index.and_then(|index| OF_INDEX.get(index).copied().flatten()) {
+        match index.and_then(|index| BY_BIT_NUMBER.get(index).copied().flatten()) {
             _ if rest == 0 => PrevState::Runnable,
             Some(state) => state,
             None => self.of_bits(rest),
@@ -231,7 +233,7 @@ impl StateCodes {
         let bits = &self.bits;
         let has = |bit: u64| code & bit != 0;
         if self.is_report && !has(bits.all) {
-            // As the kernel prints it. 4.14 marks a thread that was preempted in this way.
+            // The kernel prints such codes as runnable. 4.14 marks a thread that was preempted with one.
             PrevState::Runnable
         } else if has(!bits.all) {
             PrevState::Unknown
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_unknown_kernel_only_what_all_agree_on_is_known() {
+    fn codes_that_differ_between_kernels_are_unknown_without_a_release() {
         let codes = StateCodes::of_any_kernel();
         let known = [0, 1, 2, 4, 8, 16, 32].map(|code| codes.state(code));
         assert_eq!(known, [Runnable, Interruptible, Uninterruptible, Stopped, Stopped, Ended, Ended]);
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_an_enumeration_tell_the_kernel() {
+    fn the_value_of_task_dead_distinguishes_kernels() {
         let old = [("TASK_RUNNING", 0), ("TASK_DEAD", 64), ("TASK_PARKED", 512), ("TASK_STATE_MAX", 2048)];
         let codes = StateCodes::of_names(old.into_iter()).unwrap();
         assert_eq!([64, 1026, 2048].map(|code| codes.state(code)), [Ended, Idle, Runnable]);

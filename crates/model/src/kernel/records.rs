@@ -42,8 +42,8 @@ const BATCH: usize = 512;
 /// Bytes of text per batch.
 const BATCH_TEXT: usize = 1 << 14;
 
-/// The last fields of a [`Kind::Syscall`]: its end time and its result.
-const ENDED: usize = 2;
+/// Number of the fields at the end of a [`Kind::Syscall`] that are not of its entry: its end time and its result.
+const EXIT_FIELDS: usize = 2;
 
 /// Events in order of time.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl Records {
         self.text.clear();
     }
 
-    /// Adds an event on a CPU, with its thread if the event contains one. Add the fields next, with
+    /// Adds an event on a CPU, with the id of its thread if the event contains one. Add the fields next, with
     /// [`Records::integer`], [`Records::text`] and [`Records::absent`], in the order of the vocabulary. `name` is the
     /// index of the part of the event's name after the prefix.
     #[inline]
@@ -168,16 +168,25 @@ impl Records {
 pub struct Chosen<'r> {
     /// The streams.
     pub streams: &'r [Records],
-    /// Stream and index in the stream of each selected event.
-    pub events: &'r [(u32, u32)],
+    /// The selected events.
+    pub events: &'r [EventIndex],
 }
 
 impl<'r> Chosen<'r> {
     /// The selected events.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = KernelEvent<'r>> {
-        self.events.iter().map(move |&(stream, index)| self.streams[stream as usize].event(index as usize))
+        self.events.iter().map(move |event| self.streams[event.stream as usize].event(event.index as usize))
     }
+}
+
+/// Where an event is.
+#[derive(Clone, Copy, Debug)]
+pub struct EventIndex {
+    /// Index of its stream.
+    pub stream: u32,
+    /// Index in the stream.
+    pub index: u32,
 }
 
 /// An event.
@@ -213,8 +222,8 @@ impl<'a> KernelEvent<'a> {
     /// The value of an integer field; for a [`Kind::Syscall`], of its entry.
     #[inline]
     pub fn integer(&self, field: usize) -> Option<i64> {
-        let end = if self.kind == Kind::Syscall { ENDED } else { 0 };
-        match self.fields[..self.fields.len().saturating_sub(end)].get(field) {
+        let others = if self.kind == Kind::Syscall { EXIT_FIELDS } else { 0 };
+        match self.fields[..self.fields.len().saturating_sub(others)].get(field) {
             Some(&Field::Integer(value)) => Some(value),
             _ => None,
         }

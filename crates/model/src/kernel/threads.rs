@@ -65,9 +65,9 @@ struct Facts {
 }
 
 impl Facts {
-    /// Sets the name, if an event contains one. Returns whether it is new.
+    /// Sets the name, if an event contains one. Returns whether the name is new.
     #[inline]
-    fn is_renamed(&mut self, comm: Option<&[u8]>) -> bool {
+    fn rename(&mut self, comm: Option<&[u8]>) -> bool {
         let new = comm.filter(|comm| self.comm.as_ref().is_none_or(|known| known.as_bytes() != *comm));
         if let Some(comm) = new {
             self.comm = Some(String::from_utf8_lossy(comm).into_owned());
@@ -83,9 +83,12 @@ struct Cpu {
     first: Thread,
     /// The running thread.
     now: Thread,
-    /// The running thread's name in its switch, and `Threads::names` at that time.
+    /// The running thread's name in its switch.
     #[serde(skip)]
-    comm: ([u8; COMM], u64),
+    comm: [u8; COMM],
+    /// [`Threads::renames`] after that switch.
+    #[serde(skip)]
+    renames: u64,
 }
 
 /// The kernel's `TASK_COMM_LEN`. Size of a thread name in bytes; shorter names are padded with zeros.
@@ -93,7 +96,7 @@ const COMM: usize = 16;
 
 impl Cpu {
     fn new(first: Thread, now: Thread) -> Cpu {
-        Cpu { first, now, comm: ([0; COMM], 0) }
+        Cpu { first, now, comm: [0; COMM], renames: 0 }
     }
 }
 
@@ -104,7 +107,7 @@ pub struct Threads {
     facts: FxHashMap<Thread, Facts>,
     /// A counter that changes whenever a name does.
     #[serde(skip)]
-    names: u64,
+    renames: u64,
 }
 
 impl Threads {
@@ -146,7 +149,7 @@ impl Threads {
     fn switch(&mut self, event: &KernelEvent<'_>) {
         let Some((prev, next)) = event.switch() else { return };
         let comm = event.text(field::switch::PREV_COMM);
-        if !self.is_called(event.cpu, prev, comm) {
+        if !self.has_known_name(event.cpu, prev, comm) {
             self.switched(prev, comm, event.time);
         }
         let comm = event.text(field::switch::NEXT_COMM);
@@ -158,15 +161,16 @@ impl Threads {
         }
         let cpu = self.cpus.get_or(event.cpu, || Cpu::new(prev, next));
         cpu.now = next;
-        cpu.comm = (padded(comm.unwrap_or_default()).unwrap_or_default(), self.names);
+        cpu.comm = padded(comm.unwrap_or_default()).unwrap_or_default();
+        cpu.renames = self.renames;
     }
 
     /// Fast path: whether the thread that leaves a CPU still has the name from its switch to the CPU, and no name has
     /// changed since. Avoids a hash look-up.
     #[inline]
-    fn is_called(&self, cpu: u32, thread: Thread, comm: Option<&[u8]>) -> bool {
-        let own = self.cpus.get(cpu).filter(|cpu| cpu.now == thread && cpu.comm.1 == self.names);
-        own.zip(comm.and_then(padded)).is_some_and(|(cpu, comm)| cpu.comm.0 == comm && comm[0] != 0)
+    fn has_known_name(&self, cpu: u32, thread: Thread, comm: Option<&[u8]>) -> bool {
+        let own = self.cpus.get(cpu).filter(|cpu| cpu.now == thread && cpu.renames == self.renames);
+        own.zip(comm.and_then(padded)).is_some_and(|(cpu, comm)| cpu.comm == comm && comm[0] != 0)
     }
 
     fn fact(&mut self, tid: Option<i64>, pid: Option<i64>, comm: Option<&[u8]>) {
@@ -183,13 +187,13 @@ impl Threads {
     fn switched(&mut self, thread: Thread, comm: Option<&[u8]>, time: Nanos) {
         let facts = self.facts.entry(thread).or_default();
         facts.first_switch.get_or_insert(time);
-        self.names += u64::from(facts.is_renamed(comm));
+        self.renames += u64::from(facts.rename(comm));
     }
 
     #[inline]
     fn called(&mut self, thread: Thread, comm: Option<&[u8]>) {
         let facts = self.facts.entry(thread).or_default();
-        self.names += u64::from(facts.is_renamed(comm));
+        self.renames += u64::from(facts.rename(comm));
     }
 
     /// Records that `thread` runs on a CPU, as an event reports, before that event is processed. It differs from the
@@ -215,7 +219,7 @@ impl Threads {
 
     /// Merges the state of the following chunk.
     pub fn add(&mut self, later: Threads) {
-        self.names = self.names.max(later.names) + 1;
+        self.renames = self.renames.max(later.renames) + 1;
         for (number, cpu) in later.cpus.into_all() {
             let now = self.known(cpu.now);
             self.cpus.get_or(number, || cpu).now = now;

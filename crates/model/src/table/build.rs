@@ -86,7 +86,7 @@ impl TableBuilder {
         }
         assert!(cells.next().is_none(), "a row of `{}` is longer than its columns", self.name);
         self.rows += 1;
-        if self.rows >= BATCH_ROWS || self.growing.iter().any(|growing| growing.text() >= BATCH_TEXT) {
+        if self.rows >= BATCH_ROWS || self.growing.iter().any(|growing| growing.text_bytes() >= BATCH_TEXT) {
             self.end_batch();
         }
     }
@@ -126,17 +126,16 @@ impl TableBuilder {
         Table { name, shape, columns, schema, batches: done, summary, loss: Vec::new() }
     }
 
+    /// Moves the rows so far to the open batches.
     fn end_batch(&mut self) {
         if self.rows == 0 {
             return;
         }
         let columns = self.growing.iter_mut().map(ColumnBuilder::take).collect();
         self.open.push((columns, std::mem::take(&mut self.rows)));
-        if self
-            .growing
-            .iter()
-            .any(|growing| matches!(growing, ColumnBuilder::Name(names) if names.bytes >= NAME_TEXT))
-        {
+        let is_full =
+            |column: &ColumnBuilder| matches!(column, ColumnBuilder::Name(names) if names.bytes >= NAME_TEXT);
+        if self.growing.iter().any(is_full) {
             self.seal();
         }
     }
@@ -148,8 +147,8 @@ impl TableBuilder {
             let whole = columns.into_iter().zip(&names).map(|(column, names)| match names {
                 None => column,
                 Some(names) => {
-                    let places: Int32Array = column.as_primitive::<Int32Type>().clone();
-                    Arc::new(DictionaryArray::new(places, Arc::clone(names)))
+                    let indices: Int32Array = column.as_primitive::<Int32Type>().clone();
+                    Arc::new(DictionaryArray::new(indices, Arc::clone(names)))
                 }
             });
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -175,7 +174,8 @@ enum ColumnBuilder {
 /// Names, each stored once in a dictionary.
 #[derive(Debug, Default)]
 struct Names {
-    places: FxHashMap<Box<str>, i32>,
+    /// Indices into the dictionary.
+    indices: FxHashMap<Box<str>, i32>,
     names: StringBuilder,
     /// Bytes of all names.
     bytes: usize,
@@ -191,6 +191,7 @@ struct Lists {
     /// Number of items in all lists.
     count: usize,
     ends: OffsetBufferBuilder<i32>,
+    /// Which lists are not null.
     known: NullBufferBuilder,
 }
 
@@ -259,11 +260,11 @@ impl ColumnBuilder {
     }
 
     /// Bytes of text in the current batch.
-    fn text(&self) -> usize {
+    fn text_bytes(&self) -> usize {
         match self {
             ColumnBuilder::Text(column) => column.values_slice().len(),
             // Each item counts as eight bytes of text.
-            ColumnBuilder::List(lists) => lists.items.text().max(lists.count.saturating_mul(8)),
+            ColumnBuilder::List(lists) => lists.items.text_bytes().max(lists.count.saturating_mul(8)),
             _ => 0,
         }
     }
@@ -289,7 +290,7 @@ impl ColumnBuilder {
     /// Takes the dictionary of names and starts a new one.
     fn take_names(&mut self) -> Option<ArrayRef> {
         let ColumnBuilder::Name(names) = self else { return None };
-        names.places.clear();
+        names.indices.clear();
         names.bytes = 0;
         Some(Arc::new(names.names.finish()))
     }
@@ -298,11 +299,11 @@ impl ColumnBuilder {
 impl Names {
     #[inline]
     fn push(&mut self, name: &str) {
-        let key = match self.places.get(name) {
+        let key = match self.indices.get(name) {
             Some(key) => *key,
             None => {
-                let key = self.places.len() as i32;
-                self.places.insert(name.into(), key);
+                let key = self.indices.len() as i32;
+                self.indices.insert(name.into(), key);
                 self.names.append_value(name);
                 self.bytes += name.len();
                 key
@@ -318,7 +319,7 @@ mod tests {
     use crate::{Unit, Value, table::cells};
 
     #[test]
-    fn batches_may_be_asked_for_after_many_rows() {
+    fn streamed_batches_have_all_rows_in_order() {
         let columns = vec![Column::name("name"), Column::integer("number", Unit::Count)];
         let mut builder = TableBuilder::new("test", Shape::Counters, columns);
         let (mut found, mut expected) = (Vec::new(), Vec::new());

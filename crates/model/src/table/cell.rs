@@ -159,11 +159,11 @@ impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
 
 /// Appends text as a JSON string.
 pub(super) fn write_text(text: &str, json: &mut Vec<u8>) {
-    serde_json::to_writer(json, text).expect("memory does not refuse what is written to it");
+    serde_json::to_writer(json, text).expect("writing to memory does not fail");
 }
 
 fn write_number(number: impl serde::Serialize, json: &mut Vec<u8>) {
-    serde_json::to_writer(json, &number).expect("memory does not refuse what is written to it");
+    serde_json::to_writer(json, &number).expect("writing to memory does not fail");
 }
 
 /// The items of a list.
@@ -171,8 +171,15 @@ fn write_number(number: impl serde::Serialize, json: &mut Vec<u8>) {
 pub enum Items<'a> {
     /// The items of a [`Value::List`].
     Values(&'a [Value]),
-    /// A range of a column's concatenated list items.
-    Cells(&'a Cells<'a>, usize, usize),
+    /// Some of a column's concatenated list items.
+    Cells {
+        /// The items of all lists of the column.
+        cells: &'a Cells<'a>,
+        /// Index of the first item.
+        begin: usize,
+        /// Index after the last item.
+        end: usize,
+    },
 }
 
 impl<'a> Items<'a> {
@@ -180,7 +187,7 @@ impl<'a> Items<'a> {
     pub fn iter(self) -> impl Iterator<Item = Cell<'a>> {
         let (values, cells): (&[Value], _) = match self {
             Items::Values(values) => (values, None),
-            Items::Cells(cells, begin, end) => (&[], Some((cells, begin..end))),
+            Items::Cells { cells, begin, end } => (&[], Some((cells, begin..end))),
         };
         let of_column = |(cells, range): (&'a Cells<'a>, Range<usize>)| range.map(|item| cells.cell(item));
         values.iter().map(Value::cell).chain(cells.into_iter().flat_map(of_column))
@@ -259,7 +266,8 @@ impl<'a> Cells<'a> {
             }
             Cells::List(array, ref items) => known(array, row, || {
                 let offsets = array.value_offsets();
-                Cell::List(Items::Cells(items, offsets[row] as usize, offsets[row + 1] as usize))
+                let (begin, end) = (offsets[row] as usize, offsets[row + 1] as usize);
+                Cell::List(Items::Cells { cells: items, begin, end })
             }),
         }
     }

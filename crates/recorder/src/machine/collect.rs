@@ -412,11 +412,9 @@ impl Collected {
             cpu: cpu.cpu,
             places: cpu.places().iter().map(checkpoint).collect(),
         });
-        let (shift, multiplier, _) = self.clock.words();
-        let frequency = (1_000_000_000u128 << shift) / u128::from(multiplier);
         let notes = RecorderNotes {
             engine: self.engine.clone(),
-            frequency: frequency as u64,
+            frequency: self.clock.frequency(),
             counts_time,
             cpus: cpus.collect(),
             checkpoints: checkpoints.filter(|cpu| !cpu.places.is_empty()).collect(),

@@ -122,10 +122,8 @@ pub(super) fn write(
 fn head(tracing: &Path, clock: &PerfClock, symbols: &[u8]) -> Result<Head, Error> {
     let system = tracing.join("uname");
     let system = fs::read_to_string(&system).map_err(Error::file(&system))?;
-    let (shift, multiplier, zero) = clock.words();
-    let words = u32::try_from(multiplier).ok().zip(u32::try_from(shift).ok());
     Ok(Head {
-        tsc: words.map(|(multiplier, shift)| TscToNanos { multiplier, shift, offset: zero }),
+        tsc: Some(TscToNanos { multiplier: clock.multiplier(), shift: clock.shift(), offset: clock.zero() }),
         ..ftrace::head(tracing, tracing, symbols.to_vec(), system.trim().to_owned())?
     })
 }

@@ -324,7 +324,7 @@ fn formatter() -> GasFormatter {
 }
 
 fn origin(address: u64, executed: &Executed<'_>) -> Origin {
-    let found = executed.code.space.at(address, executed.code.at);
+    let found = executed.code.space.at(address, executed.code.tick);
     found.map_or(Origin { module: 0, offset: address }, |(content, _)| content.origin)
 }
 

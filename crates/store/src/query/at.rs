@@ -16,17 +16,19 @@ impl Table<'_> {
     /// If the store is damaged or replaced, or the budget is exceeded.
     pub fn at(&self, time: u64, lanes: Lanes<'_>, budget: &Budget) -> Result<Vec<Record>, Error> {
         let lanes = LaneSet::new(lanes, self.data.keys.len());
-        let mut records = match self.data.schema.shape.has_duration() {
-            true => self.lasting(time, &lanes, budget)?,
-            false => self.latest(time, &lanes, budget)?,
+        let mut records = if self.data.schema.shape.has_duration() {
+            self.lasting(time, &lanes, budget)?
+        } else {
+            self.latest(time, &lanes, budget)?
         };
         records.sort_unstable();
         Ok(records)
     }
 
+    /// Returns the records that have begun and not ended.
     fn lasting(&self, time: u64, lanes: &LaneSet, budget: &Budget) -> Result<Vec<Record>, Error> {
         let (mut scan, mut records) = (Scan::new(self.data, budget), Vec::new());
-        for block in blocks(self.data, (time, time), lanes) {
+        for block in blocks(self.data, &(time..=time), lanes) {
             scan.read(block, |rows, row| {
                 if row.begin <= time && time < row.end && lanes.has(row.lane) {
                     records.push(rows.record(row));
@@ -36,18 +38,19 @@ impl Table<'_> {
         Ok(records)
     }
 
+    /// Returns the last record of each lane that begins up to an instant.
     fn latest(&self, time: u64, lanes: &LaneSet, budget: &Budget) -> Result<Vec<Record>, Error> {
         let mut scan = Scan::new(self.data, budget);
         // Only lanes with an earlier record are sought, so the search ends when all of them are found.
-        let happened =
-            |lane: &u32| self.data.seen.as_ref().is_none_or(|seen| seen[*lane as usize].first <= time);
         let mut sought: Vec<u32> = lanes.list(self.lanes());
-        sought.retain(happened);
-        let mut candidates = blocks(self.data, (0, time), lanes);
-        candidates.sort_unstable_by_key(|(_, zone)| std::cmp::Reverse(zone.begins.1.min(time)));
+        if let Some(extents) = &self.data.extents {
+            sought.retain(|lane| extents[*lane as usize].first <= time);
+        }
+        let mut candidates = blocks(self.data, &(0..=time), lanes);
+        candidates.sort_unstable_by_key(|(_, zone)| std::cmp::Reverse(zone.begins.most.min(time)));
         let mut found: FxHashMap<u32, Record> = FxHashMap::default();
         for block in candidates {
-            let last = block.1.begins.1.min(time);
+            let last = block.1.begins.most.min(time);
             if found.len() == sought.len() && found.values().all(|record| record.begin > last) {
                 break;
             }

@@ -14,14 +14,14 @@ impl Table<'_> {
     /// # Errors
     /// If the store is damaged or replaced, or the budget is exceeded.
     pub fn next_change(&self, lane: u32, time: u64, budget: &Budget) -> Result<Option<u64>, Error> {
-        let seen = self.data.seen.as_ref().and_then(|seen| seen.get(lane as usize));
-        if seen.is_some_and(|seen| seen.last <= time) {
+        let extent = self.data.extents.as_ref().and_then(|extents| extents.get(lane as usize));
+        if extent.is_some_and(|extent| extent.last <= time) {
             return Ok(None);
         }
         // The earliest possible change in a block.
         let first = |zone: &Zone| match zone {
-            zone if zone.ends.1 <= time => None,
-            zone if zone.begins.0 > time => Some(Reverse(zone.begins.0)),
+            zone if zone.ends.most <= time => None,
+            zone if zone.begins.least > time => Some(Reverse(zone.begins.least)),
             _ => Some(Reverse(time + 1)),
         };
         let mut next: Option<u64> = None;
@@ -42,13 +42,14 @@ impl Table<'_> {
     /// # Errors
     /// If the store is damaged or replaced, or the budget is exceeded.
     pub fn previous_change(&self, lane: u32, time: u64, budget: &Budget) -> Result<Option<u64>, Error> {
-        let seen = self.data.seen.as_ref().and_then(|seen| seen.get(lane as usize));
-        if seen.is_some_and(|seen| seen.first >= time) {
+        let extent = self.data.extents.as_ref().and_then(|extents| extents.get(lane as usize));
+        if extent.is_some_and(|extent| extent.first >= time) {
             return Ok(None);
         }
+        // The latest possible change in a block.
         let last = |zone: &Zone| match zone {
-            zone if zone.begins.0 >= time => None,
-            zone if zone.ends.1 < time => Some(zone.ends.1),
+            zone if zone.begins.least >= time => None,
+            zone if zone.ends.most < time => Some(zone.ends.most),
             _ => Some(time - 1),
         };
         let mut previous: Option<u64> = None;

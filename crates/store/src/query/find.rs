@@ -35,11 +35,10 @@ impl Wanted<'_> {
 /// [`Wanted`], prepared for fast tests.
 struct Filter<'w> {
     wanted: &'w Wanted<'w>,
-    /// The first and the last instant.
-    span: (u64, u64),
+    span: RangeInclusive<u64>,
     lanes: LaneSet,
-    /// Whether the lane in the value is tested too.
-    both: bool,
+    /// Whether a record matches also by its value, which is a lane.
+    value_is_lane: bool,
     duration_bits: u64,
 }
 
@@ -53,40 +52,41 @@ impl<'w> Filter<'w> {
         let bits = u64::MAX.checked_shr(63 - most).unwrap_or(0) & (u64::MAX << least);
         Ok(Filter {
             wanted,
-            span: (begin, end - 1),
+            span: begin..=end - 1,
             lanes: LaneSet::new(wanted.lanes, table.data.keys.len()),
-            both: table.data.schema.shape == Shape::Links && wanted.lanes != Lanes::All,
+            value_is_lane: table.data.schema.shape == Shape::Links && wanted.lanes != Lanes::All,
             duration_bits: bits,
         })
     }
 
-    fn can(&self, zone: &Zone) -> bool {
+    /// Returns whether a block may hold a wanted record, apart from its lanes and times.
+    fn may_match(&self, zone: &Zone) -> bool {
         zone.duration_bits & self.duration_bits != 0
             && zone.longest >= *self.wanted.durations.start()
             && self.wanted.value.is_none_or(|value| zone.value_bits & value_bit(Some(value)) != 0)
     }
 
-    fn has(&self, row: &CommonFields) -> bool {
+    fn matches(&self, row: &CommonFields) -> bool {
         let is_other =
             || row.value().and_then(|lane| u32::try_from(lane).ok()).is_some_and(|lane| self.lanes.has(lane));
-        row.begin <= self.span.1
-            && row.last() >= self.span.0
+        row.begin <= *self.span.end()
+            && row.last() >= *self.span.start()
             && self.wanted.durations.contains(&row.duration())
             && self.wanted.value.is_none_or(|value| Some(value) == row.value())
-            && (self.lanes.has(row.lane) || (self.both && is_other()))
+            && (self.lanes.has(row.lane) || (self.value_is_lane && is_other()))
     }
 
     fn blocks<'s>(&self, table: &Table<'s>) -> Vec<super::scan::Block<'s>> {
         let all = LaneSet::new(Lanes::All, 0);
-        let mut blocks = blocks(table.data, self.span, if self.both { &all } else { &self.lanes });
-        blocks.retain(|(_, zone)| self.can(zone));
+        let mut blocks = blocks(table.data, &self.span, if self.value_is_lane { &all } else { &self.lanes });
+        blocks.retain(|(_, zone)| self.may_match(zone));
         blocks
     }
 }
 
-/// A record, ordered by begin.
+/// A record after its begin, by which it is ordered.
 type ByTime = (u64, Record);
-/// A record, ordered by duration, the longest first.
+/// A record after its duration and begin, by which it is ordered, the longest first.
 type ByDuration = (Reverse<u64>, u64, Record);
 
 impl Table<'_> {
@@ -113,7 +113,7 @@ impl Table<'_> {
         limit: usize,
         budget: &Budget,
     ) -> Result<Vec<Record>, Error> {
-        let filter = Filter { span: (first, u64::MAX), ..Filter::new(&Wanted::ALL, self)? };
+        let filter = Filter { span: first..=u64::MAX, ..Filter::new(&Wanted::ALL, self)? };
         self.filtered(&filter, after, limit, budget)
     }
 
@@ -125,16 +125,16 @@ impl Table<'_> {
         budget: &Budget,
     ) -> Result<Vec<Record>, Error> {
         let mut blocks = filter.blocks(self);
-        blocks.retain(|(_, zone)| after.is_none_or(|after| zone.begins.1 >= after.begin));
-        blocks.sort_unstable_by_key(|(_, zone)| zone.begins.0);
+        blocks.retain(|(_, zone)| after.is_none_or(|after| zone.begins.most >= after.begin));
+        blocks.sort_unstable_by_key(|(_, zone)| zone.begins.least);
         let (mut scan, mut first) = (Scan::new(self.data, budget), First::<ByTime>::new(limit));
         for block in blocks {
-            if first.is_before(|(begin, _)| *begin < block.1.begins.0) {
+            if first.is_full(|(begin, _)| *begin < block.1.begins.least) {
                 break;
             }
             scan.read(block, |rows, row| {
                 let early = after.is_some_and(|after| row.begin < after.begin);
-                if early || !filter.has(row) || first.is_before(|(begin, _)| *begin < row.begin) {
+                if early || !filter.matches(row) || first.is_full(|(begin, _)| *begin < row.begin) {
                     return;
                 }
                 let record = rows.record(row);
@@ -157,12 +157,12 @@ impl Table<'_> {
         blocks.sort_unstable_by_key(|(_, zone)| Reverse(zone.longest));
         let (mut scan, mut first) = (Scan::new(self.data, budget), First::<ByDuration>::new(limit));
         for block in blocks {
-            if first.is_before(|(Reverse(duration), ..)| *duration > block.1.longest) {
+            if first.is_full(|(Reverse(duration), ..)| *duration > block.1.longest) {
                 break;
             }
             scan.read(block, |rows, row| {
                 let is_shorter = |(Reverse(duration), ..): &ByDuration| *duration > row.duration();
-                if filter.has(row) && !first.is_before(is_shorter) {
+                if filter.matches(row) && !first.is_full(is_shorter) {
                     first.add((Reverse(row.duration()), row.begin, rows.record(row)));
                 }
             })?;
@@ -182,13 +182,14 @@ impl<T: Ord> First<T> {
         First { limit, heap: BinaryHeap::new() }
     }
 
-    /// Returns whether the limit is reached and the greatest element satisfies `is`.
-    fn is_before(&self, is: impl FnOnce(&T) -> bool) -> bool {
-        self.heap.len() >= self.limit && self.heap.peek().is_none_or(is)
+    /// Returns whether the limit is reached and `comes_first` holds for the greatest element: what it is compared with is
+    /// not among the smallest.
+    fn is_full(&self, comes_first: impl FnOnce(&T) -> bool) -> bool {
+        self.heap.len() >= self.limit && self.heap.peek().is_none_or(comes_first)
     }
 
-    fn add(&mut self, one: T) {
-        self.heap.push(one);
+    fn add(&mut self, element: T) {
+        self.heap.push(element);
         if self.heap.len() > self.limit {
             self.heap.pop();
         }

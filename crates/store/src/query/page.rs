@@ -10,16 +10,20 @@ use crate::{
 /// Parts into which a cell is divided.
 const QUARTERS: usize = 1 << FAN_BITS;
 /// A cell with fewer records is read instead of divided.
-const FEW: u64 = 4096;
+const FEW_ROWS: u64 = 4096;
 /// The most records of a page, with those that are skipped before it.
-const MOST: usize = 1 << 20;
+const MOST_ROWS: usize = 1 << 20;
 
-/// A cell of time: its first instant, the binary logarithm of its width, the records that begin in it and before it.
+/// A cell of time.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
+    /// Its first instant.
     begin: u64,
-    digits: u32,
+    /// Binary logarithm of its width.
+    shift: u32,
+    /// Number of records that begin in it.
     rows: u64,
+    /// Number of records that begin before it.
     before: u64,
 }
 
@@ -32,8 +36,8 @@ impl Table<'_> {
         let (mut scan, mut count) = (Scan::new(self.data, budget), 0);
         for part in &self.data.parts {
             // Only blocks in which some records begin before the instant, and some not, are read.
-            for (_, zone) in part.blocks.iter().filter(|(_, zone)| zone.begins.0 < time) {
-                if zone.begins.1 < time {
+            for (_, zone) in part.blocks.iter().filter(|(_, zone)| zone.begins.least < time) {
+                if zone.begins.most < time {
                     count += u64::from(zone.rows);
                 } else {
                     scan.read((part, zone), |_, row| count += u64::from(row.begin < time))?;
@@ -52,8 +56,7 @@ impl Table<'_> {
         if index >= self.rows() {
             return Ok(Vec::new());
         }
-        let holds = |cell: &Cell| index < cell.before + cell.rows;
-        let cell = self.narrow(holds, budget)?;
+        let cell = self.narrow(index, budget)?;
         let skipped = index - cell.before;
         let mut records = self.from(&cell, skipped.saturating_add(limit as u64), budget)?;
         records.drain(..records.len().min(skipped as usize));
@@ -62,7 +65,7 @@ impl Table<'_> {
 
     /// Returns the first records that begin in a cell or after it.
     fn from(&self, cell: &Cell, limit: u64, budget: &Budget) -> Result<Vec<Record>, Error> {
-        let limit = usize::try_from(limit).ok().filter(|limit| *limit <= MOST);
+        let limit = usize::try_from(limit).ok().filter(|limit| *limit <= MOST_ROWS);
         let limit = limit.ok_or(Error::TooMuch(budget.rows))?;
         // Greater than every record that begins before the cell.
         let all_before = cell.begin.checked_sub(1).map(|begin| {
@@ -72,38 +75,39 @@ impl Table<'_> {
         self.records_from(cell.begin, all_before.as_ref(), limit, budget)
     }
 
-    /// Divides the time of all records into ever smaller cells: continues in the first of four cells that `holds`, as
-    /// long as it has many records and can be divided.
-    fn narrow(&self, holds: impl Fn(&Cell) -> bool, budget: &Budget) -> Result<Cell, Error> {
+    /// Returns a cell in which the record with a number begins: divides the time of all records into ever smaller cells, as
+    /// long as the cell has many records and can be divided.
+    fn narrow(&self, index: u64, budget: &Budget) -> Result<Cell, Error> {
         let (first, last) = self.span().unwrap_or_default();
-        let is_one = |digits: &u32| cell(first, *digits) == cell(last, *digits);
-        let digits = (0..=u64::BITS).step_by(FAN_BITS as usize).find(is_one).unwrap_or(u64::BITS);
-        let begin = start(cell(first, digits), digits);
-        let mut whole = Cell { begin, digits, rows: self.rows(), before: 0 };
-        while whole.digits > 0 && whole.rows > FEW {
+        let is_one_cell = |shift: &u32| cell(first, *shift) == cell(last, *shift);
+        let shift = (0..=u64::BITS).step_by(FAN_BITS as usize).find(is_one_cell).unwrap_or(u64::BITS);
+        let begin = start(cell(first, shift), shift);
+        let mut whole = Cell { begin, shift, rows: self.rows(), before: 0 };
+        while whole.shift > 0 && whole.rows > FEW_ROWS {
             let quarters = self.quarters(whole, budget)?;
-            whole = *quarters.iter().find(|quarter| holds(quarter)).unwrap_or(&quarters[QUARTERS - 1]);
+            let holds = |quarter: &&Cell| index < quarter.before + quarter.rows;
+            whole = *quarters.iter().find(holds).unwrap_or(&quarters[QUARTERS - 1]);
         }
         Ok(whole)
     }
 
     /// Counts the records of the four quarters of a cell.
     fn quarters(&self, whole: Cell, budget: &Budget) -> Result<[Cell; QUARTERS], Error> {
-        let digits = whole.digits - FAN_BITS;
-        let first = cell(whole.begin, digits);
-        let quarter = |number: u64| Cell { begin: (first + number) << digits, digits, rows: 0, before: 0 };
+        let shift = whole.shift - FAN_BITS;
+        let first = cell(whole.begin, shift);
+        let quarter = |number: u64| Cell { begin: (first + number) << shift, shift, rows: 0, before: 0 };
         let mut quarters = [0, 1, 2, 3].map(quarter);
-        let behind = end(first + 3, digits).saturating_add(1);
-        let mut see = |begin: u64, rows: u64| {
-            let index = cell(begin, digits).checked_sub(first).and_then(|index| usize::try_from(index).ok());
+        let behind = end(first + 3, shift).saturating_add(1);
+        let mut add = |begin: u64, rows: u64| {
+            let index = cell(begin, shift).checked_sub(first).and_then(|index| usize::try_from(index).ok());
             if let Some(quarter) = index.and_then(|index| quarters.get_mut(index)) {
                 quarter.rows += rows;
             }
         };
         for lane in self.slices((whole.begin, behind), Lanes::All, QUARTERS, budget)? {
             match lane.slices {
-                Slices::Records(records) => records.iter().for_each(|record| see(record.begin, 1)),
-                Slices::Cells(cells) => cells.iter().for_each(|cell| see(cell.begin, cell.rows)),
+                Slices::Records(records) => records.iter().for_each(|record| add(record.begin, 1)),
+                Slices::Cells(cells) => cells.iter().for_each(|cell| add(cell.begin, cell.rows)),
             }
         }
         let mut before = whole.before;

@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, os::unix::fs::FileExt, sync::atomic::Ordering};
 use super::{Budget, Lanes};
 use crate::{
     bins::{Bin, cell, width_log2},
-    block::{Codec, Compression, Zone},
+    block::{Bounds, Codec, Compression, Zone},
     error::Error,
     finish::read_block,
     fold::{Summary, SummaryZone, decode_summaries},
@@ -49,12 +49,12 @@ impl LaneSet {
         self.lanes.clone().unwrap_or_else(|| (0..count).collect())
     }
 
-    fn meets_range(&self, (first, last): (u32, u32)) -> bool {
+    fn meets_range(&self, range: Bounds<u32>) -> bool {
         match &self.lanes {
             None => true,
             Some(lanes) => {
-                let next = lanes.partition_point(|&lane| lane < first);
-                lanes.get(next).is_some_and(|&lane| lane <= last)
+                let next = lanes.partition_point(|&lane| lane < range.least);
+                lanes.get(next).is_some_and(|&lane| lane <= range.most)
             }
         }
     }
@@ -94,16 +94,16 @@ impl<'b> Scan<'b> {
         Ok(())
     }
 
-    /// Passes each row of a block to `to`, with all rows of the block.
+    /// Passes each row of a block to `receive`, with all rows of the block.
     pub(super) fn read(
         &mut self,
         (part, zone): Block<'_>,
-        mut to: impl FnMut(&Rows, &CommonFields),
+        mut receive: impl FnMut(&Rows, &CommonFields),
     ) -> Result<(), Error> {
         self.spend(zone.rows.into())?;
         let compression = if part.bins.is_some() { Compression::Lz4 } else { Compression::None };
         read_block(&part.path, &part.file, (zone, compression), &mut self.codec, &mut self.rows)?;
-        self.rows.rows.iter().for_each(|row| to(&self.rows, row));
+        self.rows.rows.iter().for_each(|row| receive(&self.rows, row));
         Ok(())
     }
 
@@ -125,29 +125,37 @@ impl<'b> Scan<'b> {
     }
 }
 
-/// Appends the blocks of a part that may hold records of `lanes` between two instants, in bins of `levels`.
+/// Appends the blocks of a part that may hold records of `lanes` in `span`, in bins of `levels`.
 pub(super) fn blocks_of<'s>(
     part: &'s RowsOfFile,
-    (first, last): (u64, u64),
+    span: &RangeInclusive<u64>,
     lanes: &LaneSet,
-    levels: std::ops::RangeInclusive<u8>,
+    levels: RangeInclusive<u8>,
     to: &mut Vec<Block<'s>>,
 ) {
+    let (&first, &last) = (span.start(), span.end());
     let mut take = |blocks: &'s [(Bin, Zone)]| {
-        let can = |zone: &Zone| zone.begins.0 <= last && zone.lasts.1 >= first && lanes.meets(zone);
-        to.extend(blocks.iter().filter(|(_, zone)| can(zone)).map(|(_, zone)| (part, zone)));
+        for (_, zone) in blocks {
+            if zone.begins.least <= last && zone.lasts.most >= first && lanes.meets(zone) {
+                to.push((part, zone));
+            }
+        }
     };
     let Some(bins) = &part.bins else { return take(&part.blocks) };
     for level in levels.filter(|&level| level <= bins.top) {
         let bin = |time| Bin { level, index: cell(time, width_log2(bins.base, level)) };
-        let begin = part.blocks.partition_point(|(of, _)| *of < bin(first));
-        let end = part.blocks.partition_point(|(of, _)| *of <= bin(last));
+        let begin = part.blocks.partition_point(|(own, _)| *own < bin(first));
+        let end = part.blocks.partition_point(|(own, _)| *own <= bin(last));
         take(&part.blocks[begin..end.max(begin)]);
     }
 }
 
 /// Returns the blocks of all parts and levels that may hold records of `lanes` in `span`.
-pub(super) fn blocks<'s>(table: &'s TableData, span: (u64, u64), lanes: &LaneSet) -> Vec<Block<'s>> {
+pub(super) fn blocks<'s>(
+    table: &'s TableData,
+    span: &RangeInclusive<u64>,
+    lanes: &LaneSet,
+) -> Vec<Block<'s>> {
     let mut blocks = Vec::new();
     table.parts.iter().for_each(|part| blocks_of(part, span, lanes, 0..=u8::MAX, &mut blocks));
     blocks
@@ -161,7 +169,8 @@ pub(super) fn summaries_of<'s>(
     lanes: &LaneSet,
 ) -> impl Iterator<Item = &'s SummaryZone> {
     let begin = summaries.partition_point(|zone| zone.level < level);
-    let end = summaries.partition_point(|zone| (zone.level, zone.bins.0) <= (level, *bins.end()));
-    let can = move |zone: &&SummaryZone| zone.bins.1 >= *bins.start() && lanes.meets_range(zone.lanes);
-    summaries[begin..end.max(begin)].iter().filter(can)
+    let end = summaries.partition_point(|zone| (zone.level, zone.bins.least) <= (level, *bins.end()));
+    let may_hold =
+        move |zone: &&SummaryZone| zone.bins.most >= *bins.start() && lanes.meets_range(zone.lanes);
+    summaries[begin..end.max(begin)].iter().filter(may_hold)
 }

@@ -1,6 +1,6 @@
 //! Slices for drawing: the records of a lane if they are few, else cells of time with their summaries.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use rustc_hash::FxHashMap;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error, Record, Refused, Table,
-    bins::{Bin, cell, end, start, width_log2},
+    bins::{Bin, FAN_BITS, cell, end, start, width_log2},
     fold::{Mix, Summary},
     reader::{Bins, RowsOfFile},
     rows::{CommonFields, Rows},
@@ -60,9 +60,8 @@ pub struct TimeCell {
 struct Picture<'t> {
     table: Table<'t>,
     /// Binary logarithm of a cell's width.
-    digits: u32,
-    /// The first cell and the last.
-    cells: (u64, u64),
+    shift: u32,
+    cells: RangeInclusive<u64>,
     /// Slices of a lane, at most.
     most: usize,
     lanes: BTreeMap<u32, Lane>,
@@ -98,17 +97,18 @@ impl Table<'_> {
         if behind <= begin || most == 0 {
             return Err(Refused::EmptySpan.into());
         }
-        let (digits, cells) = cells_of((begin, behind), most);
+        let (shift, cells) = cells_of(begin..=behind - 1, most);
         let set = LaneSet::new(lanes, self.data.keys.len());
-        let mut picture = Picture { table: *self, digits, cells, most, lanes: BTreeMap::new() };
+        let mut picture = Picture { table: *self, shift, cells, most, lanes: BTreeMap::new() };
         let mut scan = Scan::new(self.data, budget);
         for part in &self.data.parts {
             picture.part(part, &set, &mut scan)?;
         }
         picture.read_few(&mut scan)?;
         let kind = self.data.schema.value.kind;
-        let lane = |(lane, of): (u32, Lane)| LaneSlices { lane, slices: of.slices(most, digits, kind) };
-        Ok(picture.lanes.into_iter().map(lane).collect())
+        let slices =
+            |(number, lane): (u32, Lane)| LaneSlices { lane: number, slices: lane.slices(most, shift, kind) };
+        Ok(picture.lanes.into_iter().map(slices).collect())
     }
 }
 
@@ -116,40 +116,38 @@ impl Table<'_> {
 ///
 /// # Panics
 /// If the span is empty or `most` is 0.
-pub fn widened(span: (u64, u64), most: usize) -> (u64, u64) {
-    let (digits, (first, last)) = cells_of(span, most);
-    (start(first, digits), end(last, digits))
+pub fn widened((begin, behind): (u64, u64), most: usize) -> (u64, u64) {
+    assert!(begin < behind && most > 0, "a span has instants and cells");
+    let (shift, cells) = cells_of(begin..=behind - 1, most);
+    (start(*cells.start(), shift), end(*cells.end(), shift))
 }
 
-/// Returns the binary logarithm of the width of the cells of a span, and the first and the last of them.
-fn cells_of((begin, behind): (u64, u64), most: usize) -> (u32, (u64, u64)) {
-    assert!(begin < behind && most > 0, "a span has instants and cells");
-    let cells = |digits: u32| (cell(begin, digits), cell(behind - 1, digits));
-    let fits = |digits: &u32| {
-        let (first, last) = cells(*digits);
-        last - first < most as u64
-    };
-    let digits = (0..=64).step_by(2).find(fits).expect("all time is one cell of 64 digits");
-    (digits, cells(digits))
+/// Returns the cells of a span, at most `most`, after the binary logarithm of their width.
+fn cells_of(span: RangeInclusive<u64>, most: usize) -> (u32, RangeInclusive<u64>) {
+    let cells = |shift: u32| cell(*span.start(), shift)..=cell(*span.end(), shift);
+    let fits = |shift: &u32| cells(*shift).end() - cells(*shift).start() < most as u64;
+    let shift =
+        (0..=u64::BITS).step_by(FAN_BITS as usize).find(fits).expect("all time is one cell of 2^64 ns");
+    (shift, cells(shift))
 }
 
 impl Picture<'_> {
-    /// Returns the first and the last instant.
-    fn span(&self) -> (u64, u64) {
-        (start(self.cells.0, self.digits), end(self.cells.1, self.digits))
+    fn span(&self) -> RangeInclusive<u64> {
+        start(*self.cells.start(), self.shift)..=end(*self.cells.end(), self.shift)
     }
 
+    /// Adds what one file holds.
     fn part(&mut self, part: &RowsOfFile, lanes: &LaneSet, scan: &mut Scan<'_>) -> Result<(), Error> {
-        let (first, last) = self.span();
+        let span = self.span();
         let mut blocks = Vec::new();
-        let whole = part.bins.as_ref().filter(|bins| bins.base <= self.digits);
-        if let Some(bins) = whole {
+        let narrow = part.bins.as_ref().filter(|bins| bins.base <= self.shift);
+        if let Some(bins) = narrow {
             // The records of a bin that is no wider than a cell lie in one cell.
-            let level = ((self.digits - bins.base) / 2).min(bins.top.into()) as u8;
-            blocks_of(part, (first, last), lanes, level + 1..=u8::MAX, &mut blocks);
+            let level = ((self.shift - bins.base) / FAN_BITS).min(bins.top.into()) as u8;
+            blocks_of(part, &span, lanes, level + 1..=u8::MAX, &mut blocks);
             self.add_bins(part, bins, level, lanes, scan, &mut blocks)?;
         } else {
-            blocks_of(part, (first, last), lanes, 0..=u8::MAX, &mut blocks);
+            blocks_of(part, &span, lanes, 0..=u8::MAX, &mut blocks);
         }
         self.blocks(blocks, lanes, scan)
     }
@@ -164,27 +162,27 @@ impl Picture<'_> {
         scan: &mut Scan<'_>,
         blocks: &mut Vec<Block<'s>>,
     ) -> Result<(), Error> {
-        let (first, last) = self.span();
-        let digits = width_log2(bins.base, level);
-        let (first_bin, last_bin) = (cell(first, digits), cell(last, digits));
+        let span = self.span();
+        let shift = width_log2(bins.base, level);
+        let (first_bin, last_bin) = (cell(*span.start(), shift), cell(*span.end(), shift));
         let begin = bins.summarised.partition_point(|bin| *bin < Bin { level, index: first_bin });
         let behind = bins.summarised.partition_point(|bin| *bin <= Bin { level, index: last_bin });
         // Bins without summaries lie between those with summaries.
         let mut next = Some(first_bin);
         for bin in &bins.summarised[begin..behind.max(begin)] {
             if let Some(from) = next.filter(|&from| from < bin.index) {
-                let span = (start(from, digits), end(bin.index - 1, digits));
-                blocks_of(part, span, lanes, 0..=level, blocks);
+                let span = start(from, shift)..=end(bin.index - 1, shift);
+                blocks_of(part, &span, lanes, 0..=level, blocks);
             }
             next = bin.index.checked_add(1);
         }
         if let Some(from) = next.filter(|&from| from <= last_bin) {
-            blocks_of(part, (start(from, digits), end(last_bin, digits)), lanes, 0..=level, blocks);
+            blocks_of(part, &(start(from, shift)..=end(last_bin, shift)), lanes, 0..=level, blocks);
         }
         for zone in summaries_of(&bins.summaries, level, first_bin..=last_bin, lanes) {
             let wants = |bin: u64, lane: u32| (first_bin..=last_bin).contains(&bin) && lanes.has(lane);
             for Summary { bin, lane, mix } in scan.summaries(part, zone, wants)? {
-                self.summary(cell(start(bin, digits), self.digits), lane, &mix);
+                self.summary(cell(start(bin, shift), self.shift), lane, &mix);
             }
         }
         Ok(())
@@ -200,15 +198,17 @@ impl Picture<'_> {
         })
     }
 
-    fn summary(&mut self, at: u64, lane: u32, mix: &Mix) {
+    /// Adds a summary to a cell of a lane.
+    fn summary(&mut self, cell: u64, lane: u32, mix: &Mix) {
         let lane = self.lane(lane);
         lane.total += mix.rows;
         lane.summarised = true;
-        lane.cells.entry(at).or_default().merge(mix);
+        lane.cells.entry(cell).or_default().merge(mix);
     }
 
+    /// Adds the rows of blocks.
     fn blocks(&mut self, blocks: Vec<Block<'_>>, lanes: &LaneSet, scan: &mut Scan<'_>) -> Result<(), Error> {
-        let (first, last) = self.span();
+        let (first, last) = self.span().into_inner();
         for block in blocks {
             let mut touched = 0;
             scan.read(block, |rows, row| {
@@ -223,7 +223,7 @@ impl Picture<'_> {
 
     /// Adds a row; returns the number of cells filled.
     fn row(&mut self, rows: &Rows, row: &CommonFields) -> u64 {
-        let (digits, cells, most) = (self.digits, self.cells, self.most as u64);
+        let (shift, cells, most) = (self.shift, self.cells.clone(), self.most as u64);
         let schema = &self.table.data.schema;
         let kind = (schema.shape, schema.value.kind);
         let lane = self.lane(row.lane);
@@ -236,7 +236,7 @@ impl Picture<'_> {
         let mut touched = 0;
         let kept = std::mem::replace(&mut lane.records, Rows::new(rows.width));
         for row in kept.rows.iter().chain([row]) {
-            touched += lane.fill(row, (digits, cells), kind);
+            touched += lane.fill(row, shift, &cells, kind);
         }
         touched
     }
@@ -248,11 +248,11 @@ impl Picture<'_> {
         let few: Vec<u32> =
             self.lanes.iter().filter(|(_, lane)| is_few(lane)).map(|(&lane, _)| lane).collect();
         // Other lanes may still hold records from higher bins, which become cells.
-        let (digits, cells, schema) = (self.digits, self.cells, &self.table.data.schema);
+        let (shift, cells, schema) = (self.shift, self.cells.clone(), &self.table.data.schema);
         let kind = (schema.shape, schema.value.kind);
         for lane in self.lanes.values_mut().filter(|lane| lane.total > most) {
             let kept = std::mem::take(&mut lane.records);
-            let touched = kept.rows.iter().map(|row| lane.fill(row, (digits, cells), kind)).sum();
+            let touched = kept.rows.iter().map(|row| lane.fill(row, shift, &cells, kind)).sum();
             scan.spend(touched)?;
         }
         if few.is_empty() {
@@ -260,49 +260,55 @@ impl Picture<'_> {
         }
         few.iter().for_each(|lane| drop(self.lanes.remove(lane)));
         let lanes = LaneSet::new(Lanes::Some(&few), self.table.data.keys.len());
-        self.blocks(blocks(self.table.data, self.span(), &lanes), &lanes, scan)
+        self.blocks(blocks(self.table.data, &self.span(), &lanes), &lanes, scan)
     }
 }
 
 impl Lane {
-    /// Adds a row to the cells that it touches; returns their number.
-    fn fill(&mut self, row: &CommonFields, (digits, cells): (u32, (u64, u64)), kind: (Shape, Kind)) -> u64 {
-        let (begin, last) = (cell(row.begin, digits), cell(row.last(), digits));
+    /// Adds a row to those of `cells` that it touches; returns their number. A cell is 2^`shift` nanoseconds wide.
+    fn fill(
+        &mut self,
+        row: &CommonFields,
+        shift: u32,
+        cells: &RangeInclusive<u64>,
+        kind: (Shape, Kind),
+    ) -> u64 {
+        let (begin, last) = (cell(row.begin, shift), cell(row.last(), shift));
         if begin == last {
             let mix = self.cells.entry(begin).or_default();
             mix.rows += 1;
             mix.add(row.value(), row.weight(kind.0), kind);
             return 1;
         }
-        let (first, behind) = (begin.max(cells.0), last.min(cells.1));
-        for at in first..=behind {
+        let touched = begin.max(*cells.start())..=last.min(*cells.end());
+        for cell in touched.clone() {
             // A row that touches two cells has a duration, so its end is one after its last instant.
-            let inside = row.last().min(end(at, digits)) - row.begin.max(start(at, digits));
-            let mix = self.cells.entry(at).or_default();
-            mix.rows += u64::from(at == begin);
+            let inside = row.last().min(end(cell, shift)) - row.begin.max(start(cell, shift));
+            let mix = self.cells.entry(cell).or_default();
+            mix.rows += u64::from(cell == begin);
             mix.add(row.value(), inside.saturating_add(1), kind);
         }
-        behind - first + 1
+        touched.end() - touched.start() + 1
     }
 
-    fn slices(self, most: usize, digits: u32, kind: Kind) -> Slices {
+    fn slices(self, most: usize, shift: u32, kind: Kind) -> Slices {
         if self.total <= most as u64 {
             let mut records: Vec<Record> =
                 self.records.rows.iter().map(|row| self.records.record(row)).collect();
             records.sort_unstable();
             return Slices::Records(records);
         }
-        let slice = |(at, mut mix): (u64, Mix)| {
+        let slice = |(cell, mut mix): (u64, Mix)| {
             mix.keep_heaviest();
             mix.values.sort_by_key(|(value, weight)| (std::cmp::Reverse(*weight), *value));
             TimeCell {
-                begin: start(at, digits),
-                last: end(at, digits),
+                begin: start(cell, shift),
+                last: end(cell, shift),
                 rows: mix.rows,
                 weight: mix.weight,
                 values: mix.values,
                 missing: mix.missing,
-                range: mix.range.map(|(least, most)| (kind.of_ordered(least), kind.of_ordered(most))),
+                range: mix.range.map(|range| (kind.of_ordered(range.least), kind.of_ordered(range.most))),
             }
         };
         let mut slices: Vec<TimeCell> = self.cells.into_iter().map(slice).collect();

@@ -18,9 +18,9 @@ pub struct Case {
     /// Number of distinct values.
     pub values: u64,
     /// Whether the records of a lane follow each other; else they are at random times and may overlap.
-    pub in_turn: bool,
+    pub one_after_another: bool,
     /// Maximum number of bits of a duration.
-    pub digits: u32,
+    pub duration_bits: u32,
     /// The earliest time.
     pub from: u64,
     pub columns: &'static [Kind],
@@ -65,10 +65,10 @@ impl Case {
         let records = (0..self.rows).map(|_| {
             // Some lanes are busier than others.
             let lane = rng.u32(0..self.lanes).min(rng.u32(0..self.lanes));
-            let duration = rng.u64(..) >> (64 - rng.u32(0..=self.digits).max(1));
+            let duration = rng.u64(..) >> (64 - rng.u32(0..=self.duration_bits).max(1));
             let duration = if self.shape.has_duration() { duration } else { 0 };
-            let pause = if rng.bool() { 0 } else { rng.u64(0..1 << (self.digits / 2)) };
-            let begin = match self.in_turn {
+            let pause = if rng.bool() { 0 } else { rng.u64(0..1 << (self.duration_bits / 2)) };
+            let begin = match self.one_after_another {
                 true => free[lane as usize].saturating_add(pause),
                 false => self.from.saturating_add(rng.u64(0..1 << 34)),
             };

@@ -24,8 +24,8 @@ const CASES: &[Case] = &[
         lanes: 200,
         rows: 60_000,
         values: 5,
-        in_turn: true,
-        digits: 22,
+        one_after_another: true,
+        duration_bits: 22,
         from: 1 << 50,
         columns: &[Kind::Name, Kind::Integer],
     },
@@ -36,8 +36,8 @@ const CASES: &[Case] = &[
         lanes: 6,
         rows: 40_000,
         values: 1 << 40,
-        in_turn: false,
-        digits: 31,
+        one_after_another: false,
+        duration_bits: 31,
         from: 0,
         columns: &[],
     },
@@ -48,8 +48,8 @@ const CASES: &[Case] = &[
         lanes: 30,
         rows: 30_000,
         values: 40,
-        in_turn: false,
-        digits: 30,
+        one_after_another: false,
+        duration_bits: 30,
         from: 5,
         columns: &[Kind::Signed],
     },
@@ -60,8 +60,8 @@ const CASES: &[Case] = &[
         lanes: 9,
         rows: 25_000,
         values: 1 << 20,
-        in_turn: true,
-        digits: 30,
+        one_after_another: true,
+        duration_bits: 30,
         from: 77,
         columns: &[],
     },
@@ -72,8 +72,8 @@ const CASES: &[Case] = &[
         lanes: 100,
         rows: 20_000,
         values: 100,
-        in_turn: false,
-        digits: 30,
+        one_after_another: false,
+        duration_bits: 30,
         from: 0,
         columns: &[Kind::Boolean],
     },
@@ -84,8 +84,8 @@ const CASES: &[Case] = &[
         lanes: 300,
         rows: 20_000,
         values: 3,
-        in_turn: false,
-        digits: 20,
+        one_after_another: false,
+        duration_bits: 20,
         from: 1 << 20,
         columns: &[],
     },
@@ -96,8 +96,8 @@ const CASES: &[Case] = &[
         lanes: 20,
         rows: 15_000,
         values: 3,
-        in_turn: false,
-        digits: 64,
+        one_after_another: false,
+        duration_bits: 64,
         from: u64::MAX - (1 << 33),
         columns: &[],
     },
@@ -131,8 +131,8 @@ fn check(case: &Case) {
         let tables: Vec<Table<'_>> = stores.iter().map(|store| store.table(case.name).unwrap()).collect();
         ask(&tables, &plain, seed, &format!("{}, query {query}", case.name));
         // Finished stores return equal slices, even where values are omitted.
-        let [one, two, three] = [0, 1, 2].map(|way| picture(&tables[way], seed));
-        assert!(one == two && two == three, "{}, query {query}", case.name);
+        let [first, second, third] = [0, 1, 2].map(|way| picture(&tables[way], seed));
+        assert!(first == second && second == third, "{}, query {query}", case.name);
     }
 }
 
@@ -162,9 +162,9 @@ fn ask(tables: &[Table<'_>], plain: &Plain, seed: u64, label: &str) {
     let lanes = if rng.bool() { Lanes::All } else { Lanes::Some(&some) };
     let (begin, end) = span(plain, &mut rng);
     let lane = rng.u32(0..count);
-    let same = |what: &str, found: &mut dyn FnMut(&Table<'_>) -> bool| {
+    let same = |what: &str, agrees: &mut dyn FnMut(&Table<'_>) -> bool| {
         for (table, way) in tables.iter().zip(WAYS) {
-            assert!(found(table), "{label}, {way:?}: {what}: {begin}..{end}, lane {lane} of {lanes:?}");
+            assert!(agrees(table), "{label}, {way:?}: {what}: {begin}..{end}, lane {lane} of {lanes:?}");
         }
     };
     match rng.u32(0..8) {
@@ -237,19 +237,15 @@ fn same_slice(found: &TimeCell, expected: &TimeCell, label: &str) {
     let figures = |slice: &TimeCell| (slice.begin, slice.last, slice.rows, slice.weight, slice.range);
     assert_eq!(figures(found), figures(expected), "{label}");
     assert!(found.values.len() <= 8, "{label}");
-    // Nothing is missing, so the values must be equal.
+    // If nothing is missing, the values must be equal.
     if found.missing == 0 && expected.values.len() <= 8 {
         assert_eq!(found.values, expected.values, "{label}");
         return;
     }
     for (value, weight) in &expected.values {
-        let said = found.values.iter().find(|(of, _)| of == value).map_or(0, |(_, weight)| *weight);
-        let most = said.saturating_add(found.missing);
-        assert!(
-            said <= *weight && *weight <= most,
-            "{label}: {value:?}: {said} + {}, {weight}",
-            found.missing
-        );
+        let least = found.values.iter().find(|(other, _)| other == value).map_or(0, |(_, weight)| *weight);
+        let most = least.saturating_add(found.missing);
+        assert!((least..=most).contains(weight), "{label}: {value:?}: {weight} not in {least}..={most}");
     }
 }
 
@@ -302,7 +298,7 @@ fn a_whole_picture_reads_summaries_and_not_records() {
 }
 
 #[test]
-fn one_writer_at_a_time_and_one_schema_a_name() {
+fn a_second_writer_another_schema_and_wrong_cells_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path: &Path = folder.path();
     let none = Store::open(path);

@@ -19,13 +19,14 @@ fn wants(lanes: Lanes<'_>, lane: u32) -> bool {
     }
 }
 
-/// The number of the cell at a time; cells are `2^digits` nanoseconds wide.
-fn cell(time: u64, digits: u32) -> u64 {
-    if digits == 64 { 0 } else { time >> digits }
+/// Returns the number of the cell at a time; cells are 2^`shift` nanoseconds wide.
+fn cell(time: u64, shift: u32) -> u64 {
+    if shift == 64 { 0 } else { time >> shift }
 }
 
-fn borders(cell: u64, digits: u32) -> (u64, u64) {
-    if digits == 64 { (0, u64::MAX) } else { (cell << digits, (cell << digits) | ((1 << digits) - 1)) }
+/// Returns the first and the last instant of a cell.
+fn borders(cell: u64, shift: u32) -> (u64, u64) {
+    if shift == 64 { (0, u64::MAX) } else { (cell << shift, (cell << shift) | ((1 << shift) - 1)) }
 }
 
 impl Plain {
@@ -100,11 +101,11 @@ impl Plain {
 
     /// Returns slices with all of their values.
     pub fn slices(&self, (begin, behind): (u64, u64), lanes: Lanes<'_>, most: usize) -> Vec<LaneSlices> {
-        let cells = |digits| (cell(begin, digits), cell(behind - 1, digits));
-        let fits = |digits: &u32| cells(*digits).1 - cells(*digits).0 < most as u64;
-        let digits = (0..=64).step_by(2).find(fits).unwrap();
-        let (first_cell, last_cell) = cells(digits);
-        let span = (borders(first_cell, digits).0, borders(last_cell, digits).1);
+        let cells = |shift| (cell(begin, shift), cell(behind - 1, shift));
+        let fits = |shift: &u32| cells(*shift).1 - cells(*shift).0 < most as u64;
+        let shift = (0..=64).step_by(2).find(fits).unwrap();
+        let (first_cell, last_cell) = cells(shift);
+        let span = (borders(first_cell, shift).0, borders(last_cell, shift).1);
         let touches =
             |record: &&Record| wants(lanes, record.lane) && record.begin <= span.1 && last(record) >= span.0;
         let mut touching: Vec<&Record> = self.records.iter().filter(touches).collect();
@@ -114,20 +115,19 @@ impl Plain {
             slices: if records.len() <= most {
                 Slices::Records(records.iter().copied().cloned().collect())
             } else {
-                Slices::Cells(self.cells(records, (first_cell, last_cell), digits))
+                Slices::Cells(self.cells(records, (first_cell, last_cell), shift))
             },
         };
         touching.chunk_by(|one, other| one.lane == other.lane).map(lane).collect()
     }
 
-    fn cells(&self, records: &[&Record], (first, last_cell): (u64, u64), digits: u32) -> Vec<TimeCell> {
+    fn cells(&self, records: &[&Record], (first, last_cell): (u64, u64), shift: u32) -> Vec<TimeCell> {
         let mut cells: std::collections::BTreeMap<u64, Vec<&Record>> = Default::default();
         for record in records {
-            let (from, to) =
-                (cell(record.begin, digits).max(first), cell(last(record), digits).min(last_cell));
-            (from..=to).for_each(|at| cells.entry(at).or_default().push(record));
+            let (from, to) = (cell(record.begin, shift).max(first), cell(last(record), shift).min(last_cell));
+            (from..=to).for_each(|cell| cells.entry(cell).or_default().push(record));
         }
-        cells.into_iter().map(|(at, records)| self.slice(&records, borders(at, digits))).collect()
+        cells.into_iter().map(|(cell, records)| self.slice(&records, borders(cell, shift))).collect()
     }
 
     fn slice(&self, records: &[&Record], (begin, last_instant): (u64, u64)) -> TimeCell {

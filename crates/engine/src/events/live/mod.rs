@@ -102,7 +102,7 @@ pub fn live_count(
         let counting = Counting::new(&traces, wanted, CountInterest::Streams, reading);
         let counting = counting.expect("streams are counted without spans of time");
         traces.event_losses().into_iter().for_each(|loss| losses.add(loss));
-        let more = fold_counts(&traces, analysis, &counting, |runs| runs, &mut losses, |_| true);
+        let more = fold_counts(&traces, analysis, &counting, |ranges| ranges, &mut losses, |_| true);
         sum = analysis.merge(sum, more, &Threads::default());
         streams = streams.max(viewer.stream_count());
         drop(traces);
@@ -134,10 +134,9 @@ fn check(wanted: &Wanted, traces: &Traces<'_>) -> Result<(), LiveError> {
     }
 }
 
+/// Replaces a figure of a table's summary.
 fn set(table: &mut Table, name: &str, value: Value) {
-    table
-        .summary
-        .iter_mut()
-        .filter(|(known, _)| *known == name)
-        .for_each(|(_, known)| *known = value.clone());
+    for (_, figure) in table.summary.iter_mut().filter(|(known, _)| *known == name) {
+        *figure = value.clone();
+    }
 }

@@ -23,12 +23,25 @@ pub(super) struct LiveStream {
     /// All events before this time have arrived.
     pub(super) known_to: Option<OriginNanos>,
     pub(super) has_ended: bool,
-    /// End and begin timestamp of the last packet that arrived, in clock cycles.
-    pub(super) last: Option<(u64, u64)>,
+    /// The last packet that arrived.
+    pub(super) last: Option<PacketTimes>,
     /// After a reconnection: packets up to this one have already arrived.
-    pub(super) resume: Option<(u64, u64)>,
+    pub(super) resume: Option<PacketTimes>,
     /// The announced packet that has not arrived completely.
     pub(super) awaited: Option<Awaited>,
+}
+
+/// The timestamps of a packet, in clock cycles, in the order in which packets of a stream are compared.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PacketTimes {
+    pub(super) end: u64,
+    pub(super) begin: u64,
+}
+
+impl PacketTimes {
+    pub(super) fn of(index: &Index) -> PacketTimes {
+        PacketTimes { end: index.end, begin: index.begin }
+    }
 }
 
 /// An incomplete packet.
@@ -36,7 +49,7 @@ pub(super) struct Awaited {
     pub(super) index: Index,
     /// Its first bytes.
     pub(super) bytes: Vec<u8>,
-    /// The time since which the daemon sends no bytes of it, without a reason.
+    /// The time since which the daemon sends no bytes of the packet, without a reason.
     pub(super) stalled: Option<Instant>,
 }
 

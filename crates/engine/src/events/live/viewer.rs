@@ -18,7 +18,7 @@ use hodo_model::{Cause, Loss};
 use super::{
     LiveAddress, LiveError,
     client::{Client, REQUEST_TIMEOUT},
-    stream::{Awaited, LiveStream},
+    stream::{Awaited, LiveStream, PacketTimes},
 };
 use crate::{
     events::{Traces, slices::Part},
@@ -282,7 +282,7 @@ impl Viewer {
 
 /// The result of a request to a stream.
 #[derive(Default)]
-struct Next {
+struct Fetched {
     progressed: bool,
     new_streams: bool,
 }
@@ -293,12 +293,12 @@ fn fetch(
     index: usize,
     client: &mut Client,
     losses: &mut Losses,
-) -> Result<Next, LiveError> {
+) -> Result<Fetched, LiveError> {
     if let Some(awaited) = trace.streams[index].awaited.take() {
         return fetch_packet(trace, index, awaited, client, losses);
     }
     let next = client.next_index(trace.streams[index].id)?;
-    let mut found = Next { progressed: false, new_streams: next.new_streams };
+    let mut fetched = Fetched { progressed: false, new_streams: next.new_streams };
     trace.needs_metadata |= next.new_metadata;
     if trace.needs_metadata {
         trace.update(client)?;
@@ -308,7 +308,7 @@ fn fetch(
         IndexStatus::Ended => {
             let stream = &mut trace.streams[index];
             stream.has_ended = true;
-            found.progressed = true;
+            fetched.progressed = true;
             // After a reconnection, the daemon should have sent the earlier packets again, and then the rest.
             if stream.resume.take().is_some() {
                 let detail = "the connection was lost, and restored too late to receive these packets";
@@ -318,21 +318,21 @@ fn fetch(
         IndexStatus::Inactive => {
             let time = beacon(trace, &next);
             let stream = &mut trace.streams[index];
-            found.progressed = time > stream.known_to;
+            fetched.progressed = time > stream.known_to;
             stream.known_to = stream.known_to.max(time);
         }
         IndexStatus::Packet => {
             let stream = &mut trace.streams[index];
-            if stream.resume.is_some() && Some((next.end, next.begin)) <= stream.resume {
-                return Ok(Next { progressed: true, ..found });
+            if stream.resume.is_some_and(|resume| PacketTimes::of(&next) <= resume) {
+                return Ok(Fetched { progressed: true, ..fetched });
             }
             let awaited = Awaited { index: next, bytes: Vec::new(), stalled: None };
             let packet = fetch_packet(trace, index, awaited, client, losses)?;
-            found.progressed = packet.progressed;
-            found.new_streams |= packet.new_streams;
+            fetched.progressed = packet.progressed;
+            fetched.new_streams |= packet.new_streams;
         }
     }
-    Ok(found)
+    Ok(fetched)
 }
 
 /// Requests the bytes of a packet while more arrive. An incomplete packet is requested again later.
@@ -342,18 +342,18 @@ fn fetch_packet(
     mut awaited: Awaited,
     client: &mut Client,
     losses: &mut Losses,
-) -> Result<Next, LiveError> {
+) -> Result<Fetched, LiveError> {
     let id = trace.streams[index].id;
-    let mut found = Next::default();
+    let mut fetched = Fetched::default();
     while awaited.bytes.len() < awaited.index.length as usize {
         let had = awaited.bytes.len() as u32;
         let rest = (awaited.index.offset.saturating_add(had.into()), awaited.index.length - had);
         let (head, bytes) = client.packet(id, rest)?;
-        found.new_streams |= head.new_streams;
+        fetched.new_streams |= head.new_streams;
         trace.needs_metadata |= head.new_metadata;
         match head.status {
             PacketStatus::Bytes(count) if count > 0 => {
-                (found.progressed, awaited.stalled) = (true, None);
+                (fetched.progressed, awaited.stalled) = (true, None);
                 awaited.bytes.extend(bytes);
                 continue;
             }
@@ -369,20 +369,20 @@ fn fetch_packet(
                 let (cause, detail) =
                     (Cause::CutShort, "the relay daemon does not have this packet any more");
                 losses.add(lost(stream, cause, range(&awaited.index), detail.to_owned()));
-                stream.last = Some((awaited.index.end, awaited.index.begin));
-                return Ok(Next { progressed: true, ..found });
+                stream.last = Some(PacketTimes::of(&awaited.index));
+                return Ok(Fetched { progressed: true, ..fetched });
             }
         }
         trace.streams[index].awaited = Some(awaited);
-        return Ok(found);
+        return Ok(fetched);
     }
-    let Some(known) = &trace.trace else { return Ok(found) };
+    let Some(known) = &trace.trace else { return Ok(fetched) };
     let stream = &mut trace.streams[index];
-    (stream.last, stream.resume) = (Some((awaited.index.end, awaited.index.begin)), None);
+    (stream.last, stream.resume) = (Some(PacketTimes::of(&awaited.index)), None);
     if let Err(reason) = stream.take(known, index, awaited.bytes) {
         losses.add(lost(stream, Cause::Corrupt, range(&awaited.index), reason));
     }
-    Ok(found)
+    Ok(fetched)
 }
 
 /// Returns the byte range of a packet in the daemon's file.

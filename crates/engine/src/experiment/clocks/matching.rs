@@ -60,14 +60,15 @@ impl MatchRule {
                     "`{part}`: expected SEND.FIELD = RECEIVE.FIELD, such as `send.seq = recv.seq`, or exchanges, or tcp"
                 )
             };
-            let (one, other) = part.split_once('=').ok_or_else(wrong)?;
+            let (sender, receiver) = part.split_once('=').ok_or_else(wrong)?;
             let end = |text: &str| {
                 let (event, field) = text.trim().trim_end_matches('=').trim().split_once('.')?;
                 let is_named = !event.is_empty() && !field.is_empty() && !text.contains('<');
                 is_named.then(|| (event.to_owned(), field.to_owned()))
             };
-            let ((send, field), (receive, other)) =
-                end(one).zip(end(other.trim_start_matches('='))).ok_or_else(wrong)?;
+            let receiver = receiver.trim_start_matches('=');
+            let ((send, sent_field), (receive, received_field)) =
+                end(sender).zip(end(receiver)).ok_or_else(wrong)?;
             let rule = found.get_or_insert_with(|| FieldMatch {
                 send: send.clone(),
                 receive: receive.clone(),
@@ -76,7 +77,7 @@ impl MatchRule {
             if (&rule.send, &rule.receive) != (&send, &receive) {
                 return Err(format!("`{part}`: all parts must name the same two events"));
             }
-            rule.fields.push((field, other));
+            rule.fields.push((sent_field, received_field));
         }
         let rule = found.ok_or_else(|| "it names no fields".to_owned())?;
         match rule.send == rule.receive {
@@ -92,8 +93,8 @@ impl fmt::Display for MatchRule {
             MatchRule::Exchanges => f.write_str("exchanges"),
             MatchRule::Tcp => f.write_str("tcp"),
             MatchRule::Fields(rule) => {
-                let part = |(one, other): &(String, String)| {
-                    format!("{}.{one} = {}.{other}", rule.send, rule.receive)
+                let part = |(sent, received): &(String, String)| {
+                    format!("{}.{sent} = {}.{received}", rule.send, rule.receive)
                 };
                 f.write_str(&rule.fields.iter().map(part).collect::<Vec<_>>().join(" and "))
             }
@@ -112,10 +113,12 @@ pub(super) enum Key {
 /// An event that is an end of a message.
 pub(super) struct End {
     pub(super) direction: Direction,
-    what: What,
+    key: KeySource,
 }
 
-enum What {
+/// The fields of an event from which its key is made.
+enum KeySource {
+    /// The headers of a TCP segment.
     Segment,
     /// The fields, all of which must be present, and the bytes that precede their values in the key.
     Fields(Vec<FieldPath>, Vec<u8>),
@@ -126,7 +129,7 @@ enum What {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Peer {
     /// Whether the number is part of the key.
-    pub(super) matters: bool,
+    pub(super) is_in_key: bool,
     /// The number at the end of the input's name.
     pub(super) number: Option<u64>,
 }
@@ -140,8 +143,9 @@ impl MatchRule {
         class: &EventClass,
         peer: Peer,
     ) -> Option<End> {
-        let is = |pattern: &str| vocabulary::names(&class.name).iter().any(|name| matches(name, pattern));
-        let side = |send: &str, receive: &str| match (is(send), is(receive)) {
+        let is_like =
+            |pattern: &str| vocabulary::names(&class.name).iter().any(|name| matches(name, pattern));
+        let side = |send: &str, receive: &str| match (is_like(send), is_like(receive)) {
             (true, _) => Some(Direction::Send),
             (_, true) => Some(Direction::Receive),
             _ => None,
@@ -150,18 +154,18 @@ impl MatchRule {
         match self {
             MatchRule::Tcp => {
                 let direction = side("net_dev_queue", "net_if_receive_skb")?;
-                Some(End { direction, what: What::Segment })
+                Some(End { direction, key: KeySource::Segment })
             }
             MatchRule::Exchanges => {
                 let direction = side("sync_send", "sync_recv")?;
                 let mut paths = vec![path("seq")?];
                 let mut before = Vec::new();
-                match path("slave").filter(|_| peer.matters) {
+                match path("slave").filter(|_| peer.is_in_key) {
                     Some(slave) => paths.insert(0, slave),
-                    None if peer.matters => integer(peer.number?.into(), &mut before),
+                    None if peer.is_in_key => integer(peer.number?.into(), &mut before),
                     None => {}
                 }
-                Some(End { direction, what: What::Fields(paths, before) })
+                Some(End { direction, key: KeySource::Fields(paths, before) })
             }
             MatchRule::Fields(rule) => {
                 let direction = side(&rule.send, &rule.receive)?;
@@ -170,7 +174,7 @@ impl MatchRule {
                     Direction::Receive => path(receive),
                 };
                 let paths = rule.fields.iter().map(path_in_direction).collect::<Option<_>>()?;
-                Some(End { direction, what: What::Fields(paths, Vec::new()) })
+                Some(End { direction, key: KeySource::Fields(paths, Vec::new()) })
             }
         }
     }
@@ -188,13 +192,13 @@ fn matches(name: &str, pattern: &str) -> bool {
 impl End {
     /// Returns the key of an event; `None` if it has none, such as a packet that is not TCP.
     pub(super) fn key(&self, event: &Event<'_, '_, '_>) -> Option<Key> {
-        match &self.what {
-            What::Segment => {
+        match &self.key {
+            KeySource::Segment => {
                 let mut headers = Headers::default();
                 event.emit(Scope::Payload, &mut headers).ok()?;
                 headers.key().map(Key::Tcp)
             }
-            What::Fields(paths, before) => {
+            KeySource::Fields(paths, before) => {
                 let mut values = Values(before.clone());
                 for path in paths {
                     event.emit_field(path, &mut values).ok()?;

@@ -24,7 +24,11 @@ pub use self::synchronised::micros;
 pub use self::synchronised::{Synchronised, SynchronisedError, SynchronisedKnot, SynchronisedTrace};
 use super::Experiment;
 use crate::refusal::Refusal;
-use crate::{flow::trace::Trace, input::Input, traces::Traces};
+use crate::{
+    flow::trace::Trace,
+    input::Input,
+    traces::{Traces, cover},
+};
 
 /// An offset that the user gives for the times of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +94,7 @@ struct Unit {
     identity: ClockIdentity,
     has_events: bool,
     placement: Option<UnitPlacement>,
+    /// Why it is not placed, in words.
     missing: String,
 }
 
@@ -97,18 +102,18 @@ struct Unit {
 struct UnitPlacement {
     relation: Relation,
     map: TimeMap,
-    /// Its source, in words.
+    /// The source of the placement, in words.
     how: String,
 }
 
 impl Unit {
-    /// Returns whether a name refers to it: its path, or the last component of that.
+    /// Returns whether a name refers to the input: its path, or the last component of its path.
     fn is_named(&self, name: &str) -> bool {
         is_named(&self.label, name)
     }
 }
 
-/// Returns whether a name refers to an input with this label: its path, or the last component of that.
+/// Returns whether a name refers to an input with this label: its path, or the last component of its path.
 fn is_named(label: &str, name: &str) -> bool {
     label == name || label.trim_end_matches('/').rsplit('/').next() == Some(name)
 }
@@ -174,8 +179,8 @@ fn place(
         let map = &unit.placement.as_ref()?.map;
         Some(map.constant()? + unit.identity.shown_zero - unit.identity.unix_zero?)
     });
-    let lost = units.iter().filter(|unit| unit.placement.is_none());
-    traces.unrelated = lost.map(|unit| (unit.label.clone(), unit.missing.clone())).collect();
+    let unplaced = units.iter().filter(|unit| unit.placement.is_none());
+    traces.unrelated = unplaced.map(|unit| (unit.label.clone(), unit.missing.clone())).collect();
     Ok(clocks)
 }
 
@@ -183,7 +188,7 @@ fn place(
 fn same_trace(traces: &Traces<'_>, unit: &Unit, known: &SynchronisedTrace) -> Result<(), Refusal> {
     let own = traces.event_inputs.iter().zip(&traces.events).filter(|(input, _)| **input == unit.input);
     let spans = own.filter_map(|(_, trace)| trace.span());
-    let Some((begin, end)) = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))) else {
+    let Some((begin, end)) = spans.reduce(cover) else {
         return Ok(());
     };
     let clamp = |time: i128| time.clamp(i64::MIN.into(), i64::MAX.into());
@@ -246,12 +251,12 @@ fn units(traces: &Traces<'_>, labels: &[String]) -> Vec<Unit> {
 fn place_by_hand(units: &mut [Unit], labels: &[String], offsets: &[TraceOffset]) -> Result<(), Refusal> {
     for TraceOffset { trace, nanos } in offsets {
         let exact = labels.iter().position(|label| label == trace);
-        let meant: Vec<usize> = match exact {
+        let named: Vec<usize> = match exact {
             Some(input) => vec![input],
             None => (0..labels.len()).filter(|&input| is_named(&labels[input], trace)).collect(),
         };
-        let &[input] = meant.as_slice() else {
-            let count = if meant.is_empty() { "no input" } else { "several inputs" };
+        let &[input] = named.as_slice() else {
+            let count = if named.is_empty() { "no input" } else { "several inputs" };
             return Err(Refusal(format!(
                 "--offset {trace}: {count} of this name; the inputs are {}",
                 labels.join(", ")
@@ -304,7 +309,7 @@ fn place_related(units: &mut [Unit]) {
             let placement = found.map(|(placed, related)| {
                 let map = placed.placement.as_ref().map(|placement| placement.map.clone());
                 // First shift to the other input's own times, then apply the placement of that input.
-                let map = follow(related.shift, &map.unwrap_or_default());
+                let map = shift_then(related.shift, &map.unwrap_or_default());
                 let how = format!("{} ({})", related.how, placed.label);
                 UnitPlacement { relation: Relation::Related, map, how }
             });
@@ -325,7 +330,7 @@ fn reference(units: &[Unit]) -> Option<usize> {
         .or_else(|| first(|_| true))
 }
 
-/// Returns whether its placement defines the timeline.
+/// Returns whether the placement of an input defines the timeline.
 fn is_anchor(unit: &Unit) -> bool {
     let defines = |placement: &UnitPlacement| {
         matches!(placement.relation, Relation::Reference | Relation::Synchronised)
@@ -334,7 +339,7 @@ fn is_anchor(unit: &Unit) -> bool {
 }
 
 /// Composes a constant shift with a map that follows it.
-fn follow(shift: i128, map: &TimeMap) -> TimeMap {
+fn shift_then(shift: i128, map: &TimeMap) -> TimeMap {
     match map.constant() {
         Some(constant) => TimeMap::shift(shift + constant),
         None => map.delayed_by(shift),
@@ -352,14 +357,15 @@ fn describe(traces: &Traces<'_>, units: &[Unit]) -> Vec<TraceClock> {
         let unit = unit(input)?;
         let identity = ClockIdentity::of_trace(trace);
         // Traces of one file or folder are taken to be on one timeline.
-        let apart = if is_of(trace, &unit.identity) { None } else { relate(&unit.identity, &identity).err() };
+        let apart =
+            if is_of_clock(trace, &unit.identity) { None } else { relate(&unit.identity, &identity).err() };
         Some(trace_clock(unit, &trace.name, &identity, apart))
     });
     flows.chain(events).collect()
 }
 
-/// Returns whether a trace has this clock. perf writes all events of a file by one clock.
-fn is_of(trace: &events::Trace<'_>, identity: &ClockIdentity) -> bool {
+/// Returns whether the times of a trace are of this clock. perf writes all events of a file by one clock.
+fn is_of_clock(trace: &events::Trace<'_>, identity: &ClockIdentity) -> bool {
     ClockIdentity::of_trace(trace) == *identity || trace.format() == "perf.data"
 }
 

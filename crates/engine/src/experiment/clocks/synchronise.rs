@@ -20,10 +20,14 @@ use super::{
     relate, synchronised,
 };
 use crate::refusal::Refusal;
-use crate::{input::Input, losses::Losses, traces::Traces};
+use crate::{
+    input::Input,
+    losses::Losses,
+    traces::{Traces, cover},
+};
 
 /// Maximum number of unmatched keys in a matcher; the oldest are dropped first.
-const KEYS: usize = 1 << 22;
+const MOST_KEYS: usize = 1 << 22;
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
@@ -98,35 +102,43 @@ impl SyncOutcome {
 /// The conversion of an input's times to ticks of a clock of the graph.
 struct Ticking {
     clock: ClockId,
-    /// `Ok`: the cycles of this clock. `Err`: nanoseconds since this time of its own clock.
-    ticks: Result<CycleClock, i128>,
+    ticks: Ticks,
+}
+
+/// What a tick is.
+#[derive(Clone, Copy)]
+enum Ticks {
+    /// A cycle of this clock.
+    Cycles(CycleClock),
+    /// A nanosecond of the input's own time, counted from this time on.
+    NanosSince(i128),
 }
 
 impl Ticking {
     /// Returns an event's time in ticks.
     fn of(&self, parts: Parts, time: OriginNanos) -> Option<u64> {
         match self.ticks {
-            Ok(_) => parts.cycles,
-            Err(base) => u64::try_from(time.0 - base).ok(),
+            Ticks::Cycles(_) => parts.cycles,
+            Ticks::NanosSince(base) => u64::try_from(time.0 - base).ok(),
         }
     }
 
     /// Converts ticks to the input's own time, in nanoseconds.
     fn own(&self, ticks: u64) -> i128 {
         match self.ticks {
-            Ok(clock) => clock.nanos(ticks).0,
-            Err(base) => base + i128::from(ticks),
+            Ticks::Cycles(clock) => clock.nanos(ticks).0,
+            Ticks::NanosSince(base) => base + i128::from(ticks),
         }
     }
 
     /// Converts a range of own times to a range of ticks.
     fn span(&self, first: i128, last: i128) -> (u64, u64) {
         match self.ticks {
-            Ok(clock) => {
+            Ticks::Cycles(clock) => {
                 let range = clock.cycles(Some(OriginNanos(first)), Some(OriginNanos(last + 1)));
                 (range.first, range.last.max(range.first))
             }
-            Err(base) => {
+            Ticks::NanosSince(base) => {
                 let ticks = |own: i128| u64::try_from(own - base).unwrap_or(0);
                 (ticks(first), ticks(last))
             }
@@ -201,7 +213,7 @@ fn synchronise(
         .map(|(member, ticking)| curve(&timeline, ticking, member.span, zero))
         .collect();
     let (half_widths, steps) = (0..clocks.len() as u32)
-        .map(|clock| of_clock(ClockId(clock), &members, &tickings, &timeline, zero))
+        .map(|clock| clock_quality(ClockId(clock), &members, &tickings, &timeline, zero))
         .unzip();
     let entry = |(index, curve): (usize, &Vec<TimeKnot>)| {
         entry((&members[index], &tickings[index]), index == 0, curve, &timeline)
@@ -226,7 +238,7 @@ fn members<'t, 'a>(traces: &'t Traces<'a>, labels: &[String]) -> Vec<Member<'t, 
         let own: Vec<&Trace<'_>> =
             own.filter(|(input, _)| **input == unit.input).map(|(_, trace)| trace).collect();
         let spans = own.iter().filter_map(|trace| trace.span());
-        let (first, last) = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))?;
+        let (first, last) = spans.reduce(cover)?;
         Some(Member { unit, traces: own, span: (first.0, last.0) })
     };
     super::units(traces, labels).into_iter().filter_map(member).collect()
@@ -268,7 +280,8 @@ fn clocks(members: &[Member<'_, '_>], request: &SyncRequest) -> Clocks {
         // A margin of one second, because an event may precede the begin time of its packet.
         let base = base - i128::from(SECOND);
         for &(index, shift) in group {
-            tickings.insert(index, Ticking { clock, ticks: alone.ok_or(base - shift) });
+            let ticks = alone.map_or(Ticks::NanosSince(base - shift), Ticks::Cycles);
+            tickings.insert(index, Ticking { clock, ticks });
         }
     }
     let names = |group: &Vec<(usize, i128)>| {
@@ -291,7 +304,7 @@ fn one_clock(member: &Member<'_, '_>) -> Option<CycleClock> {
     used.all(|other| other == first).then_some(first)
 }
 
-/// Finds the messages and adds them to the graph; returns `None` if `progress` stops it.
+/// Finds the messages and adds them to the graph; returns `None` if `progress` stops the search.
 fn matched(
     members: &[Member<'_, '_>],
     tickings: &[Ticking],
@@ -301,7 +314,7 @@ fn matched(
 ) -> Option<Vec<Matched>> {
     let usual = MatchRule::DEFAULT;
     let rules = if request.rules.is_empty() { &usual[..] } else { &request.rules };
-    let mut matchers: Vec<(Matcher<Key>, u64)> = rules.iter().map(|_| (Matcher::new(KEYS), 0)).collect();
+    let mut matchers: Vec<(Matcher<Key>, u64)> = rules.iter().map(|_| (Matcher::new(MOST_KEYS), 0)).collect();
     let mut bytes = 0;
     for ((member, ticking), &peer) in members.iter().zip(tickings).zip(peers) {
         for trace in &member.traces {
@@ -344,8 +357,8 @@ fn by_number(members: &[Member<'_, '_>]) -> Vec<Peer> {
     };
     let numbers: Vec<Option<u64>> = members.iter().map(|member| number(&member.unit.label)).collect();
     let mut slaves = members.iter().zip(&numbers).filter(|(member, _)| is_slave(member));
-    let matters = slaves.any(|(_, number)| number.is_some());
-    numbers.into_iter().map(|number| Peer { matters, number }).collect()
+    let is_in_key = slaves.any(|(_, number)| number.is_some());
+    numbers.into_iter().map(|number| Peer { is_in_key, number }).collect()
 }
 
 /// Reads the ends of messages of one input.
@@ -428,7 +441,7 @@ fn curve(timeline: &Timeline, ticking: &Ticking, span: (i128, i128), zero: i128)
 
 /// Returns how wide a clock's intervals are between the first and the last time of its inputs, and its steps. `zero` is the
 /// reference's time at its tick 0.
-fn of_clock(
+fn clock_quality(
     clock: ClockId,
     members: &[Member<'_, '_>],
     tickings: &[Ticking],
@@ -437,7 +450,7 @@ fn of_clock(
 ) -> (Option<HalfWidths>, Vec<SyncStep>) {
     let own = members.iter().zip(tickings).filter(|(_, ticking)| ticking.clock == clock);
     let spans = own.map(|(member, ticking)| ticking.span(member.span.0, member.span.1));
-    let span = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+    let span = spans.reduce(cover);
     let time = |ticks: u64| zero + i128::from(timeline.convert(clock, ticks).estimate.0);
     let step = |step: &hodo_sync::ClockStep| SyncStep {
         after: time(step.last_ticks),

@@ -7,7 +7,7 @@ use hodo_native_log::{Entries, Entry, Item, Table, note};
 
 use super::{
     LogContext, Position,
-    exits::{ExitCode, Exits, append},
+    exits::{ExitCode, Exits, Ran, append},
     superblocks::{LENGTH, Superblock},
     ways::BY_BLOCKS,
 };
@@ -17,11 +17,12 @@ pub(super) struct Decoder<'d, 'c, 'a, L, S> {
     table: &'d Table,
     context: &'d mut LogContext<'c, 'a, L>,
     sink: &'d mut S,
-    /// Those of the current program and the table.
+    /// The exits of the current program and the table.
     exits: Exits,
-    /// Index of the program, and what the schedule says runs.
+    /// Index of the current program.
     program: usize,
-    runs_as: u32,
+    /// The context of the thread, by the schedule.
+    thread_context: u32,
     /// When the schedule changes next.
     next_switch: Tsc,
     position: Position,
@@ -41,14 +42,14 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         context: &'d mut LogContext<'c, 'a, L>,
         sink: &'d mut S,
     ) -> Self {
-        let Switch { program, context: runs_as, .. } = context.schedule[0];
+        let Switch { program, context: thread_context, .. } = context.schedule[0];
         let mut decoder = Decoder {
             table,
             context,
             sink,
             exits: Exits::default(),
             program,
-            runs_as,
+            thread_context,
             next_switch: Tsc(0),
             position,
             reported: None,
@@ -66,13 +67,14 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         std::mem::swap(&mut self.exits, self.context.memos.exits.entry(key).or_default());
     }
 
+    /// Begins the block, whose first time is `since`.
     pub(super) fn begin(&mut self, since: u64) {
         self.position.now = self.position.now.max(since);
-        self.position.on &= self.position.at != 0;
+        self.position.is_recorded &= self.position.address != 0;
         if let Some(context) = self.switch_program() {
             self.sink.event(Event::Switch(context));
         }
-        if !self.position.on {
+        if !self.position.is_recorded {
             self.event(OFF);
         }
         self.time();
@@ -84,15 +86,16 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         let after = self.context.schedule.partition_point(|switch| switch.at <= now);
         self.next_switch = self.context.schedule.get(after.max(1)).map_or(Tsc(u64::MAX), |switch| switch.at);
         let Switch { program, context, .. } = self.context.schedule[after.saturating_sub(1)];
-        if (program, context) == (self.program, self.runs_as) {
+        if (program, context) == (self.program, self.thread_context) {
             return None;
         }
         self.exchange_exits();
-        (self.program, self.runs_as) = (program, context);
+        (self.program, self.thread_context) = (program, context);
         self.exchange_exits();
         Some(context)
     }
 
+    /// Follows all entries of the block.
     pub(super) fn entries(&mut self, entries: &mut Entries<'_>) {
         loop {
             self.known_paths(entries);
@@ -115,15 +118,17 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     /// It is never inlined, so that its speed does not depend on code elsewhere (decision 14).
     #[inline(never)]
     fn known_paths(&mut self, entries: &mut Entries<'_>) {
-        let (Some(mut state), mut at, mut taken) = (self.state, self.position.at, 0) else { return };
+        let (Some(mut state), mut address, mut taken) = (self.state, self.position.address, 0) else {
+            return;
+        };
         loop {
             let exits = entries.ahead::<LENGTH>();
             if let Some(exits) = exits
                 && let Some(superblock) = self.exits.superblocks.find(state, exits)
-                && (superblock.start == at || at == 0)
+                && (superblock.start == address || address == 0)
             {
                 self.sink.path(superblock.path);
-                (state, at) = (superblock.to, superblock.leads_to);
+                (state, address) = (superblock.to, superblock.leads_to);
                 taken += LENGTH;
                 entries.pass(LENGTH);
                 continue;
@@ -133,7 +138,8 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
                 && let Some(exit) = entries.next_exit()
             {
                 let way = self.exits.ways.find(exit, state);
-                let Some(way) = way.filter(|way| (way.start == at || at == 0) && way.path != BY_BLOCKS)
+                let Some(way) =
+                    way.filter(|way| (way.start == address || address == 0) && way.path != BY_BLOCKS)
                 else {
                     break;
                 };
@@ -142,20 +148,20 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
                 if count == 0 {
                     start = way.start;
                 }
-                (paths[count], state, at) = (way.path, way.to, way.leads_to);
+                (paths[count], state, address) = (way.path, way.to, way.leads_to);
                 count += 1;
             }
             taken += count;
             match exits.filter(|_| count == LENGTH) {
                 Some(&exits) => {
-                    let superblock = Superblock { exits, from, to: state, path: 0, start, leads_to: at };
+                    let superblock = Superblock { exits, from, to: state, path: 0, start, leads_to: address };
                     self.exits.superblocks.add(superblock, &paths, self.sink);
                 }
                 None if count < LENGTH => break,
                 None => {}
             }
         }
-        (self.state, self.position.at) = (Some(state), at);
+        (self.state, self.position.address) = (Some(state), address);
         self.context.memos.benefit.taken += taken;
     }
 
@@ -193,9 +199,9 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     }
 
     fn read_exit(&mut self, exit: u32) -> Option<u32> {
-        let at = self.table.path(exit)?.since.max(self.position.now);
+        let tick = self.table.path(exit)?.since.max(self.position.now);
         let graph = self.context.programs[self.program].graph(Bits::B64);
-        self.exits.read((self.table, exit), graph, at)
+        self.exits.read((self.table, exit), graph, tick)
     }
 
     /// Follows the first instructions of the block of an exit.
@@ -208,9 +214,10 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         }
         self.leave_paths();
         if let Some(path) = part.path {
-            let at = path.since.max(self.position.now);
+            let tick = path.since.max(self.position.now);
             let graph = self.context.programs[self.program].graph(Bits::B64);
-            let code = self.exits.of_path(&path, (count.into(), part.digest.addresses()), graph, at);
+            let ran = Ran { instructions: count.into(), address_sum: part.digest.addresses() };
+            let code = self.exits.of_path(&path, ran, graph, tick);
             self.begin_code(&code);
             self.by_blocks(&code);
             self.end_code(&code);
@@ -219,10 +226,11 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         self.position.expected = part.next;
     }
 
-    /// Whether the log may continue at `start`. If code that was not selected ran before it, recording is off.
+    /// Returns whether the log may continue at `start`. Where code that is not selected may have run before it, turns
+    /// recording off instead.
     fn come_to(&mut self, start: u64) -> bool {
-        let Position { at, expected, .. } = self.position;
-        let expected = if self.state.is_some() { at } else { expected };
+        let Position { address, expected, .. } = self.position;
+        let expected = if self.state.is_some() { address } else { expected };
         let fits = expected == 0 || expected == start;
         if !fits && self.table.is_of_selection() {
             self.item(Item::Loss(note::UNSELECTED));
@@ -231,20 +239,20 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         fits
     }
 
-    /// Code is about to run.
+    /// Reports what comes before code that runs next: the time, a switch of programs, the begin of recording.
     fn begin_code(&mut self, code: &ExitCode) {
         if code.since > self.position.now {
             // Code that is in no file exists from the time of its translation on.
             self.position.now = code.since;
             self.time();
         }
-        if self.position.on && self.position.at == 0 {
-            self.position.at = code.start;
+        if self.position.is_recorded && self.position.address == 0 {
+            self.position.address = code.start;
         }
-        if self.position.on && self.position.at != code.start {
+        if self.position.is_recorded && self.position.address != code.start {
             self.off();
         }
-        if !self.position.on {
+        if !self.position.is_recorded {
             self.leave_paths();
             self.close_gap();
             if self.next_switch.0 <= self.position.now
@@ -252,21 +260,21 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
             {
                 self.event(Event::Switch(context));
             }
-            self.position.on = true;
+            self.position.is_recorded = true;
             self.event(Event::Enabled(code.start));
         }
     }
 
-    /// Code ran.
+    /// Sets the position after code that ran.
     fn end_code(&mut self, code: &ExitCode) {
-        (self.position.at, self.position.expected) = (code.stands, code.leads_to);
+        (self.position.address, self.position.expected) = (code.end_address, code.leads_to);
         if code.is_far {
             self.event(OFF);
-            self.position.on = false;
+            self.position.is_recorded = false;
         }
     }
 
-    /// Reports code as a path, if the sink takes it so.
+    /// Reports code as a path, if the sink takes it as one; returns whether it did.
     fn by_path(&mut self, exit: u32, code: &ExitCode) -> bool {
         let benefit = &mut self.context.memos.benefit;
         if !self.context.learns || benefit.pause > 0 {
@@ -297,12 +305,14 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
 
     fn learn(&mut self, exit: u32, state: u32, code: &ExitCode) -> (u32, u32) {
         /// How often a path must run to pay: it saves more if it replaces single blocks than if it replaces runs.
-        const WORTH: [usize; 2] = [8, 32];
+        const WORTH_FOR_BLOCKS: usize = 8;
+        const WORTH_FOR_RUNS: usize = 32;
         let graph = self.context.programs[self.program].graph(Bits::B64);
         let memos = &mut *self.context.memos;
         self.exits.steps(code, graph, S::TAKES_BLOCKS, &mut memos.steps);
         let learned = self.sink.learn(state, &memos.steps, graph).unwrap_or((BY_BLOCKS, state));
-        memos.benefit.learned(memos.steps.len(), WORTH[usize::from(self.sink.takes_function_runs())]);
+        let worth = if self.sink.takes_function_runs() { WORTH_FOR_RUNS } else { WORTH_FOR_BLOCKS };
+        memos.benefit.learned(memos.steps.len(), worth);
         self.exits.ways.insert((exit, state), code, learned);
         learned
     }
@@ -322,23 +332,24 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     /// It is never inlined, so that its speed does not depend on code elsewhere (decision 14).
     #[inline(never)]
     fn known_runs(&mut self, entries: &mut Entries<'_>) {
-        /// After that many runs or instructions they are reported.
-        const MOST: (usize, u32) = (1 << 12, 1 << 30);
+        /// Pending runs, and instructions in them, after which they are reported.
+        const MOST_RUNS: usize = 1 << 12;
+        const MOST_INSTRUCTIONS: u32 = 1 << 30;
         let takes_paths = self.context.learns && self.sink.takes_paths();
         let most = if takes_paths { self.context.memos.benefit.pause } else { usize::MAX };
-        let is_in_plain_code = self.position.on && self.open.is_none() && self.gap.is_none();
+        let is_in_plain_code = self.position.is_recorded && self.open.is_none() && self.gap.is_none();
         if self.state.is_some() || !is_in_plain_code || !self.sink.takes_function_runs() {
             return;
         }
-        let Position { mut at, mut expected, .. } = self.position;
+        let Position { mut address, mut expected, .. } = self.position;
         let (mut count, runs) = (0, &mut self.context.memos.runs);
         let mut until = runs.last().map_or(0, |last| last.until);
         while count < most
-            && runs.len() < MOST.0
-            && until < MOST.1
+            && runs.len() < MOST_RUNS
+            && until < MOST_INSTRUCTIONS
             && let Some(exit) = entries.next_exit()
             && let Some(plain) = self.exits.plain(exit)
-            && (at == plain.first.start || at == 0)
+            && (address == plain.first.start || address == 0)
             && (expected == plain.first.start || expected == 0)
         {
             let before = until;
@@ -346,14 +357,14 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
                 until = before + run.until;
                 append(runs, 0, FunctionRun { until, ..run });
             }
-            (at, expected) = (plain.leads_to, plain.leads_to);
+            (address, expected) = (plain.leads_to, plain.leads_to);
             count += 1;
             entries.pass(1);
         }
-        (self.position.at, self.position.expected) = (at, expected);
+        (self.position.address, self.position.expected) = (address, expected);
         let pause = &mut self.context.memos.benefit.pause;
         *pause = pause.saturating_sub(count);
-        if self.context.memos.runs.len() >= MOST.0 || until >= MOST.1 {
+        if self.context.memos.runs.len() >= MOST_RUNS || until >= MOST_INSTRUCTIONS {
             self.report_runs();
         }
     }
@@ -419,29 +430,29 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
             }
             Item::Signal(_, handler) => {
                 self.off();
-                (self.position.at, self.position.expected) = (handler, handler);
+                (self.position.address, self.position.expected) = (handler, handler);
             }
             Item::Continue(pc) => {
-                if self.position.on && self.position.at != 0 && self.position.at != pc {
+                if self.position.is_recorded && self.position.address != 0 && self.position.address != pc {
                     self.off();
                 }
                 self.leave_paths();
-                (self.position.at, self.position.expected) = (pc, pc);
+                (self.position.address, self.position.expected) = (pc, pc);
             }
             Item::Loss(note::UNSELECTED) => {
                 self.off();
-                (self.position.at, self.position.expected) = (0, 0);
+                (self.position.address, self.position.expected) = (0, 0);
             }
             Item::Loss(_) | Item::Contradiction | Item::Path(_) => self.contradiction(),
             Item::End => self.off(),
         }
     }
 
-    /// The log contradicts itself or its table, or says that something is missing.
+    /// Reports a gap: the log contradicts itself or its table, or says that something is missing.
     #[cold]
     fn contradiction(&mut self) {
         self.off();
-        (self.position.at, self.position.expected) = (0, 0);
+        (self.position.address, self.position.expected) = (0, 0);
         let since = self.reported.map(Tsc);
         let trouble = Trouble::Overflow;
         self.event(Event::Gap(Gap { from: 0, to: 0, since, until: since, doubtful_since: None, trouble }));
@@ -451,8 +462,8 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     /// Turns recording off, if it is on: what follows is not recorded.
     fn off(&mut self) {
         self.leave_paths();
-        if std::mem::take(&mut self.position.on) {
-            let from = Some(self.position.at).filter(|&at| at != 0);
+        if std::mem::take(&mut self.position.is_recorded) {
+            let from = Some(self.position.address).filter(|&address| address != 0);
             self.event(Event::Disabled { from, to: None, asynchronous: from.is_some(), cause: None });
         }
     }
@@ -485,7 +496,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     #[inline]
     fn leave_paths(&mut self) {
         if let Some(state) = self.state.take() {
-            self.position.expected = self.position.at;
+            self.position.expected = self.position.address;
             self.sink.resume(state);
         }
     }
@@ -505,13 +516,13 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
 
     /// Ends the block.
     pub(super) fn end(mut self, after: AfterBlock) -> Position {
-        let Position { on, at, .. } = self.position;
+        let Position { is_recorded, address, .. } = self.position;
         match after {
-            AfterBlock::Continues { start: Some(start) } if on && at == 0 => {
+            AfterBlock::Continues { start: Some(start) } if is_recorded && address == 0 => {
                 self.leave_paths();
-                self.position.at = start;
+                self.position.address = start;
             }
-            AfterBlock::Continues { start: None } if on && at == 0 => self.off(),
+            AfterBlock::Continues { start: None } if is_recorded && address == 0 => self.off(),
             AfterBlock::Continues { .. } => self.leave_paths(),
             AfterBlock::Ends => self.off(),
         }

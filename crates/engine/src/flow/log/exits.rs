@@ -35,16 +35,16 @@ pub(super) struct PlainExit {
     pub(super) first: FunctionRun,
     /// Where it leads; 0 if only the next entry says it.
     pub(super) leads_to: u64,
-    /// The further function runs.
-    more: u32,
-    count: u32,
+    /// Index of the second function run in [`Exits::runs`], and the number of runs from there on.
+    further_begin: u32,
+    further_count: u32,
 }
 
 const NOT_PLAIN: PlainExit = PlainExit {
     first: FunctionRun { start: 0, begins: 0, until: 0, transfer: Transfer::None, end: 0 },
     leads_to: 0,
-    more: 0,
-    count: 0,
+    further_begin: 0,
+    further_count: 0,
 };
 
 /// The code of an exit.
@@ -54,20 +54,37 @@ pub(super) struct ExitCode {
     pub(super) start: u64,
     /// Where the log continues; 0 if only the next entry says it.
     pub(super) leads_to: u64,
-    /// Where the thread then is; 0 if only the next entry says it.
-    pub(super) stands: u64,
+    /// Where the thread is after it; 0 if only the next entry says it.
+    pub(super) end_address: u64,
     /// When its code was translated, if that is in no file.
     pub(super) since: u64,
     /// Whether it ends with a system call or another far transfer.
     pub(super) is_far: bool,
-    /// Whether all of its blocks run to their end, never change, and are followed by recorded code, where the log continues.
+    /// Whether all of its blocks run to their end and never change, and recorded code follows, where the log continues.
     pub(super) is_plain: bool,
     /// The number of instructions of its last block that run, if not all.
     pub(super) tail: u32,
     /// Why its code is not known beyond its blocks.
     pub(super) trouble: Option<Trouble>,
-    blocks: (u32, u32),
-    runs: (u32, u32),
+    /// Its blocks in [`Exits::blocks`].
+    blocks: IndexRange,
+    /// Its function runs in [`Exits::runs`].
+    runs: IndexRange,
+}
+
+/// Indices from `begin` up to, but not including, `end`.
+#[derive(Clone, Copy, Debug)]
+struct IndexRange {
+    begin: u32,
+    end: u32,
+}
+
+/// What ran of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ran {
+    pub(super) instructions: u64,
+    /// The sum of their addresses, which wraps.
+    pub(super) address_sum: u64,
 }
 
 impl Exits {
@@ -91,7 +108,7 @@ impl Exits {
     /// The blocks of a code.
     #[inline]
     pub(super) fn blocks(&self, code: &ExitCode) -> &[BlockId] {
-        &self.blocks[code.blocks.0 as usize..code.blocks.1 as usize]
+        &self.blocks[code.blocks.begin as usize..code.blocks.end as usize]
     }
 
     /// Returns an exit, if it is known to be plain.
@@ -104,11 +121,11 @@ impl Exits {
     /// The function runs of a plain exit after its first, whose instructions are counted from the exit's begin.
     #[inline(always)]
     pub(super) fn further_runs(&self, plain: &PlainExit) -> &[FunctionRun] {
-        &self.runs[plain.more as usize..][..plain.count as usize]
+        &self.runs[plain.further_begin as usize..][..plain.further_count as usize]
     }
 
     fn add_plain(&mut self, exit: u32, code: &ExitCode) {
-        let (page, (begin, end)) = (exit as usize / PAGE, code.runs);
+        let (page, IndexRange { begin, end }) = (exit as usize / PAGE, code.runs);
         if self.plain.len() <= page {
             self.plain.resize_with(page + 1, || None);
         }
@@ -116,24 +133,24 @@ impl Exits {
         page[exit as usize % PAGE] = PlainExit {
             first: self.runs[begin as usize],
             leads_to: code.leads_to,
-            more: begin + 1,
-            count: end - begin - 1,
+            further_begin: begin + 1,
+            further_count: end - begin - 1,
         };
     }
 
-    /// Reads the code of an exit as it is at tick `at`. `None`: there is no such exit.
+    /// Reads the code of an exit as it is at `tick`. Returns the index of the code; `None` if there is no such exit.
     pub(super) fn read<L: Labels>(
         &mut self,
         (table, exit): (&Table, u32),
         graph: &mut Graph<'_, L>,
-        at: u64,
+        tick: u64,
     ) -> Option<u32> {
         let (path, summary) = (table.path(exit)?, table.summary(exit)?);
-        let ran = (summary.instructions, summary.digest.addresses());
-        let code = self.of_path(&path, ran, graph, at);
+        let ran = Ran { instructions: summary.instructions, address_sum: summary.digest.addresses() };
+        let code = self.of_path(&path, ran, graph, tick);
         let index = self.codes.len() as u32;
         let leads_to = summary.target;
-        let is_plain = code.is_plain && leads_to == code.stands;
+        let is_plain = code.is_plain && leads_to == code.end_address;
         let code = ExitCode { leads_to, is_plain, ..code };
         if is_plain {
             self.add_plain(exit, &code);
@@ -143,17 +160,17 @@ impl Exits {
         Some(index)
     }
 
-    /// Finds the blocks of a path. `ran`: the number of its instructions, and the sum of their addresses.
+    /// Finds the blocks of a path, of which the table says what ran.
     pub(super) fn of_path<L: Labels>(
         &mut self,
         path: &Path<'_>,
-        ran: (u64, u64),
+        ran: Ran,
         graph: &mut Graph<'_, L>,
-        at: u64,
+        tick: u64,
     ) -> ExitCode {
         let (first_block, first_run) = (self.blocks.len() as u32, self.runs.len() as u32);
-        let mut walk = Walk { exits: self, is_lasting: true, tail: 0, ran: (0, 0) };
-        let mut trouble = path.all().find_map(|span| walk.span(&span, graph, at).err());
+        let mut walk = Walk { exits: self, is_lasting: true, tail: 0, ran: Ran::default() };
+        let mut trouble = path.all().find_map(|span| walk.span(&span, graph, tick).err());
         let Walk { is_lasting, tail, ran: walked, .. } = walk;
         let start = path.all().next().map_or(0, |span| span.start);
         if trouble.is_none() && walked != ran {
@@ -169,21 +186,21 @@ impl Exits {
         ExitCode {
             start,
             leads_to: 0,
-            stands: stands(&path.last),
+            end_address: end_address(&path.last),
             since: path.since,
             is_far,
             is_plain,
             tail: if trouble.is_none() { tail } else { 0 },
             trouble,
-            blocks: (first_block, self.blocks.len() as u32),
-            runs: (first_run, self.runs.len() as u32),
+            blocks: IndexRange { begin: first_block, end: self.blocks.len() as u32 },
+            runs: IndexRange { begin: first_run, end: self.runs.len() as u32 },
         }
     }
 
     /// Frees the blocks and runs of the code that was found last.
     pub(super) fn drop_last(&mut self, code: &ExitCode) {
-        self.blocks.truncate(code.blocks.0 as usize);
-        self.runs.truncate(code.runs.0 as usize);
+        self.blocks.truncate(code.blocks.begin as usize);
+        self.runs.truncate(code.runs.begin as usize);
     }
 
     /// Joins the blocks from `first` on to function runs.
@@ -205,7 +222,7 @@ impl Exits {
         }
     }
 
-    /// The steps of a code: its blocks one by one, or joined as far as they are of one function.
+    /// Replaces `steps` by those of a code: its blocks one by one, or joined as far as they are of one function.
     pub(super) fn steps<L: Labels>(
         &self,
         code: &ExitCode,
@@ -234,8 +251,8 @@ pub(super) fn append(runs: &mut Vec<FunctionRun>, begin: usize, run: FunctionRun
     }
 }
 
-/// Where a thread is after a span; 0 if only the next entry says it.
-fn stands(last: &Span) -> u64 {
+/// Returns where a thread is after a span; 0 if only the next entry says it.
+fn end_address(last: &Span) -> u64 {
     match last.kind {
         exit::NONE | exit::NOT_TAKEN => last.end,
         _ => last.target,
@@ -249,23 +266,24 @@ struct Walk<'e> {
     is_lasting: bool,
     /// See [`ExitCode::tail`].
     tail: u32,
-    /// The number of instructions so far, and the sum of their addresses.
-    ran: (u64, u64),
+    /// What ran so far.
+    ran: Ran,
 }
 
 impl Walk<'_> {
-    fn span<L: Labels>(&mut self, span: &Span, graph: &mut Graph<'_, L>, at: u64) -> Result<(), Trouble> {
+    fn span<L: Labels>(&mut self, span: &Span, graph: &mut Graph<'_, L>, tick: u64) -> Result<(), Trouble> {
         let (mut address, mut left) = (span.start, span.count);
         while left > 0 {
             if self.tail > 0 {
                 return Err(Trouble::Contradiction { at: address, expected: Expected::Reach(span.start) });
             }
-            let id = graph.at(address, at).map_err(Trouble::Code)?;
+            let id = graph.at(address, tick).map_err(Trouble::Code)?;
             let block = graph.block(id);
             let lengths = graph.lengths(block);
             let count = block.instructions.min(left);
             for &length in &lengths[..count as usize] {
-                self.ran = (self.ran.0 + 1, self.ran.1.wrapping_add(address));
+                self.ran.instructions += 1;
+                self.ran.address_sum = self.ran.address_sum.wrapping_add(address);
                 address = address.wrapping_add(length.into());
             }
             self.tail = if count < block.instructions { count } else { 0 };

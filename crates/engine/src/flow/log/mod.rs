@@ -27,14 +27,15 @@ use self::{
     ways::Benefit,
 };
 
-/// What is known of exits, of one decoding thread. It belongs to one sink, or to several that share what they learned.
+/// What a decoding thread knows of exits. It belongs to one sink, or to several that share the paths that they learned.
 #[derive(Debug, Default)]
 pub(crate) struct LogMemos {
     /// By program and table.
     exits: FxHashMap<(usize, usize), Exits>,
     benefit: Benefit,
-    /// Memory for pending function runs, and for the steps of a path.
+    /// Pending function runs.
     runs: Vec<FunctionRun>,
+    /// Memory for the steps of a path.
     steps: Vec<Step>,
 }
 
@@ -52,9 +53,9 @@ pub(crate) struct LogContext<'c, 'a, L> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
     /// Whether its code is recorded.
-    on: bool,
+    is_recorded: bool,
     /// Its address; 0 if only the next entry says it.
-    at: u64,
+    address: u64,
     /// Where the next exit must begin; 0 if that is not known.
     expected: u64,
     /// The last time.
@@ -122,7 +123,7 @@ impl<'l, 'f> LogReader<'l, 'f> {
         this == before + 1
     }
 
-    /// Reports a block, in which the thread is at `begin` at first, and keeps the next one.
+    /// Reports a block, at whose begin the thread is at `begin`, and keeps the next block.
     fn follow<L: Labels, S: Sink>(
         &mut self,
         index: usize,

@@ -9,8 +9,8 @@ pub(super) const LENGTH: usize = 8;
 /// Number of superblocks in the table.
 const SUPERBLOCKS: usize = 1 << 13;
 
-/// Maximum joined paths.
-const JOINED: usize = 1 << 17;
+/// Maximum number of joined paths.
+const MOST_JOINED: usize = 1 << 17;
 
 /// Marks an empty slot: no state has this number.
 const VACANT: u32 = u32::MAX;
@@ -40,11 +40,11 @@ pub(super) struct Superblocks {
     /// Empty, or of full length.
     kept: Vec<Superblock>,
     /// Hashes of sequences that occurred once, each in its slot.
-    seen: Vec<u32>,
+    occurred: Vec<u32>,
     /// The numbers of joined paths, by those of the two that they consist of.
     joined: FxHashMap<(u32, u32), u32>,
-    /// No more paths are joined: there are too many, or the sink takes paths one by one.
-    apart: bool,
+    /// Whether no more paths are joined: there are too many, or the sink takes paths one by one.
+    is_closed: bool,
 }
 
 impl Superblocks {
@@ -58,21 +58,21 @@ impl Superblocks {
     /// Adds a superblock of these paths, if its exits occurred before: a sequence that occurs only once does not pay.
     #[inline(never)]
     pub(super) fn add(&mut self, superblock: Superblock, paths: &[u32; LENGTH], sink: &mut impl Sink) {
-        if self.apart {
+        if self.is_closed {
             return;
         }
         if self.kept.is_empty() {
-            (self.kept, self.seen) = (vec![EMPTY_SLOT; SUPERBLOCKS], vec![0; SUPERBLOCKS]);
+            (self.kept, self.occurred) = (vec![EMPTY_SLOT; SUPERBLOCKS], vec![0; SUPERBLOCKS]);
         }
         let hash = hash(superblock.from, &superblock.exits);
         let slot = hash as usize % SUPERBLOCKS;
-        if std::mem::replace(&mut self.seen[slot], hash as u32) != hash as u32 {
+        if std::mem::replace(&mut self.occurred[slot], hash as u32) != hash as u32 {
             return;
         }
         let (first, others) = (paths[0], &paths[1..]);
         match others.iter().try_fold(first, |before, &path| self.join(before, path, sink)) {
             Some(path) => self.kept[slot] = Superblock { path, ..superblock },
-            None => self.apart = true,
+            None => self.is_closed = true,
         }
     }
 
@@ -80,7 +80,7 @@ impl Superblocks {
         if let Some(&known) = self.joined.get(&(first, second)) {
             return Some(known);
         }
-        let path = sink.join(first, second).filter(|_| self.joined.len() < JOINED)?;
+        let path = sink.join(first, second).filter(|_| self.joined.len() < MOST_JOINED)?;
         self.joined.insert((first, second), path);
         Some(path)
     }
@@ -91,7 +91,7 @@ impl Superblocks {
     }
 }
 
-/// Fibonacci hashing.
+/// Hashes a state and exits, by multiplications with large odd numbers.
 #[inline(always)]
 fn hash(from: u32, exits: &[u32; LENGTH]) -> u64 {
     let pair = |index: usize| u64::from(exits[index]) | u64::from(exits[index + 1]) << 32;

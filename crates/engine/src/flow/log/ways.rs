@@ -17,7 +17,7 @@ pub(super) struct Way {
     pub(super) leads_to: u64,
 }
 
-/// In place of the number of a path.
+/// In place of the number of a path: the sink needs the blocks.
 pub(super) const BY_BLOCKS: u32 = u32::MAX;
 
 /// Marks an empty slot: no exit has this number.
@@ -91,8 +91,10 @@ pub(super) struct Benefit {
     steps: usize,
     /// How often a learned way was taken.
     pub(super) taken: usize,
-    /// `learned` and `taken` at the last check.
-    checked: (usize, usize),
+    /// `learned` at the last check.
+    checked_learned: usize,
+    /// `taken` at the last check.
+    checked_taken: usize,
     /// The number of checks with too little benefit, less those with enough.
     seldom: u32,
     /// The number of exits until learning goes on.
@@ -100,40 +102,40 @@ pub(super) struct Benefit {
 }
 
 /// The most ways; beyond it, everything is forgotten.
-const MOST: usize = 1 << 18;
+const MOST_WAYS: usize = 1 << 18;
 
 /// The most steps of all ways.
 const MOST_STEPS: usize = 1 << 21;
 
 /// The number of new ways after which their benefit is checked.
-const CHECKED: usize = MOST / 64;
+const WAYS_PER_CHECK: usize = MOST_WAYS / 64;
 
-/// Exits per useless way in the first pause.
-const PAUSE: usize = 128;
+/// Exits in the first pause, per new way.
+const PAUSE_PER_WAY: usize = 128;
 
 /// The most doublings of the pause.
-const LONGEST_PAUSE: u32 = 10;
+const MOST_DOUBLINGS: u32 = 10;
 
 impl Benefit {
-    /// A way of this many steps was learned. A way pays if it is taken `worth` times.
+    /// Counts a way of this many steps that was learned. A way pays if it is taken `worth` times.
     pub(super) fn learned(&mut self, steps: usize, worth: usize) {
         (self.learned, self.steps) = (self.learned + 1, self.steps + steps);
-        let (learned, taken) = (self.learned - self.checked.0, self.taken - self.checked.1);
-        if learned < CHECKED {
+        let (learned, taken) = (self.learned - self.checked_learned, self.taken - self.checked_taken);
+        if learned < WAYS_PER_CHECK {
             return;
         }
-        self.checked = (self.learned, self.taken);
+        (self.checked_learned, self.checked_taken) = (self.learned, self.taken);
         if taken >= worth * learned {
             self.seldom = self.seldom.saturating_sub(1);
         } else {
-            self.pause = (PAUSE * learned) << self.seldom;
-            self.seldom = (self.seldom + 1).min(LONGEST_PAUSE);
+            self.pause = (PAUSE_PER_WAY * learned) << self.seldom;
+            self.seldom = (self.seldom + 1).min(MOST_DOUBLINGS);
         }
     }
 
     /// Whether a limit is reached, so that everything must be forgotten.
     pub(super) fn is_full(&self) -> bool {
-        self.learned >= MOST || self.steps >= MOST_STEPS
+        self.learned >= MOST_WAYS || self.steps >= MOST_STEPS
     }
 
     /// Starts over after a limit was reached.

@@ -17,7 +17,7 @@ fn node(parent: Option<usize>, depth: usize, function: &str, instructions: u64, 
 }
 
 #[test]
-fn what_only_some_executions_do_is_reported_exactly() {
+fn extra_instructions_of_some_executions_are_exact() {
     let typical = CallTree { nodes: vec![node(None, 0, "serve", 100, 60), node(Some(0), 1, "hash", 40, 40)] };
     let grows = CallTree {
         nodes: vec![
@@ -52,8 +52,9 @@ fn what_only_some_executions_do_is_reported_exactly() {
     let expected = [cause(&["serve", "grow"], 2, 505, 500, 1010), cause(&["serve", "hash"], 1, 7, 7, 7)];
     assert_eq!(compared.causes, expected);
 }
+
 #[test]
-fn what_runs_more_often_is_named_with_all_that_it_costs() {
+fn a_function_that_runs_more_often_is_the_cause_with_its_callees() {
     let sends = |calls: u64| {
         let mut tree = CallTree {
             nodes: vec![
@@ -68,7 +69,7 @@ fn what_runs_more_often_is_named_with_all_that_it_costs() {
     let compared = compare(&sends(1), &[sends(41)]);
     let [cause] = &compared.causes[..] else { panic!("one cause") };
     assert_eq!(
-        (cause.words().as_str(), cause.extra, cause.extra_there),
+        (cause.path_text().as_str(), cause.extra, cause.extra_there),
         ("serve → send", (2000, 2000), (2000, 2000))
     );
     let often = Calls { typical: 1, slow: (41, 41), recursion: 1 };
@@ -86,7 +87,7 @@ fn extra_instructions_that_divide_are_all_named() {
     };
     let compared = compare(&tree(10, 10), &[tree(410, 610)]);
     let named: Vec<_> =
-        compared.causes.iter().map(|cause| (cause.words(), cause.extra, cause.total)).collect();
+        compared.causes.iter().map(|cause| (cause.path_text(), cause.extra, cause.total)).collect();
     let expected = [("serve → right", 600), ("serve → left", 400)];
     assert_eq!(named, expected.map(|(path, total)| (path.to_owned(), (1000, 1000), total)));
 }

@@ -65,7 +65,7 @@ fn clock_id(index: usize) -> String {
 }
 
 fn clock_class(index: usize, clock: &ClockClass) -> Value {
-    let (seconds, cycles) = clock.cycles.offset();
+    let (seconds, cycles) = (clock.cycles.offset_seconds(), clock.cycles.offset_cycles());
     let frequency = i128::from(clock.cycles.frequency());
     // CTF 2 requires the cycles to be less than a second.
     let seconds = i128::from(seconds) + cycles.div_euclid(frequency);

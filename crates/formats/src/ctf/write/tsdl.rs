@@ -70,7 +70,7 @@ impl Text {
     }
 
     fn clock(&mut self, clock: &ClockClass) {
-        let (seconds, cycles) = clock.cycles.offset();
+        let (seconds, cycles) = (clock.cycles.offset_seconds(), clock.cycles.offset_cycles());
         self.line(format_args!("clock {{\n\tname = \"{}\";", clock.name));
         if !clock.description.is_empty() {
             self.line(format_args!("\tdescription = {};", quoted(&clock.description)));

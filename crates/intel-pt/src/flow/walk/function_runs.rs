@@ -46,7 +46,7 @@ impl Walk {
             }
         };
         let are_few = self.branch_batches.decisions() < FEW;
-        let rules = Rules { at: self.at, returns: !self.no_return_compression };
+        let rules = Rules { tick: self.at, are_returns_compressed: !self.no_return_compression };
         let mut by_tables = false;
         while self.branch_batches.current().is_some() {
             if !are_few && at.straight == 0 {
