@@ -39,7 +39,6 @@ struct Recorded {
     /// What it printed.
     output: String,
     outcome: Outcome,
-    /// The recording.
     file: Vec<u8>,
 }
 
@@ -406,13 +405,12 @@ fn the_last_part_is_kept() {
     let program = compile(&folder, "killed.c");
     let Recorded { outcome, file: whole, .. } = recorded(&folder, Command::new(&program));
     let options = Options { ring: Some(3000), ..Options::default() };
-    let Recorded { outcome: ring_outcome, file, .. } =
-        recorded_with(&folder, Command::new(&program), options);
-    assert_eq!(ring_outcome.status, outcome.status);
+    let ring = recorded_with(&folder, Command::new(&program), options);
+    assert_eq!(ring.outcome.status, outcome.status);
     let all = consistent(&whole).instructions;
-    let kept = consistent(&file).instructions;
+    let kept = consistent(&ring.file).instructions;
     assert!(kept > 500_000 && kept < all / 2, "{kept} of {all} instructions");
-    let recording = Recording::read(&file).expect("a readable recording");
+    let recording = Recording::read(&ring.file).expect("a readable recording");
     let thread = &recording.threads()[0];
     assert_eq!(thread.losses, [note::OVERWRITTEN]);
     let first = recording.items(thread).expect("a table").next();

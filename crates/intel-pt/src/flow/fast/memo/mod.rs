@@ -276,9 +276,7 @@ impl Decoder<'_> {
         let (start, mut counted, mut pending, mut apart) = (position, true, 0, 0);
         while let Some(wide) = bytes.get(position..).and_then(|rest| rest.first_chunk()) {
             let alone = apart > 0 || counted && pending == 0;
-            if !alone
-                && pending == 0
-                && follow_superblock(bytes, &mut position, &mut state, memo, context.sink)
+            if !alone && pending == 0 && run_superblock(bytes, &mut position, &mut state, memo, context.sink)
             {
                 continue;
             }
@@ -302,8 +300,7 @@ impl Decoder<'_> {
                     break;
                 }
                 let (walk, graph, sink) = self.walk_graph_sink(context);
-                if !(MemoBuilder { walk, graph, sink, memo, learned }.learn_if_repeated(state, packets, size))
-                {
+                if !(MemoBuilder { walk, graph, sink, memo, learned }.learn_repeated(state, packets, size)) {
                     apart = size;
                 }
                 continue;
@@ -392,7 +389,7 @@ impl Decoder<'_> {
 
 /// Follows a superblock; returns `false` if none continues from here.
 #[inline(always)]
-fn follow_superblock<S: Sink>(
+fn run_superblock<S: Sink>(
     bytes: &[u8],
     position: &mut usize,
     state: &mut u32,
@@ -432,7 +429,7 @@ struct Reached {
 impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
     /// Memoizes the effect of packets, unless they occur together for the first time: memoizing packets that occur only
     /// once does not pay. Returns whether they were memoized.
-    fn learn_if_repeated(&mut self, from: u32, packets: u64, size: u32) -> bool {
+    fn learn_repeated(&mut self, from: u32, packets: u64, size: u32) -> bool {
         let worth = u32::from(plain_size(packets)) == size || self.memo.transitions.was_seen(from, packets);
         if worth {
             self.learn(from, packets, size);
