@@ -2,7 +2,7 @@
 
 #![allow(missing_docs)]
 
-use std::{env, error::Error, fs, path::PathBuf, process::Command};
+use std::{env, error::Error, fs, ops::Range, path::PathBuf, process::Command};
 
 /// Where the image lies in each program, as in `native/runtime/src/layout.rs`.
 const IMAGE: u64 = 0x2000_0000_0000;
@@ -44,11 +44,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Lays out an ELF program as it is in memory at [`IMAGE`]. The first eight bytes are the offset of its entry.
 fn flatten(elf: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
-    let word = |at: u64, length: usize| -> Result<u64, Box<dyn Error>> {
-        let bytes =
-            elf.get(at as usize..at as usize + length).ok_or("the runtime's ELF file is cut short")?;
+    let word = |offset: u64, length: usize| -> Result<u64, Box<dyn Error>> {
+        let bytes = elf
+            .get(offset as usize..offset as usize + length)
+            .ok_or("the runtime's ELF file is cut short")?;
         Ok(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
     };
+    // e_entry, e_phoff and e_phnum; program headers have 56 bytes.
     let (entry, headers, count) = (word(24, 8)?, word(32, 8)?, word(56, 2)?);
     let mut memory = Vec::new();
     let mut dynamic = None;
@@ -62,7 +64,7 @@ fn flatten(elf: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
                 let bytes = elf.get(offset as usize..(offset + in_file) as usize).ok_or("a cut segment")?;
                 memory[address as usize..][..bytes.len()].copy_from_slice(bytes);
             }
-            2 => dynamic = Some((offset, in_file)),
+            2 => dynamic = Some(offset..offset + in_file),
             _ => {}
         }
     }
@@ -75,29 +77,31 @@ fn flatten(elf: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
 /// Applies the relocations of the dynamic section, all of which are relative.
 fn relocate(
     memory: &mut [u8],
-    (offset, length): (u64, u64),
+    dynamic: Range<u64>,
     word: &dyn Fn(u64, usize) -> Result<u64, Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
     // DT_RELA and DT_RELASZ: the position and the size of the table.
     let (mut table, mut size) = (0, 0);
-    for at in (offset..offset + length).step_by(16) {
-        match word(at, 8)? {
-            7 => table = word(at + 8, 8)?,
-            8 => size = word(at + 8, 8)?,
+    for entry in dynamic.step_by(16) {
+        match word(entry, 8)? {
+            7 => table = word(entry + 8, 8)?,
+            8 => size = word(entry + 8, 8)?,
             _ => {}
         }
     }
-    let read = |memory: &[u8], at: u64| {
-        let bytes = memory.get(at as usize..at as usize + 8).and_then(|bytes| bytes.try_into().ok());
+    let read = |memory: &[u8], address: u64| {
+        let bytes =
+            memory.get(address as usize..address as usize + 8).and_then(|bytes| bytes.try_into().ok());
         bytes.map(u64::from_le_bytes).ok_or("a relocation outside of the runtime")
     };
-    for at in (table..table + size).step_by(24) {
-        let (place, kind, value) = (read(memory, at)?, read(memory, at + 8)?, read(memory, at + 16)?);
+    for entry in (table..table + size).step_by(24) {
+        let (address, kind) = (read(memory, entry)?, read(memory, entry + 8)?);
+        let value = read(memory, entry + 16)?;
         if kind != RELATIVE {
             return Err(format!("a relocation of kind {kind}").into());
         }
-        read(memory, place)?;
-        memory[place as usize..][..8].copy_from_slice(&(IMAGE + value).to_le_bytes());
+        read(memory, address)?;
+        memory[address as usize..][..8].copy_from_slice(&(IMAGE + value).to_le_bytes());
     }
     Ok(())
 }

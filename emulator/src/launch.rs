@@ -34,6 +34,7 @@ impl Program {
             if gives_rights(&program.path) {
                 return Err("it runs with the rights of its owner".to_owned());
             }
+            // A 64-bit file in little-endian order, for EM_X86_64 (62).
             match head.get(..20) {
                 Some([0x7f, b'E', b'L', b'F', 2, 1, .., 62, 0]) => return Ok(Some(program)),
                 Some([0x7f, b'E', b'L', b'F', ..]) => {

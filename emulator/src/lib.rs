@@ -27,6 +27,9 @@ macro_rules! say {
     }};
 }
 
+/// Exit code of QEMU if the recording can't begin, as that of the recorder.
+const FAILED: i32 = 125;
+
 mod block;
 mod exec;
 mod filter;

@@ -4,6 +4,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     io,
+    ops::Range,
     os::{fd::AsRawFd, unix::ffi::OsStrExt},
     path::Path,
 };
@@ -21,7 +22,7 @@ pub(crate) struct Mappings {
     /// Mappings from which code ran, and that still exist.
     regions: Vec<Region>,
     /// Mappings that were removed: their replacement did not exist from the start.
-    gone: Vec<(u64, u64)>,
+    gone: Vec<Range<u64>>,
     /// Bytes of code that no file contains, as last seen.
     kept: FxHashMap<u64, Page>,
     /// Files that were mapped only to announce them, and whose addresses are not known yet.
@@ -43,7 +44,7 @@ struct Page {
 
 /// What to record about some code.
 #[derive(Default)]
-pub(crate) struct Placed {
+pub(crate) struct ToRecord {
     /// Its mapping, if that was not recorded before.
     pub(crate) new_mapping: Option<MapNote>,
     /// Whether to record its bytes: no file contains them, and they were not recorded before.
@@ -53,8 +54,12 @@ pub(crate) struct Placed {
 }
 
 impl MapNote {
+    fn addresses(&self) -> Range<u64> {
+        self.address..self.address + self.length
+    }
+
     fn contains(&self, address: u64) -> bool {
-        (self.address..self.address + self.length).contains(&address)
+        self.addresses().contains(&address)
     }
 }
 
@@ -71,15 +76,15 @@ impl Region {
 impl Mappings {
     /// Drops the mappings of this range, which may change.
     pub(crate) fn forget(&mut self, address: u64, length: u64) {
-        let end = address.saturating_add(length);
-        let overlaps = |start: u64, length: u64| start < end && address < start + length;
+        let changed = address..address.saturating_add(length);
         let gone = &mut self.gone;
         self.regions.retain(|region| {
-            let goes = overlaps(region.note.address, region.note.length);
-            if goes {
-                gone.push((region.note.address, region.note.length));
+            let addresses = region.note.addresses();
+            let stays = !overlap(&addresses, &changed);
+            if !stays {
+                gone.push(addresses);
             }
-            !goes
+            stays
         });
     }
 
@@ -105,34 +110,35 @@ impl Mappings {
 
     /// What to record about `bytes` that are about to run at `pc`. `later` returns a time after everything that ran so
     /// far.
-    pub(crate) fn place(&mut self, pc: u64, bytes: &[u8], later: &dyn Fn() -> u64) -> Placed {
-        let mut placed = Placed::default();
+    pub(crate) fn look_up(&mut self, pc: u64, bytes: &[u8], later: &dyn Fn() -> u64) -> ToRecord {
+        let mut to_record = ToRecord::default();
         let index = match self.regions.iter().position(|region| region.note.contains(pc)) {
             Some(index) => index,
             None => match self.discover(pc, later) {
                 Some(region) => {
-                    placed.new_mapping = Some(region.note.clone());
+                    to_record.new_mapping = Some(region.note.clone());
                     self.regions.push(region);
                     self.regions.len() - 1
                 }
-                None => return placed,
+                None => return to_record,
             },
         };
         let region = &self.regions[index];
-        placed.not_before = region.not_before;
+        to_record.not_before = region.not_before;
         let contents = region.contents_at(pc);
         let common = contents.len().min(bytes.len());
         // Bytes beyond the end of the mapping are in another mapping of the same file, or are kept.
         let rest_is_elsewhere =
-            common == bytes.len() || !contents.is_empty() && self.elsewhere(pc, bytes, common);
+            common == bytes.len() || !contents.is_empty() && self.is_in_next(pc, bytes, common);
         if contents[..common] == bytes[..common] && rest_is_elsewhere {
-            return placed;
+            return to_record;
         }
-        self.keep(pc, bytes, later, &mut placed);
-        placed
+        self.keep(pc, bytes, later, &mut to_record);
+        to_record
     }
 
-    fn elsewhere(&self, pc: u64, bytes: &[u8], from: usize) -> bool {
+    /// Whether the bytes after the first `from` are those of the next mapping.
+    fn is_in_next(&self, pc: u64, bytes: &[u8], from: usize) -> bool {
         let address = pc + from as u64;
         let region = self.regions.iter().find(|region| region.note.contains(address));
         region.is_some_and(|region| region.contents_at(address).starts_with(&bytes[from..]))
@@ -144,11 +150,10 @@ impl Mappings {
         let mut note = maps.split(|&byte| byte == b'\n').filter_map(parse).find(|map| map.contains(pc))?;
         let contents = self.file_contents(&note);
         note.build_id = build_id(contents);
-        let (start, end) = (note.address, note.address + note.length);
-        let overlaps = |&(address, length): &(u64, u64)| address < end && start < address + length;
-        let replaces = self.gone.iter().any(overlaps)
-            || self.regions.iter().any(|region| overlaps(&(region.note.address, region.note.length)));
-        self.regions.retain(|region| !overlaps(&(region.note.address, region.note.length)));
+        let addresses = note.addresses();
+        let replaces = self.gone.iter().any(|gone| overlap(gone, &addresses))
+            || self.regions.iter().any(|region| overlap(&region.note.addresses(), &addresses));
+        self.regions.retain(|region| !overlap(&region.note.addresses(), &addresses));
         Some(Region { note, not_before: if replaces { later() } else { 0 }, contents })
     }
 
@@ -162,8 +167,8 @@ impl Mappings {
     }
 
     /// Keeps bytes that no file contains, and checks whether they replace others.
-    fn keep(&mut self, pc: u64, bytes: &[u8], later: &dyn Fn() -> u64, placed: &mut Placed) {
-        let places = || bytes.iter().enumerate().map(|(index, &byte)| (pc + index as u64, byte));
+    fn keep(&mut self, pc: u64, bytes: &[u8], later: &dyn Fn() -> u64, to_record: &mut ToRecord) {
+        let addressed = || bytes.iter().enumerate().map(|(index, &byte)| (pc + index as u64, byte));
         let (mut known, mut differs) = (true, false);
         for number in pc / PAGE..=(pc + bytes.len() as u64 - 1) / PAGE {
             if self.kept.get(&number).is_some_and(|page| page.has_changed(number)) {
@@ -171,24 +176,28 @@ impl Mappings {
                 differs = true;
             }
         }
-        for (address, byte) in places() {
+        for (address, byte) in addressed() {
             let page = self.kept.get(&(address / PAGE));
-            placed.not_before = placed.not_before.max(page.map_or(0, |page| page.not_before));
+            to_record.not_before = to_record.not_before.max(page.map_or(0, |page| page.not_before));
             match page.and_then(|page| page.bytes[(address % PAGE) as usize]) {
                 Some(old) => differs |= old != byte,
                 None => known = false,
             }
         }
         if differs {
-            placed.not_before = later();
+            to_record.not_before = later();
         }
-        placed.keep = differs || !known;
-        for (address, byte) in places() {
+        to_record.keep = differs || !known;
+        for (address, byte) in addressed() {
             let page = self.kept.entry(address / PAGE).or_insert_with(Page::new);
             page.bytes[(address % PAGE) as usize] = Some(byte);
-            page.not_before = placed.not_before;
+            page.not_before = to_record.not_before;
         }
     }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
 }
 
 impl Page {
@@ -258,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_maps_is_understood() {
+    fn lines_of_maps_are_parsed() {
         let line = b"7f0000001000-7f0000003000 r--p 00002000 fe:01 1234                       /lib/a b.so";
         let map = parse(line).unwrap();
         assert_eq!((map.address, map.length, map.file_offset), (0x7f00_0000_1000, 0x2000, 0x2000));
@@ -272,20 +281,20 @@ mod tests {
         let mut mappings = Mappings::default();
         let code = vec![0x90u8; 64].leak();
         let pc = code.as_ptr() as u64;
-        let mut place = |code: &[u8], range: std::ops::Range<usize>, later: u64| {
-            mappings.place(pc + range.start as u64, &code[range], &|| later)
+        let mut look_up = |code: &[u8], range: std::ops::Range<usize>, later: u64| {
+            mappings.look_up(pc + range.start as u64, &code[range], &|| later)
         };
-        let first = place(code, 0..4, 7);
+        let first = look_up(code, 0..4, 7);
         assert!(first.keep && first.new_mapping.is_some() && first.not_before == 0);
-        let again = place(code, 0..4, 8);
+        let again = look_up(code, 0..4, 8);
         assert!(!again.keep && again.not_before == 0);
         code[2] = 1;
-        let other = place(code, 0..4, 9);
+        let other = look_up(code, 0..4, 9);
         assert!(other.keep && other.not_before == 9);
-        let more = place(code, 4..5, 10);
+        let more = look_up(code, 4..5, 10);
         assert!(more.keep && more.not_before == 9);
         code[3] = 1;
-        let same_beginning = place(code, 0..2, 11);
+        let same_beginning = look_up(code, 0..2, 11);
         assert!(same_beginning.keep && same_beginning.not_before == 11);
     }
 }

@@ -25,12 +25,12 @@ pub(crate) fn word(address: u64) -> Option<u64> {
 pub(crate) fn string(address: u64) -> Option<Vec<u8>> {
     let mut string = Vec::new();
     while string.len() < LONGEST {
-        let at = address.wrapping_add(string.len() as u64);
+        let next = address.wrapping_add(string.len() as u64);
         let mut piece = [0; 256];
         // A string may end just before unmapped memory.
-        let length = (PAGE - at % PAGE).min(piece.len() as u64) as usize;
+        let length = (PAGE - next % PAGE).min(piece.len() as u64) as usize;
         let piece = &mut piece[..length];
-        if !read(at, piece) {
+        if !read(next, piece) {
             return None;
         }
         match piece.iter().position(|&byte| byte == 0) {
@@ -50,7 +50,7 @@ pub(crate) fn strings(mut address: u64) -> Option<Vec<Vec<u8>>> {
     while address != 0 {
         match word(address)? {
             0 => break,
-            at => strings.push(string(at)?),
+            text => strings.push(string(text)?),
         }
         address += 8;
     }

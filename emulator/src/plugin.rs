@@ -182,6 +182,6 @@ pub(crate) fn program_begins(registers: &Registers) {
         eprintln!(
             "hodo: the emulated processor can't start: the program's stack is not where it should be; this QEMU differs from the one that was tested (Debian 12's 7.2)"
         );
-        std::process::exit(125);
+        std::process::exit(crate::FAILED);
     }
 }

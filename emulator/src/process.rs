@@ -14,11 +14,14 @@ use crate::{
     block::{Block, HANDLER, REPLACED, Read},
     filter,
     lock::Lock,
-    mappings::{Mappings, Placed},
+    mappings::{Mappings, ToRecord},
     settings::Settings,
     spool::{Note, NoteKind},
     threads,
 };
+
+/// The most bytes of a thread's name in the kernel (TASK_COMM_LEN, without the NUL).
+pub(crate) const COMM: usize = 15;
 
 /// Programs run in 64-bit mode.
 const BITS: u32 = 64;
@@ -173,9 +176,9 @@ impl Process {
         for map in self.mappings.marked() {
             self.note(self.birth, self.pid, NoteKind::Map(map));
         }
-        let placed = self.mappings.place(pc, &bytes, later);
-        let not_before = placed.not_before;
-        self.record_code(pc, &bytes, placed);
+        let to_record = self.mappings.look_up(pc, &bytes, later);
+        let not_before = to_record.not_before;
+        self.record_code(pc, &bytes, to_record);
         let known = self.blocks.entry(pc).or_default();
         let block = match known.iter().find(|(code, block)| **code == bytes[..] && block.reads == reads.len())
         {
@@ -199,13 +202,13 @@ impl Process {
 
     /// Records the mapping and the bytes of code if they are new. Code at a new place is dated back to the program's begin:
     /// threads have separate clocks, and code must exist by the clock of every thread that runs it.
-    fn record_code(&self, pc: u64, bytes: &[u8], placed: Placed) {
-        let time = placed.not_before.max(self.birth);
-        if let Some(map) = placed.new_mapping {
+    fn record_code(&self, pc: u64, bytes: &[u8], to_record: ToRecord) {
+        let time = to_record.not_before.max(self.birth);
+        if let Some(map) = to_record.new_mapping {
             filter::mapped(&map);
             self.note(time, self.pid, NoteKind::Map(map));
         }
-        if placed.keep {
+        if to_record.keep {
             let length = bytes.len() as u64;
             match append(&self.file("code"), bytes) {
                 Ok(offset) => {
@@ -217,10 +220,10 @@ impl Process {
         }
     }
 
-    /// The program's name as the kernel reports it: the file's name, cut to 15 bytes.
+    /// The program's name as the kernel reports it: the file's name, cut.
     fn command_name(program: &Path) -> Vec<u8> {
         let mut name = program.file_name().unwrap_or(program.as_os_str()).as_bytes().to_vec();
-        name.truncate(15);
+        name.truncate(COMM);
         name
     }
 }

@@ -39,11 +39,11 @@ pub struct SealedThread {
 }
 
 /// Ends the recording in `spool`, and moves it to `to`, which is on the same file system. Returns the recorded threads.
-/// `goes_on`: some of them may still run.
+/// `may_run`: whether some of them may still run.
 ///
 /// # Errors
 /// The system's error about the folder.
-pub fn seal(spool: &Path, to: &Path, goes_on: bool) -> io::Result<Vec<SealedThread>> {
+pub fn seal(spool: &Path, to: &Path, may_run: bool) -> io::Result<Vec<SealedThread>> {
     let mut threads = Vec::new();
     for entry in std::fs::read_dir(spool)? {
         let name = entry?.file_name();
@@ -53,14 +53,14 @@ pub fn seal(spool: &Path, to: &Path, goes_on: bool) -> io::Result<Vec<SealedThre
             threads.push(SealedThread { name, settled: false });
         }
     }
-    if goes_on {
+    if may_run {
         thread::sleep(VISIBLE);
     }
     let start = Instant::now();
     for thread in &mut threads {
         let path = spool.join(&thread.name);
         thread.settled = is_settled(&path);
-        while goes_on && !thread.settled && start.elapsed() < CHANGE_TIMEOUT {
+        while may_run && !thread.settled && start.elapsed() < CHANGE_TIMEOUT {
             thread::sleep(VISIBLE);
             thread.settled = is_settled(&path);
         }
@@ -73,9 +73,9 @@ pub fn seal(spool: &Path, to: &Path, goes_on: bool) -> io::Result<Vec<SealedThre
 fn set_seal(path: &Path) -> io::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     if word(&file, offset_of!(Thread, magic))? == MAGIC {
-        let place = offset_of!(Thread, careful);
-        let careful = word(&file, place)? | SEALED;
-        file.write_all_at(&careful.to_ne_bytes(), place as u64)?;
+        let offset = offset_of!(Thread, careful);
+        let careful = word(&file, offset)? | SEALED;
+        file.write_all_at(&careful.to_ne_bytes(), offset as u64)?;
     }
     Ok(())
 }
@@ -86,9 +86,9 @@ fn is_settled(path: &Path) -> bool {
 }
 
 /// A word of the thread; 0 if the file ends before it.
-fn word(file: &File, place: usize) -> io::Result<u64> {
+fn word(file: &File, offset: usize) -> io::Result<u64> {
     let mut bytes = [0; 8];
-    match file.read_exact_at(&mut bytes, place as u64) {
+    match file.read_exact_at(&mut bytes, offset as u64) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
         other => other.map(|()| u64::from_ne_bytes(bytes)),
     }

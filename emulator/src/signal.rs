@@ -7,7 +7,7 @@ use crate::{
     spool::Thread,
 };
 
-/// The emulated processor's general registers: the first field of QEMU's `CPUX86State`.
+/// The emulated processor's general registers in the order of their numbers: the first field of QEMU's `CPUX86State`.
 #[repr(C)]
 pub(crate) struct Registers([u64; 16]);
 
@@ -49,6 +49,12 @@ const SAVED_RDI: u64 = SIGCONTEXT + 8 * 8;
 const SAVED_RDX: u64 = SIGCONTEXT + 12 * 8;
 const SAVED_RSP: u64 = SIGCONTEXT + 15 * 8;
 const SAVED_RIP: u64 = SIGCONTEXT + 16 * 8;
+/// A signal's frame on the stack, and the number of its signal.
+struct Frame {
+    address: u64,
+    signal: u64,
+}
+
 /// The siginfo lies within this many bytes of the start of the frame.
 const FRAME: u64 = 1024;
 /// si_code in siginfo.
@@ -75,28 +81,28 @@ pub(crate) fn delivered(
         return None;
     }
     thread.last_frame = [frame, returns_to];
-    let (innermost, number) = innermost(frame, registers.rdi())?;
-    let interrupted = memory::word(innermost + SAVED_RIP)?;
+    let innermost = innermost(Frame { address: frame, signal: registers.rdi() })?;
+    let interrupted = memory::word(innermost.address + SAVED_RIP)?;
     // Positive codes are the kernel's own (sigaction(2)).
-    let code = memory::word(innermost + (info - frame) + SI_CODE)? as i32;
-    let may_fault =
-        matches!(number as i32, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP);
+    let code = memory::word(innermost.address + (info - frame) + SI_CODE)? as i32;
+    let may_fault = matches!(
+        innermost.signal as i32,
+        libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP
+    );
     Some(Signal { interrupted, fault: may_fault && code > 0 })
 }
 
 /// Signals that arrive together stack their frames before the first handler runs: a frame that interrupted a handler at
-/// its first instruction lies above that handler's frame. Returns the frame that interrupted the program itself, and
-/// its signal.
-fn innermost(mut frame: u64, mut number: u64) -> Option<(u64, u64)> {
+/// its first instruction lies above that handler's frame. Returns the frame that interrupted the program itself.
+fn innermost(mut frame: Frame) -> Option<Frame> {
     loop {
-        let interrupted = memory::word(frame + SAVED_RIP)?;
-        let below = memory::word(frame + SAVED_RSP)?;
-        let stacked = memory::word(frame + SAVED_RDX)? == below + UCONTEXT
+        let interrupted = memory::word(frame.address + SAVED_RIP)?;
+        let below = memory::word(frame.address + SAVED_RSP)?;
+        let stacked = memory::word(frame.address + SAVED_RDX)? == below + UCONTEXT
             && PROCESS.lock().as_ref().is_some_and(|process| process.is_handler(interrupted));
         if !stacked {
-            return Some((frame, number));
+            return Some(frame);
         }
-        number = memory::word(frame + SAVED_RDI)?;
-        frame = below;
+        frame = Frame { address: below, signal: memory::word(frame.address + SAVED_RDI)? };
     }
 }

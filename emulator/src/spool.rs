@@ -90,7 +90,7 @@ pub struct MapNote {
     pub length: u64,
     /// File offset of the byte at `address`.
     pub file_offset: u64,
-    /// Device of the file.
+    /// Device of the file: major and minor number.
     pub device: (u32, u32),
     /// Inode of the file.
     pub inode: u64,
@@ -434,6 +434,8 @@ mod tests {
 
     const RING: u64 = 64 << 10;
     const WORD: u64 = 8;
+    /// The threads of these tests died.
+    const SETTLED: bool = false;
 
     /// A thread in snapshot mode that has written `words` words, each its own number, with a checkpoint after
     /// `checkpoint` of them.
@@ -468,7 +470,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for words_written in [0, 1, RING / WORD - 1, RING / WORD, RING / WORD + 1, 3 * RING / WORD + 7] {
             let (path, thread) = ring(folder.path(), words_written, 0);
-            let record = ThreadRecord::read(&path, false).unwrap().unwrap();
+            let record = ThreadRecord::read(&path, SETTLED).unwrap().unwrap();
             let first = words_written.saturating_sub(RING / WORD);
             assert_eq!(words(&record), (first..words_written).collect::<Vec<_>>());
             // SAFETY: it was made here, and is not used any more.
@@ -493,7 +495,7 @@ mod tests {
             // SAFETY: the ring is mapped twice.
             unsafe { thread.window.cursor.cast::<u64>().add(beyond as usize).write_unaligned(u64::MAX) };
         }
-        let record = ThreadRecord::read(&path, false).unwrap().unwrap();
+        let record = ThreadRecord::read(&path, SETTLED).unwrap().unwrap();
         assert!(record.cut);
         assert_eq!(words(&record), (all + slack - RING / WORD..checkpoint).collect::<Vec<_>>());
         // SAFETY: it was made here, and is not used any more.
@@ -506,10 +508,10 @@ mod tests {
         let path = folder.path().join("thread-1-1-0");
         for bytes in [&[][..], &[0; 100], &[0; 3 * HEADER as usize]] {
             std::fs::write(&path, bytes).unwrap();
-            assert!(ThreadRecord::read(&path, false).unwrap().is_none());
+            assert!(ThreadRecord::read(&path, SETTLED).unwrap().is_none());
         }
         std::fs::write(&path, [1; 3 * HEADER as usize]).unwrap();
-        assert_eq!(ThreadRecord::read(&path, false).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(ThreadRecord::read(&path, SETTLED).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     /// A thread that dies while it writes a checkpoint leaves the one before it whole.
@@ -521,7 +523,7 @@ mod tests {
         let thread = unsafe { &mut *thread };
         thread.busy = 1;
         thread.checkpoints[1 - thread.latest as usize].position = u64::MAX;
-        let record = ThreadRecord::read(&path, false).unwrap().unwrap();
+        let record = ThreadRecord::read(&path, SETTLED).unwrap().unwrap();
         assert_eq!(record.written, 500 * WORD);
         // SAFETY: it was made here, and is not used any more.
         unsafe { window::close(thread) };

@@ -4,7 +4,7 @@ use std::{cell::Cell, ffi::c_uint, mem};
 
 use crate::{
     exec, memory,
-    process::{PROCESS, Process},
+    process::{COMM, PROCESS, Process},
     qemu::Id,
     spool::{NoteKind, Thread},
     threads,
@@ -79,12 +79,9 @@ fn shared(process: &mut Process, number: libc::c_long, call: &Call) {
         }
         libc::SYS_clone | libc::SYS_fork | libc::SYS_vfork => FORKING.set((call.tid, call.now)),
         libc::SYS_prctl if a1 as i32 == libc::PR_SET_NAME => {
-            let mut name = [0; 16];
-            if let Some(text) = memory::string(a2) {
-                let length = text.len().min(15);
-                name[..length].copy_from_slice(&text[..length]);
-                let kind = NoteKind::Comm { name: name[..length].to_vec(), exec: false };
-                process.note(call.now, call.tid, kind);
+            if let Some(mut name) = memory::string(a2) {
+                name.truncate(COMM);
+                process.note(call.now, call.tid, NoteKind::Comm { name, exec: false });
             }
         }
         _ => {}

@@ -48,15 +48,15 @@ pub(crate) fn create(spool: &Path, mut thread: Thread) -> io::Result<*mut Thread
     };
     let size = if thread.ring == 0 { WINDOW } else { thread.ring };
     allocate(&file, 0, HEADER + size)?;
-    let home = map(&file, 0, HEADER, None)?.cast::<Thread>();
+    let home = map(&file, 0, HEADER)?.cast::<Thread>();
     let ring = thread.ring;
     thread.window.base = match ring {
-        0 => map(&file, HEADER, WINDOW, None)?,
+        0 => map(&file, HEADER, WINDOW)?,
         // The ring is mapped twice in a row, so that bytes beyond its end wrap around to its start.
         _ => {
             let base = map_nothing(2 * ring)?;
-            map(&file, HEADER, ring, Some(base))?;
-            map(&file, HEADER, ring, Some(base.wrapping_add(ring as usize)))?;
+            map_at(&file, HEADER, ring, Some(base))?;
+            map_at(&file, HEADER, ring, Some(base.wrapping_add(ring as usize)))?;
             base
         }
     };
@@ -118,7 +118,7 @@ pub(crate) fn advance(thread: &mut Thread) -> io::Result<()> {
 fn extend(path: &Path, offset: u64) -> io::Result<*mut u8> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     allocate(&file, HEADER + offset, WINDOW)?;
-    map(&file, HEADER + offset, WINDOW, None)
+    map(&file, HEADER + offset, WINDOW)
 }
 
 /// Extends the file, and allocates disk space for it if the file system can: writing to a mapping without disk space
@@ -141,13 +141,18 @@ pub(crate) fn set_limit(window: &mut Window) {
     window.limit = window.base.wrapping_add(psb as usize).min(end);
 }
 
-fn map(file: &File, offset: u64, length: u64, place: Option<*mut u8>) -> io::Result<*mut u8> {
-    let fixed = if place.is_some() { libc::MAP_FIXED } else { 0 };
-    // SAFETY: without a place the kernel chooses a free one; a place is inside a mapping that `map_nothing` made for
-    // this.
-    let address = unsafe {
+fn map(file: &File, offset: u64, length: u64) -> io::Result<*mut u8> {
+    map_at(file, offset, length, None)
+}
+
+/// Maps a part of a file, at a fixed address if one is given.
+fn map_at(file: &File, offset: u64, length: u64, address: Option<*mut u8>) -> io::Result<*mut u8> {
+    let fixed = if address.is_some() { libc::MAP_FIXED } else { 0 };
+    // SAFETY: without an address the kernel chooses a free one; an address is inside a mapping that `map_nothing` made
+    // for this.
+    let mapped = unsafe {
         libc::mmap(
-            place.unwrap_or(ptr::null_mut()).cast(),
+            address.unwrap_or(ptr::null_mut()).cast(),
             length as usize,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED | fixed,
@@ -155,7 +160,7 @@ fn map(file: &File, offset: u64, length: u64, place: Option<*mut u8>) -> io::Res
             offset as libc::off_t,
         )
     };
-    check(address)
+    check(mapped)
 }
 
 /// Reserves addresses.

@@ -60,11 +60,12 @@ enum Step {
     Plus(Vec<Status>),
     Status(Status),
     Simple(u8),
-    PtWrite(u64, bool, bool),
-    Block(bool, u8, Vec<(u8, u64)>, bool),
-    Event(bool, u8, u8, u64),
+    PtWrite { payload: u64, wide: bool, ip: bool },
+    Block { short_items: bool, kind: u8, items: Vec<(u8, u64)>, ip: bool },
+    Event { ip: bool, kind: u8, vector: u8, payload: u64 },
+    /// The bits of three packets.
     Power(u8, u8, u8),
-    Trigger(bool, Option<u16>, bool, u8),
+    Trigger { ip: bool, instructions: Option<u16>, multiple: bool, triggers: u8 },
     Timing(Timing),
     Raw(Vec<u8>),
 }
@@ -73,9 +74,9 @@ enum Step {
 #[derive(Arbitrary, Debug)]
 enum Status {
     Fup(Address),
-    Mode(bool, bool, bool),
-    Tsx(bool, bool),
-    Pip(u64, bool),
+    Mode { cs_l: bool, cs_d: bool, interrupt_flag: bool },
+    Tsx { in_transaction: bool, aborted: bool },
+    Pip { cr3: u64, non_root: bool },
     Vmcs(u64),
     Overflow,
     Timing(Timing),
@@ -130,11 +131,11 @@ impl Status {
     fn packet(&self) -> Packet {
         match self {
             Status::Fup(address) => Packet::Fup(address.payload()),
-            &Status::Mode(cs_l, cs_d, interrupt_flag) => {
+            &Status::Mode { cs_l, cs_d, interrupt_flag } => {
                 Packet::ModeExec { cs_l, cs_d: cs_d && !cs_l, interrupt_flag }
             }
-            &Status::Tsx(in_transaction, aborted) => Packet::ModeTsx { in_transaction, aborted },
-            &Status::Pip(cr3, non_root) => Packet::Pip { cr3: cr3 & 0xf_ffff_ffff_ffe0, non_root },
+            &Status::Tsx { in_transaction, aborted } => Packet::ModeTsx { in_transaction, aborted },
+            &Status::Pip { cr3, non_root } => Packet::Pip { cr3: cr3 & 0xf_ffff_ffff_ffe0, non_root },
             Status::Vmcs(base) => Packet::Vmcs(base & 0xf_ffff_ffff_f000),
             Status::Overflow => Packet::Overflow,
             Status::Timing(timing) => timing.packet(),
@@ -169,14 +170,14 @@ impl Step {
                 4 => Packet::ExStop { ip: which & 64 != 0 },
                 _ => Packet::Mnt(u64::from(*which)),
             }),
-            &Step::PtWrite(payload, wide, ip) => {
+            &Step::PtWrite { payload, wide, ip } => {
                 put(Packet::PtWrite {
                     payload: if wide { payload } else { payload & 0xffff_ffff },
                     wide,
                     ip,
                 });
             }
-            Step::Block(short_items, kind, items, ip) => {
+            Step::Block { short_items, kind, items, ip } => {
                 put(Packet::Bbp { short_items: *short_items, kind: kind & 31 });
                 for (id, payload) in items {
                     let payload = if *short_items { payload & 0xffff_ffff } else { *payload };
@@ -184,7 +185,7 @@ impl Step {
                 }
                 stream.extend_from_slice(&Packet::Bep { ip: *ip }.encode());
             }
-            &Step::Event(ip, kind, vector, payload) => {
+            &Step::Event { ip, kind, vector, payload } => {
                 put(Packet::Evd { kind: kind & 63, payload });
                 put(Packet::Cfe { ip, kind: kind & 31, vector });
             }
@@ -193,7 +194,7 @@ impl Step {
                 put(Packet::Pwre { hardware: c & 1 != 0, state: a & 15, sub_state: b & 15 });
                 put(Packet::Pwrx { last: a & 15, deepest: b & 15, reason: c & 15 });
             }
-            &Step::Trigger(ip, instructions, multiple, triggers) => {
+            &Step::Trigger { ip, instructions, multiple, triggers } => {
                 put(Packet::Trig { ip, instructions, multiple, triggers });
             }
             Step::Timing(timing) => put(timing.packet()),
@@ -204,9 +205,9 @@ impl Step {
 
 impl Settings {
     fn config(&self) -> Config {
-        // Models of each family of errata, and an unknown one.
+        // Models of each family of errata, and an unknown one; or no processor.
         let models = [0x3d, 0x4e, 0x55, 0x5c, 0x66, 0x7a, 0x8e, 0x97, 0xff];
-        let model = models.get(usize::from(self.model) % 10);
+        let model = models.get(usize::from(self.model) % (models.len() + 1));
         Config {
             cpu: model.map(|&model| Cpu { family: 6, model, stepping: 1 }),
             no_return_compression: self.no_return_compression,
@@ -261,7 +262,7 @@ impl Sink for Shown {
             Event::Gap(mut gap) => {
                 assert!(gap.from <= gap.to && self.start <= gap.from, "{gap:?}");
                 (gap.from, gap.to) = (gap.from - self.start, gap.to - self.start);
-                gap.doubtful_since = gap.doubtful_since.map(|at| at - self.start);
+                gap.doubtful_since = gap.doubtful_since.map(|since| since - self.start);
                 self.text.push(format!("{gap:?}"));
             }
             event => self.text.push(format!("{event:?}")),
@@ -317,9 +318,9 @@ fn decode(
 fuzz_target!(|input: Input| {
     let mut stream = PSB.to_vec();
     input.steps.iter().take(STEPS).for_each(|step| step.write(&mut stream));
-    let clip =
+    let padded =
         |code: &[u8]| code.iter().copied().chain(std::iter::repeat(0x90)).take(CODE).collect::<Vec<u8>>();
-    let (code, later) = (clip(&input.code), clip(&input.later));
+    let (code, later) = (padded(&input.code), padded(&input.later));
     let end = BASE + CODE as u64;
     let content = |bytes| Content { bytes, origin: Origin { module: 0, offset: 0 } };
     let mut spaces = [AddressSpace::new(), AddressSpace::new()];
@@ -327,11 +328,11 @@ fuzz_target!(|input: Input| {
     spaces[0].map(BASE + 256..end, content(&later[256..]), 1 << 14);
     // Of the second half of the other program nothing is known.
     spaces[1].map(BASE..end, content(&later[..CODE / 2]), 0);
-    // Machine code soon.
+    // Machine code is made after the first walk.
     let programs = || spaces.each_ref().map(|space| Program::new(space, &NoLabels).native_after(1));
     let [first, second] = input.switches;
-    let switch = |(at, other): (u16, bool), since: u64| Switch {
-        at: Tsc(since + u64::from(at)),
+    let switch = |(after, other): (u16, bool), since: u64| Switch {
+        at: Tsc(since + u64::from(after)),
         program: usize::from(other),
         context: u32::from(other),
     };

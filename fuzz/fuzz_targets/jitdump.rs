@@ -20,6 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn dump(bytes: &[u8]) -> usize {
     // Most random input is no jitdump; all of it is taken for the records of one.
     let mut header = 0x4a69_5444u32.to_le_bytes().to_vec();
+    // Version, size of the header, EM_X86_64, padding, process.
     header.extend([1u32, 40, 62, 0, 7].iter().flat_map(|word| word.to_le_bytes()));
     header.extend([0; 16]);
     if let Ok(dump) = JitDump::parse(bytes) {

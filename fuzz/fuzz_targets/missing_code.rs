@@ -18,7 +18,7 @@ use libfuzzer_sys::{
 };
 use walker::{
     Code, Damage, End, Hole, SLOTS, Walker, damage_changes_nothing_before, decode_with_holes, events_took_place,
-    goes_on_where_packets_say, walker,
+    gaps_end_where_packets_say, walker,
 };
 
 /// Instructions at most.
@@ -26,8 +26,7 @@ const STEPS: usize = 2000;
 
 #[derive(Arbitrary, Debug)]
 struct Input {
-    /// What each slot of the code ends with, where that leads, and how many instructions come before it.
-    ends: [(u8, u8, u8); SLOTS as usize],
+    slots: [Slot; SLOTS as usize],
     /// For each slot whether its code is there, missing, or not even mapped.
     holes: [u8; SLOTS as usize],
     choices: Vec<u32>,
@@ -38,12 +37,31 @@ struct Input {
     /// On average, one step in this many loses packets.
     loss: u8,
     events: bool,
-    /// Where bytes are changed, how many are removed, the bytes to insert, and how many of these are inserted.
-    damage: Option<(u16, u8, [u8; 3], u8)>,
+    damage: Option<FuzzedDamage>,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct Slot {
+    /// What the slot ends with.
+    kind: u8,
+    /// Where that leads.
+    target: u8,
+    /// How many instructions come before it.
+    instructions: u8,
+}
+
+#[derive(Arbitrary, Debug)]
+struct FuzzedDamage {
+    position: u16,
+    /// How many bytes are removed.
+    removed: u8,
+    bytes: [u8; 3],
+    /// How many of `bytes` are inserted.
+    inserted: u8,
 }
 
 /// What a slot ends with; direct jumps and calls go forward only.
-fn end(slot: u64, (kind, target, _): (u8, u8, u8)) -> End {
+fn end(slot: u64, Slot { kind, target, .. }: Slot) -> End {
     let anywhere = u64::from(target) % SLOTS;
     let forward = slot + 1 + u64::from(target) % (SLOTS - slot - 1).max(1);
     let is_last = slot + 1 == SLOTS;
@@ -67,7 +85,7 @@ fuzz_target!(|input: Input| {
     if input.choices.is_empty() {
         return;
     }
-    let ends = (0..).zip(input.ends).map(|(slot, bytes)| (end(slot, bytes), u64::from(bytes.2) % 16));
+    let ends = (0..).zip(input.slots).map(|(index, slot)| (end(index, slot), u64::from(slot.instructions) % 16));
     let code = Code::new(ends.collect());
     let holes: Vec<Hole> = (0..)
         .zip(input.holes)
@@ -84,15 +102,15 @@ fuzz_target!(|input: Input| {
     let walker = Walker { events: input.events, ..walker(&code, &input.choices, settings, loss) };
     let ran = walker.run(usize::from(input.steps) % STEPS);
     let config = Config { no_return_compression: !input.return_compression, ..Config::default() };
-    let seen = decode_with_holes(&code, &holes, &ran.trace, &config);
-    assert_eq!(goes_on_where_packets_say(&seen, &ran.truth, &ran.written), Ok(()));
-    assert_eq!(events_took_place(&seen, &ran), Ok(()));
-    assert!(seen.gaps.iter().all(|gap| gap.doubtful_since.is_none()), "{:?}", seen.gaps);
-    if let Some((place, removed, inserted, count)) = input.damage {
+    let decoded = decode_with_holes(&code, &holes, &ran.trace, &config);
+    assert_eq!(gaps_end_where_packets_say(&decoded, &ran.truth, &ran.written), Ok(()));
+    assert_eq!(events_took_place(&decoded, &ran), Ok(()));
+    assert!(decoded.gaps.iter().all(|gap| gap.doubtful_since.is_none()), "{:?}", decoded.gaps);
+    if let Some(FuzzedDamage { position, removed, bytes, inserted }) = input.damage {
         let damage = Damage {
-            position: usize::from(place) % ran.trace.len(),
+            position: usize::from(position) % ran.trace.len(),
             removed: usize::from(removed % 4),
-            inserted: inserted[..usize::from(count % 4)].to_vec(),
+            inserted: bytes[..usize::from(inserted % 4)].to_vec(),
         };
         assert_eq!(damage_changes_nothing_before(&code, &holes, &ran.trace, &damage, &config), Ok(()));
     }

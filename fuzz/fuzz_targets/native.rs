@@ -19,7 +19,8 @@ struct FuzzedBlock {
     key: u8,
     table: u8,
     sequence: u8,
-    times: (u16, u16),
+    first_tsc: u16,
+    last_tsc: u16,
     content: Vec<u8>,
 }
 
@@ -36,8 +37,8 @@ fuzz_target!(|blocks: Vec<FuzzedBlock>| {
             key: (block.key % 4).into(),
             table_key: (block.table % 4).into(),
             sequence: (block.sequence % 8).into(),
-            first_tsc: block.times.0.into(),
-            last_tsc: block.times.1.into(),
+            first_tsc: block.first_tsc.into(),
+            last_tsc: block.last_tsc.into(),
             process: (block.table % 4).into(),
             thread: (block.key % 4).into(),
             ..empty(kind)

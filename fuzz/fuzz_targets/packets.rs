@@ -16,17 +16,17 @@ fuzz_target!(|bytes: &[u8]| {
 
     let mut decoder = Decoder::new(bytes, 0);
     // Size of block items, as the last BBP says.
-    let mut short = false;
+    let mut short_items = false;
     loop {
         let before = decoder.position();
         match decoder.next_packet() {
             Ok(None) => break,
             Ok(Some(packet)) => {
                 assert!(decoder.position() > before && decoder.position() <= bytes.len());
-                if let Packet::Bbp { short_items, .. } = packet {
-                    short = short_items;
+                if let Packet::Bbp { short_items: short, .. } = packet {
+                    short_items = short;
                 }
-                survives(packet, short);
+                survives(packet, short_items);
                 let _ = packet.to_string();
             }
             Err(error) => {
@@ -40,11 +40,11 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 /// A packet that is written and read again is the same.
-fn survives(packet: Packet, short: bool) {
+fn survives(packet: Packet, short_items: bool) {
     let written = match packet {
         Packet::Bip { .. } => {
-            let mut block = Packet::Bbp { short_items: short, kind: 0 }.encode().to_vec();
-            block.extend_from_slice(&packet.encode_item(short));
+            let mut block = Packet::Bbp { short_items, kind: 0 }.encode().to_vec();
+            block.extend_from_slice(&packet.encode_item(short_items));
             block
         }
         _ => packet.encode().to_vec(),

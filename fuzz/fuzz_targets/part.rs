@@ -48,8 +48,8 @@ fuzz_target!(|bytes: &[u8]| {
     let mut parts = parts.clone();
     for edit in edits.chunks_exact(4) {
         let part = &mut parts[usize::from(edit[0] & 1)];
-        let place = usize::from(u16::from_le_bytes([edit[1], edit[2]])) % (part.len() - BEFORE);
-        part[BEFORE + place] = edit[3];
+        let offset = usize::from(u16::from_le_bytes([edit[1], edit[2]])) % (part.len() - BEFORE);
+        part[BEFORE + offset] = edit[3];
         let sum = crc32fast::hash(&part[BEFORE..]).to_le_bytes();
         part[BEFORE - 4..BEFORE].copy_from_slice(&sum);
     }

@@ -13,13 +13,20 @@ use libfuzzer_sys::{
 
 #[derive(Debug, Arbitrary)]
 enum Input {
-    /// Records (lane, begin, duration and value of each), when to flush, and the damage: where in the file, in 1/65,536 of its
-    /// length, and what is changed there.
-    Records { shape: u8, records: Vec<(u8, u64, u32, Option<u8>)>, flush: u8, finish: bool, damage: Vec<(u16, u8)> },
+    /// Records, when to flush, and the damage: where in the file, in 1/65,536 of its length, and what is changed there.
+    Records { shape: u8, records: Vec<FuzzedRecord>, flush: u8, finish: bool, damage: Vec<(u16, u8)> },
     /// The heads of the frames of a log, and the blocks behind the last.
     Log { heads: Vec<Vec<u8>>, blocks: Vec<u8> },
     /// Blocks of a history, and its footer.
     History { blocks: Vec<u8>, footer: Vec<u8> },
+}
+
+#[derive(Debug, Arbitrary)]
+struct FuzzedRecord {
+    lane: u8,
+    begin: u64,
+    duration: u32,
+    value: Option<u8>,
 }
 
 /// Little enough that a target stays quick.
@@ -34,7 +41,7 @@ fuzz_target!(|input: Input| {
         }
         match input {
             Input::Records { shape, records, flush, finish, damage } => {
-                write(folder, shape, &records, (flush, finish));
+                write(folder, shape, &records, flush, finish);
                 damaged(folder, if finish { "history" } else { "growing" }, &damage);
             }
             Input::Log { heads, blocks } => fs::write(folder.join("growing"), log(&heads, &blocks)).unwrap(),
@@ -60,7 +67,7 @@ impl Folder {
     }
 }
 
-fn write(folder: &Path, shape: u8, records: &[(u8, u64, u32, Option<u8>)], (flush, finish): (u8, bool)) {
+fn write(folder: &Path, shape: u8, records: &[FuzzedRecord], flush: u8, finish: bool) {
     let shape = [Shape::Intervals, Shape::Points, Shape::Counters][usize::from(shape % 3)];
     let schema = Schema {
         name: "fuzz".to_owned(),
@@ -73,7 +80,7 @@ fn write(folder: &Path, shape: u8, records: &[(u8, u64, u32, Option<u8>)], (flus
     let writer = Writer::create(folder, "fuzz").unwrap().with_run_rows(usize::from(flush) + 1);
     let mut feed = writer.feed(writer.table(&schema).unwrap());
     let mut plain = Vec::new();
-    for &(lane, begin, duration, value) in records {
+    for &FuzzedRecord { lane, begin, duration, value } in records {
         let lane = feed.lane(&[Some(lane.into())]).unwrap();
         let end = if shape == Shape::Intervals { begin.saturating_add(duration.into()) } else { begin };
         feed.push(lane, (begin, end), value.map(u64::from), &[]).unwrap();
@@ -102,9 +109,9 @@ fn write(folder: &Path, shape: u8, records: &[(u8, u64, u32, Option<u8>)], (flus
 fn damaged(folder: &Path, name: &str, damage: &[(u16, u8)]) {
     let path = folder.join(name);
     let mut bytes = fs::read(&path).unwrap();
-    for &(at, change) in damage {
-        let at = (bytes.len() * usize::from(at)) >> 16;
-        bytes[at] ^= change;
+    for &(part, change) in damage {
+        let offset = (bytes.len() * usize::from(part)) >> 16;
+        bytes[offset] ^= change;
     }
     fs::write(&path, bytes).unwrap();
 }

@@ -1,7 +1,12 @@
 //! `cargo xtask demo board`: records an emulated board of eight slaves that compute pictures. The last lines are
 //! computed from what `hodo` prints about this run.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Command,
+};
 
 use serde_json::Value;
 use workbench::board;
@@ -13,6 +18,7 @@ use crate::{
 
 /// Settings of the board: the urgent task wakes after 5 s, and the recording ends after 10 s.
 const BOARD: &str = "slaves=8,work=sobel,urgent=5s,time=10s";
+const SLAVES: u32 = 8;
 
 /// Values of the enumerations of tasks and functions in `embedded/board/slave.yaml` and `master.yaml`.
 const URGENT: u64 = 2;
@@ -30,18 +36,16 @@ pub(crate) fn run() -> Outcome {
     let pictures = pictures(&folder)?;
     println!("\n━━ What the recording says\n");
     let took = |wanted: fn(&Picture) -> bool| {
-        let mut took: Vec<u64> = pictures.iter().filter(|one| wanted(one)).map(|one| one.took).collect();
+        let mut took: Vec<u64> =
+            pictures.iter().filter(|picture| wanted(picture)).map(|picture| picture.took).collect();
         took.sort_unstable();
         Ok::<_, String>((took.len(), *took.get(took.len() / 2).ok_or("no picture was made")?))
     };
     let (calm, calm_time) = took(|picture| picture.urgent.is_empty())?;
     let (disturbed, disturbed_time) = took(|picture| !picture.urgent.is_empty())?;
-    let slaves =
-        pictures.iter().flat_map(|picture| &picture.urgent).fold(BTreeMap::new(), |mut all, slave| {
-            *all.entry(slave.as_str()).or_insert(0) += 1;
-            all
-        });
-    let slaves: Vec<&str> = slaves.into_keys().collect();
+    let slaves: BTreeSet<&str> =
+        pictures.iter().flat_map(|picture| &picture.urgent).map(String::as_str).collect();
+    let slaves: Vec<&str> = slaves.into_iter().collect();
     println!(
         "{calm} pictures took {} ms each; {disturbed} took {} ms, {:.1}× as long: while they were made, an urgent task ran \
          on {}.\nThe picture: {}",
@@ -60,7 +64,7 @@ fn who_waited(folder: &Path, slaves: &[&str]) -> Outcome {
     let experiment = folder.join("board.toml");
     let mut sync = Command::new(hodo());
     sync.args(["sync", "-q", "-o"]).arg(&experiment).arg(folder.join("master"));
-    command::quietly(sync.args((0..8).map(|slave| folder.join(format!("slave-{slave}")))))?;
+    command::quietly(sync.args((0..SLAVES).map(|slave| folder.join(format!("slave-{slave}")))))?;
     for arguments in [&["path", "-q", "--from", "+5.5"][..], &["explain", "-q", "--top", "6"]] {
         let text = command::capture(Command::new(hodo()).args(arguments).arg(&experiment))?;
         println!("\n━━ hodo {} {}\n\n{text}", arguments.join(" "), experiment.display());
@@ -108,7 +112,7 @@ fn events(trace: &Path) -> Outcome<Vec<BoardEvent>> {
 /// a message and its answer in the slave's trace.
 fn pictures(folder: &Path) -> Outcome<Vec<Picture>> {
     let mut disturbed: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-    for slave in 0..8 {
+    for slave in 0..SLAVES {
         let name = format!("slave-{slave}");
         let (mut working, mut is_disturbed) = (None, false);
         for BoardEvent { name: event, fields, .. } in events(&folder.join(&name))? {
@@ -118,7 +122,9 @@ fn pictures(folder: &Path) -> Outcome<Vec<Picture>> {
                 "msg_send" if is_disturbed => {
                     // The lower half holds the picture's number, shifted by the bit that marks answers.
                     let picture = working.take().map(|id| (id & 0xffff_ffff) >> 1);
-                    picture.into_iter().for_each(|one| disturbed.entry(one).or_default().push(name.clone()));
+                    picture
+                        .into_iter()
+                        .for_each(|picture| disturbed.entry(picture).or_default().push(name.clone()));
                 }
                 _ => {}
             }

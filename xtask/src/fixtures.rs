@@ -11,8 +11,8 @@ use crate::{
     workloads,
 };
 
-/// The path of the program while it is recorded, without the first `/`.
-const PLACE: &str = "tmp/hodo-fixtures";
+/// The folder of the program while it is recorded, without the first `/`.
+const FOLDER: &str = "tmp/hodo-fixtures";
 
 /// The recordings of `tiny`: a name, and the event in perf's syntax.
 const RECORDINGS: &[(&str, &str)] = &[
@@ -25,23 +25,23 @@ const RECORDINGS: &[(&str, &str)] = &[
 pub(crate) fn run(_arguments: &[String]) -> Outcome {
     setup::ensure(Need::Test)?;
     command::build_hodo()?;
-    let place = Path::new("/").join(PLACE);
+    let folder = Path::new("/").join(FOLDER);
     let map = format!("-ffile-prefix-map={}=", workloads::source("").display());
     let flags = ["-static", "-nostdlib", "-fcf-protection=none", "-fno-stack-protector", &map];
-    let program = workloads::compile("tiny.c", &flags, &place)?;
+    let program = workloads::compile("tiny.c", &flags, &folder)?;
     let fixtures = command::root().join("fixtures/perf");
-    let kept = fixtures.join("symfs").join(PLACE);
+    let kept = fixtures.join("symfs").join(FOLDER);
     fs::create_dir_all(&kept)?;
     fs::copy(&program, kept.join("tiny"))?;
     for (name, event) in RECORDINGS {
         let file = format!("{name}.data");
         // The recording contains the command line, so that also must be the same on every machine.
         let mut hodo = Command::new(command::hodo());
-        hodo.arg0("hodo").current_dir(&place);
+        hodo.arg0("hodo").current_dir(&folder);
         hodo.args(["record", "--engine", "emulate", "-q", "-e", event, "-o", &file, "--", "./tiny"]);
         command::run(&mut hodo)?;
-        fs::copy(place.join(&file), fixtures.join(&file))?;
+        fs::copy(folder.join(&file), fixtures.join(&file))?;
     }
-    fs::remove_dir_all(&place)?;
+    fs::remove_dir_all(&folder)?;
     Ok(())
 }

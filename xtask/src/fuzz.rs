@@ -45,25 +45,25 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     setup::ensure(Need::Fuzz)?;
     command::run(&mut cargo_fuzz(&["build"]))?;
     println!("{:12} {:>12} {:>9} {:>8} {:>9}", "target", "runs", "coverage", "corpus", "seconds");
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let worker = || {
         while let Some(target) = options.targets.get(next.fetch_add(1, Ordering::Relaxed)) {
             match fuzz(target, &options) {
                 Ok(row) => println!("{row}"),
                 Err(error) => {
                     println!("{target:12} {error}");
-                    found.lock().unwrap_or_else(PoisonError::into_inner).push(target.clone());
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).push(target.clone());
                 }
             }
         }
     };
     thread::scope(|scope| (0..options.jobs).for_each(|_| drop(scope.spawn(worker))));
-    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if found.is_empty() {
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if failed.is_empty() {
         println!("\n{} targets, {} s each, nothing found", options.targets.len(), options.seconds);
         return Ok(());
     }
-    Err(format!("failing targets: {}", found.join(", ")).into())
+    Err(format!("failing targets: {}", failed.join(", ")).into())
 }
 
 fn parse(arguments: &[String]) -> Outcome<Options> {

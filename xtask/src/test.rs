@@ -42,18 +42,19 @@ pub(crate) fn run(names: &[String]) -> Outcome {
         let known: Vec<&str> = known().collect();
         return Err(format!("no step `{name}`; the steps are {}", known.join(", ")).into());
     }
-    let is_wanted = |(name, _): &&TestStep| names.is_empty() || names.iter().any(|one| one == name);
+    let is_wanted = |(name, _): &&TestStep| names.is_empty() || names.iter().any(|wanted| wanted == name);
     thread::scope(|scope| -> Result<(), String> {
-        for one in STEPS.iter().filter(is_wanted) {
-            step(one)?;
-            if one.0 == "setup" {
+        for step in STEPS.iter().filter(is_wanted) {
+            run_step(step)?;
+            let (name, _) = step;
+            if *name == "setup" {
                 // It waits for the network most of the time. If it fails, the step that needs the tools says so.
                 scope.spawn(|| _ = python::install_tools());
             }
         }
-        let last = LAST_STEPS.iter().filter(is_wanted).map(|one| scope.spawn(|| step(one)));
+        let last = LAST_STEPS.iter().filter(is_wanted).map(|step| scope.spawn(|| run_step(step)));
         let last: Vec<_> = last.collect();
-        last.into_iter().try_for_each(|one| one.join().expect("steps return errors"))
+        last.into_iter().try_for_each(|step| step.join().expect("steps return errors"))
     })?;
     let seconds = begin.elapsed().as_secs();
     match names.is_empty() {
@@ -63,7 +64,7 @@ pub(crate) fn run(names: &[String]) -> Outcome {
     Ok(())
 }
 
-fn step((name, work): &TestStep) -> Result<(), String> {
+fn run_step((name, work): &TestStep) -> Result<(), String> {
     eprintln!("── {name}");
     let begin = Instant::now();
     work().map_err(|error| format!("{name}: {error}"))?;

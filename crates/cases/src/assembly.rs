@@ -37,7 +37,7 @@ impl Assembly {
     /// The address of `label`, `label+2` or `label-2`.
     pub fn address(&self, text: &str) -> Option<u64> {
         let (label, offset) = match text.find(['+', '-']) {
-            Some(at) => (&text[..at], text[at..].parse::<i64>().ok()?),
+            Some(sign) => (&text[..sign], text[sign..].parse::<i64>().ok()?),
             None => (text, 0),
         };
         self.labels.get(label)?.checked_add_signed(offset)
@@ -57,32 +57,33 @@ impl Assembly {
             .filter(|range| range.start <= address && address <= range.end)
             .map(|range| range.start)
             .max();
-        let labels = self.labels.iter().map(|(name, &at)| (at, name));
-        let before = labels.filter(|&(at, _)| start.is_some_and(|start| (start..=address).contains(&at)));
+        let labels = self.labels.iter().map(|(name, &label)| (label, name));
+        let before =
+            labels.filter(|&(label, _)| start.is_some_and(|start| (start..=address).contains(&label)));
         // Of several labels at one address, the first by name.
-        match before.reduce(|best, other| if other.0 > best.0 { other } else { best }) {
-            Some((at, name)) if at == address => name.clone(),
-            Some((at, name)) => format!("{name}+{}", address - at),
+        match before.reduce(|last, other| if other.0 > last.0 { other } else { last }) {
+            Some((label, name)) if label == address => name.clone(),
+            Some((label, name)) => format!("{name}+{}", address - label),
             None => format!("{address:x}"),
         }
     }
 
     /// Adds the assembled bytes of one part of the code, according to nasm's map.
     fn add(&mut self, part: &Code<'_>, bytes: &[u8], map: &str) -> Option<()> {
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let mut first = None;
         for line in map.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let hex = |index: usize| u64::from_str_radix(words.get(index)?, 16).ok();
             match words[..] {
-                [_, _, _, _, "progbits", _] => {
-                    let start = hex(1)?;
+                [address, start, _stop, length, "progbits", _name] => {
+                    let start = hex(start)?;
                     let offset = (start - *first.get_or_insert(start)) as usize;
-                    let bytes = bytes.get(offset..offset + hex(3)? as usize)?.to_vec();
+                    let bytes = bytes.get(offset..offset + hex(length)? as usize)?.to_vec();
                     let Code { from, owner, .. } = *part;
-                    self.sections.push(Section { address: hex(0)?, bytes, from, owner });
+                    self.sections.push(Section { address: hex(address)?, bytes, from, owner });
                 }
-                [_, _, name] => {
-                    if let (Some(_), Some(address)) = (hex(0), hex(1)) {
+                [real, address, name] => {
+                    if let (Some(_), Some(address)) = (hex(real), hex(address)) {
                         self.labels.insert(name.to_owned(), address);
                     }
                 }

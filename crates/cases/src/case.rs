@@ -13,12 +13,21 @@ pub struct Case<'a> {
     pub differs: Vec<Differs<'a>>,
     /// The code, in order of time.
     pub code: Vec<Code<'a>>,
-    /// The packets: the number of each line, and its text.
-    pub packets: Vec<(usize, &'a str)>,
+    /// The lines of packets.
+    pub packets: Vec<Line<'a>>,
     /// The expected lines.
     pub expected: &'a str,
     /// Everything before `expected`.
     pub head: &'a str,
+}
+
+/// A line of a file, without its comment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Its number in the file; the first is 1.
+    pub number: usize,
+    /// Its text.
+    pub text: &'a str,
 }
 
 /// A decoder that decodes a case differently.
@@ -80,7 +89,7 @@ impl<'a> Case<'a> {
         for section in sections(text) {
             let mut lines = section.lines();
             match section.name.split_once(' ').unwrap_or((section.name, "")) {
-                ("", _) => lines.try_for_each(|(number, line)| case.setting(number, line))?,
+                ("", _) => lines.try_for_each(|line| case.setting(line))?,
                 ("code", options) => {
                     let expected =
                         "expected [code], with from=TICK, host, guest or guest=VMCS in it, in hexadecimal";
@@ -101,8 +110,8 @@ impl<'a> Case<'a> {
     }
 
     /// Parses a line before the first section.
-    fn setting(&mut self, number: usize, line: &'a str) -> Result<(), Error> {
-        let (name, value) = line.split_once(' ').unwrap_or((line, ""));
+    fn setting(&mut self, Line { number, text }: Line<'a>) -> Result<(), Error> {
+        let (name, value) = text.split_once(' ').unwrap_or((text, ""));
         let value = value.trim();
         let wrong = |expected: &str| Error::new(number, format!("expected {expected}, found `{value}`"));
         match name {
@@ -162,11 +171,10 @@ impl<'a> Section<'a> {
     }
 
     /// The lines without comments and empty lines.
-    fn lines(&self) -> impl Iterator<Item = (usize, &'a str)> + use<'a> {
-        let (before, body) = (self.line, self.body);
-        let lines =
-            body.lines().enumerate().map(move |(index, line)| (before + index + 1, before_comment(line)));
-        lines.filter(|(_, line)| !line.is_empty())
+    fn lines(&self) -> impl Iterator<Item = Line<'a>> + use<'a> {
+        let lines = (self.line + 1..).zip(self.body.lines());
+        let lines = lines.map(|(number, line)| Line { number, text: before_comment(line) });
+        lines.filter(|line| !line.text.is_empty())
     }
 }
 

@@ -8,7 +8,7 @@ use hodo_intel_pt::{
     packet::{PSB, find_psb},
 };
 
-use crate::{Assembly, Owner, Trace};
+use crate::{Assembly, Owner, Section, Trace};
 
 /// Decodes a trace to lines; lines of instructions are indented, lines of events are not.
 pub fn decode(config: &Config, assembly: &Assembly, trace: &Trace<'_>) -> Vec<String> {
@@ -22,10 +22,10 @@ pub fn decode(config: &Config, assembly: &Assembly, trace: &Trace<'_>) -> Vec<St
         Owner::Guest(vmcs) => Some(Guest { vmcs, host: None, code: GuestCode::Program(program) }),
         Owner::Traced | Owner::Host => None,
     });
-    // Code without an owner also belongs to a guest if no other code is given for one.
-    let is_of_one = assembly.sections.iter().all(|section| section.owner == Owner::Traced);
-    let same = is_of_one.then_some(Guest { vmcs: None, host: None, code: GuestCode::OfHost });
-    let guests: Vec<_> = guests.chain(same).collect();
+    // Where all code is the traced program's, it also belongs to any guest.
+    let has_no_owners = assembly.sections.iter().all(|section| section.owner == Owner::Traced);
+    let any_guest = has_no_owners.then_some(Guest { vmcs: None, host: None, code: GuestCode::OfHost });
+    let guests: Vec<_> = guests.chain(any_guest).collect();
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let mut sink = Lines { assembly, trace, lines: Vec::new() };
     let next = |from: usize| Some(from + find_psb(trace.bytes.get(from..)?)?);
@@ -46,8 +46,10 @@ pub fn decode(config: &Config, assembly: &Assembly, trace: &Trace<'_>) -> Vec<St
 /// The code of one owner; for the traced program, also the host's code.
 fn space(assembly: &Assembly, owner: Owner) -> AddressSpace<'_> {
     let mut space = AddressSpace::new();
-    let is_mine = |of: Owner| of == owner || (of, owner) == (Owner::Host, Owner::Traced);
-    for section in assembly.sections.iter().filter(|section| is_mine(section.owner)) {
+    let is_mine = |section: &&Section| {
+        section.owner == owner || (owner == Owner::Traced && section.owner == Owner::Host)
+    };
+    for section in assembly.sections.iter().filter(is_mine) {
         let content =
             Content { bytes: &section.bytes, origin: Origin { module: 0, offset: section.address } };
         space.map(section.range(), content, section.from);
@@ -55,20 +57,20 @@ fn space(assembly: &Assembly, owner: Owner) -> AddressSpace<'_> {
     space
 }
 
-/// The most lines in an iteration of a folded loop.
+/// The most lines in an iteration of a folded loop, and the fewest iterations.
 const LONGEST_ROUND: usize = 8;
+const FEWEST_ROUNDS: usize = 4;
 
 /// The lines as text. Iterations of a loop after the first are only counted.
 pub fn fold(lines: &[String]) -> String {
     let mut text = String::new();
     let mut rest = lines;
     while !rest.is_empty() {
-        let rounds = |length: usize| {
-            let same = rest.chunks_exact(length).take_while(|round| *round == &rest[..length]);
-            (same.count(), length)
-        };
-        let found = (1..=LONGEST_ROUND).map(rounds).find(|&(count, _)| count > 3);
-        let (count, length) = found.unwrap_or((1, 1));
+        let rounds =
+            |length: usize| rest.chunks_exact(length).take_while(|round| *round == &rest[..length]).count();
+        let of_loop = (1..=LONGEST_ROUND).find(|&length| rounds(length) >= FEWEST_ROUNDS);
+        let length = of_loop.unwrap_or(1);
+        let count = of_loop.map_or(1, rounds);
         rest[..length].iter().for_each(|line| text.extend([line, "\n"]));
         if count > 1 {
             text += &format!("    ... the last {length}, {} times more\n", count - 1);
@@ -91,8 +93,8 @@ impl Lines<'_> {
     }
 
     fn gap(&mut self, gap: &Gap) {
-        let line = self.trace.lines.iter().rev().find(|&&(at, _)| at as u64 <= gap.from);
-        let packet = line.map_or("", |&(_, packet)| packet);
+        let line = self.trace.lines.iter().rev().find(|line| line.offset as u64 <= gap.from);
+        let packet = line.map_or("", |line| line.text);
         let doubtful = gap.doubtful_since.map_or(String::new(), |since| format!(", doubtful since {since}"));
         let trouble = self.with_labels(&gap.trouble.to_string());
         self.line(format_args!("gap {}..{} ({packet}){doubtful}: {trouble}", gap.from, gap.to));

@@ -35,7 +35,7 @@ mod error;
 mod packets;
 
 pub use assembly::{Assembly, Section, assemble};
-pub use case::{Case, Code, Differs, Owner};
+pub use case::{Case, Code, Differs, Line, Owner};
 pub use decode::{decode, fold};
 pub use error::Error;
-pub use packets::{Trace, encode};
+pub use packets::{EncodedLine, Trace, encode};

@@ -2,28 +2,37 @@
 
 use hodo_intel_pt::packet::{Decoder, IpPayload, Packet, Tnt};
 
-use crate::{Assembly, Error};
+use crate::{Assembly, Error, Line};
 
 /// The bytes of a case's packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace<'a> {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Each line, and the offset of its bytes.
-    pub lines: Vec<(usize, &'a str)>,
+    /// The lines, in order.
+    pub lines: Vec<EncodedLine<'a>>,
 }
 
-/// Encodes lines, each with its number in the file.
+/// A line of packets and its place in the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncodedLine<'a> {
+    /// The offset of its bytes.
+    pub offset: usize,
+    /// Its text.
+    pub text: &'a str,
+}
+
+/// Encodes lines.
 ///
 /// # Errors
 /// The first line that is not a packet.
-pub fn encode<'a>(lines: &[(usize, &'a str)], assembly: &Assembly) -> Result<Trace<'a>, Error> {
+pub fn encode<'a>(lines: &[Line<'a>], assembly: &Assembly) -> Result<Trace<'a>, Error> {
     let mut trace = Trace::default();
     // The size of block items, as in the last BBP.
-    let mut short = false;
-    for &(number, line) in lines {
-        trace.lines.push((trace.bytes.len(), line));
-        let mut words = Words { words: line.split_whitespace().collect(), assembly };
+    let mut short_items = false;
+    for &Line { number, text } in lines {
+        trace.lines.push(EncodedLine { offset: trace.bytes.len(), text });
+        let mut words = Words { words: text.split_whitespace().collect(), assembly };
         let bytes = match words.raw() {
             Some(bytes) => {
                 let byte = |word: &&str| u8::from_str_radix(word, 16).ok().filter(|_| word.len() == 2);
@@ -32,12 +41,12 @@ pub fn encode<'a>(lines: &[(usize, &'a str)], assembly: &Assembly) -> Result<Tra
             }
             None => {
                 let packet = words.packet().filter(|_| words.words.is_empty());
-                let packet = packet.ok_or_else(|| Error::new(number, format!("`{line}` is not a packet")))?;
-                if let Packet::Bbp { short_items, .. } = packet {
-                    short = short_items;
+                let packet = packet.ok_or_else(|| Error::new(number, format!("`{text}` is not a packet")))?;
+                if let Packet::Bbp { short_items: short, .. } = packet {
+                    short_items = short;
                 }
-                encoded(&packet, short)
-                    .ok_or_else(|| Error::new(number, format!("`{line}` has a value that is too large")))?
+                encoded(&packet, short_items)
+                    .ok_or_else(|| Error::new(number, format!("`{text}` has a value that is too large")))?
             }
         };
         trace.bytes.extend(bytes);
@@ -46,12 +55,12 @@ pub fn encode<'a>(lines: &[(usize, &'a str)], assembly: &Assembly) -> Result<Tra
 }
 
 /// The packet's bytes, if its values fit.
-fn encoded(packet: &Packet, short: bool) -> Option<Vec<u8>> {
-    let bytes = packet.encode_item(short).to_vec();
+fn encoded(packet: &Packet, short_items: bool) -> Option<Vec<u8>> {
+    let bytes = packet.encode_item(short_items).to_vec();
     let mut read = Vec::new();
     // A BIP is only valid in a block.
     if let Packet::Bip { .. } = packet {
-        read.extend_from_slice(&Packet::Bbp { short_items: short, kind: 0 }.encode());
+        read.extend_from_slice(&Packet::Bbp { short_items, kind: 0 }.encode());
     }
     let start = read.len();
     read.extend_from_slice(&bytes);
@@ -81,8 +90,8 @@ impl<'a> Words<'a, '_> {
 
     /// Removes a word from any position; returns whether it was there.
     fn flag(&mut self, name: &str) -> bool {
-        let found = self.words.iter().position(|&word| word == name);
-        found.map(|at| self.words.remove(at)).is_some()
+        let index = self.words.iter().position(|&word| word == name);
+        index.map(|index| self.words.remove(index)).is_some()
     }
 
     /// Returns the rest of the next word after this prefix.
@@ -193,7 +202,11 @@ impl<'a> Words<'a, '_> {
             "PTW" => {
                 let ip = self.flag("IP");
                 let (size, payload) = self.next()?.split_once(':')?;
-                let wide = matches!(size, "64").then_some(true).or((size == "32").then_some(false))?;
+                let wide = match size {
+                    "64" => true,
+                    "32" => false,
+                    _ => return None,
+                };
                 Some(Packet::PtWrite { payload: u64::from_str_radix(payload, 16).ok()?, wide, ip })
             }
             "EXSTOP" => Some(Packet::ExStop { ip: self.flag("IP") }),
@@ -232,13 +245,11 @@ impl<'a> Words<'a, '_> {
             "TRIG" => {
                 let (multiple, ip) = (self.flag("MULT"), self.flag("IP"));
                 let triggers = self.small_hex("")?;
-                let count = (!self.words.is_empty()).then(|| self.after("icnt=")?.parse().ok());
-                Some(Packet::Trig {
-                    ip,
-                    instructions: count.map_or(Some(None), |count| count.map(Some))?,
-                    multiple,
-                    triggers,
-                })
+                let instructions = match self.words.is_empty() {
+                    true => None,
+                    false => Some(self.after("icnt=")?.parse().ok()?),
+                };
+                Some(Packet::Trig { ip, instructions, multiple, triggers })
             }
             "EVD" => Some(Packet::Evd { kind: self.small_hex("type=")?, payload: self.hex("")? }),
             _ => None,

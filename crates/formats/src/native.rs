@@ -14,7 +14,7 @@ use std::{
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_intel_pt::Config;
 use hodo_model::{Cause, Loss};
-use hodo_native_log::{Code, FileError, MAGIC, Recording as Logs, Table, Thread as LogThread, note};
+use hodo_native_log::{Clocks, Code, FileError, MAGIC, Recording as Logs, Table, Thread as LogThread, note};
 
 use crate::{
     ClockIdentity, ClockKind, Contents, Format, Input, Unpacked,
@@ -93,16 +93,16 @@ fn unreadable(bytes: &[u8], error: &FileError) -> Error {
 }
 
 /// The conversion of ticks to the monotonic clock, from the first and the last pair of both.
-fn clock(pairs: &[(u64, u64)]) -> Option<PerfClock> {
+fn clock(pairs: &[Clocks]) -> Option<PerfClock> {
     /// The most precise that fits, for processors of 1 GHz or more.
     const SHIFT: u32 = 32;
-    let (&(first, zero), &(last, end)) = (pairs.first()?, pairs.last()?);
-    let (ticks, nanos) = (last.checked_sub(first)?, end.checked_sub(zero)?);
+    let (first, last) = (pairs.first()?, pairs.last()?);
+    let (ticks, nanos) = (last.tsc.checked_sub(first.tsc)?, last.nanos.checked_sub(first.nanos)?);
     let multiplier = (u128::from(nanos) << SHIFT).checked_div(ticks.into())?;
     let shift = if multiplier > u32::MAX.into() { SHIFT - 8 } else { SHIFT };
     let multiplier = (multiplier >> (SHIFT - shift)) as u64;
-    let until = (u128::from(first) * u128::from(multiplier)) >> shift;
-    PerfClock::new(shift.into(), multiplier, zero.wrapping_sub(until as u64))
+    let until = (u128::from(first.tsc) * u128::from(multiplier)) >> shift;
+    PerfClock::new(shift.into(), multiplier, first.nanos.wrapping_sub(until as u64))
 }
 
 /// A stream for each log; those of a thread, one for each program that it ran, follow each other.
@@ -124,7 +124,7 @@ fn stream<'a>(logs: &Logs<'a>, thread: &LogThread<'a>) -> Option<Stream<'a>> {
     let piece = |block: &hodo_native_log::Block<'a>| {
         let sequence = block.header.sequence;
         let after_gap = sequence != mem::replace(&mut next, sequence + 1);
-        Piece { file_offset: block.at as u64, bytes: block.whole(), after_gap }
+        Piece { file_offset: block.offset as u64, bytes: block.whole(), after_gap }
     };
     let pieces = log.blocks.iter().map(piece).collect();
     Some(Stream { cpu: None, thread: Some(thread_of(thread)), pieces, log: Some(Arc::new(log)) })
@@ -314,7 +314,7 @@ impl<'a> Reader<'_, 'a> {
 
     fn snapshots(&self) -> Vec<Snapshot> {
         let snapshot = |snapshot: &hodo_native_log::Snapshot| {
-            let [begin, end] = [snapshot.times.0, snapshot.times.1].map(|tsc| self.time(tsc).0);
+            let [begin, end] = [snapshot.times.start, snapshot.times.end].map(|tsc| self.time(tsc).0);
             Snapshot {
                 trigger: snapshot.condition.clone(),
                 time_ns: end,
@@ -344,7 +344,7 @@ impl<'a> Reader<'_, 'a> {
                     _ => ends.map(|(_, last)| (last, last.header.last_tsc, last.whole().len())),
                 };
                 let (at, time) = block.map_or((0, None), |(block, tsc, after)| {
-                    ((block.at + after) as u64, self.clock.map(|clock| clock.nanos(Tsc(tsc))))
+                    ((block.offset + after) as u64, self.clock.map(|clock| clock.nanos(Tsc(tsc))))
                 });
                 let detail = note::text(lost).to_owned();
                 let time = time.map(|time| (time, time));
@@ -354,7 +354,7 @@ impl<'a> Reader<'_, 'a> {
             if self.logs.table(thread).is_none() {
                 let detail = "the table of its process is missing, so its log can't be read".to_owned();
                 let bytes: u64 = thread.blocks.iter().map(|block| block.whole().len() as u64).sum();
-                let at = ends.map_or(0, |(first, _)| first.at as u64);
+                let at = ends.map_or(0, |(first, _)| first.offset as u64);
                 let bytes = at..at + bytes;
                 losses.push(Loss { stream, cause: Cause::Corrupt, bytes, time: None, count: 1, detail });
             }
@@ -377,7 +377,7 @@ impl<'a> Reader<'_, 'a> {
     /// The loss of the threads that ended before `kept`, of which nothing is kept.
     fn forgotten(&self, count: u64, kept: Option<&hodo_native_log::Block<'a>>) -> Loss {
         let ends = self.logs.clocks.first().zip(kept);
-        let time = ends.map(|(&(begin, _), kept)| (self.time(begin), self.time(kept.header.last_tsc)));
+        let time = ends.map(|(begin, kept)| (self.time(begin.tsc), self.time(kept.header.last_tsc)));
         let (stream, detail) = (String::new(), note::text(note::FORGOTTEN).to_owned());
         Loss { stream, cause: Cause::Untraced, bytes: 0..0, time, count, detail }
     }

@@ -132,11 +132,12 @@ mod tests {
     #[test]
     fn a_filter_names_addresses_and_files() {
         let filter = Filter::parse("filter 0x1000/0x200@/bin/a,filter 4096/16, tracestop 0x1008/0x4");
-        let at = |address, offset| {
+        let traces = |address, offset| {
             filter.traces(address, Some(Origin { module: 0, offset }), |file| file == "/bin/a")
         };
-        assert!(at(0x1000, 0) && at(0x1007, 0) && !at(0x1008, 0) && at(0x100c, 0) && !at(0x1010, 0));
-        assert!(at(0x9000, 0x11ff) && !at(0x9000, 0x1200));
+        assert!(traces(0x1000, 0) && traces(0x1007, 0) && !traces(0x1008, 0));
+        assert!(traces(0x100c, 0) && !traces(0x1010, 0));
+        assert!(traces(0x9000, 0x11ff) && !traces(0x9000, 0x1200));
     }
 
     #[test]
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_said_to_be_none() {
+    fn invalid_filters_are_errors_that_say_what_is_valid() {
         let wrong = |text: &str| text.parse::<Filter>().unwrap_err().to_string();
         for text in ["", "filter main @ ./prog", "filter 0x1000", "0x1000", "0x2000-0x1000", "bogus 1/2"] {
             assert!(wrong(text).contains("ADDRESS/SIZE"), "{text}: {}", wrong(text));

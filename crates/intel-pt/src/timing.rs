@@ -26,7 +26,7 @@ const MTC_BITS: u32 = 8;
 /// the estimate stays.
 #[derive(Clone, Debug)]
 pub(crate) struct Timing {
-    /// TSC ticks per crystal-clock tick.
+    /// TSC ticks per crystal-clock tick, as numerator and denominator.
     ratio: Option<(u64, u64)>,
     /// An MTC packet comes every `2^mtc_shift` crystal-clock ticks.
     mtc_shift: u32,
@@ -161,11 +161,11 @@ impl Timing {
             return;
         }
         let plausible = self.nominal_rate().is_none_or(|nominal| {
-            let (measured, said) = (
+            let (measured, expected) = (
                 u128::from(ticks) * u128::from(nominal.cycles),
                 u128::from(nominal.ticks) * u128::from(count),
             );
-            measured <= said.saturating_mul(2) && said <= measured.saturating_mul(2)
+            measured <= expected.saturating_mul(2) && expected <= measured.saturating_mul(2)
         });
         if plausible {
             self.cycles.rate = Some(Rate { ticks, cycles: count, by });
@@ -334,18 +334,18 @@ mod tests {
     }
 
     #[test]
-    fn cycles_are_measured_by_mtc_where_they_come_together() {
+    fn the_rate_of_cycles_is_measured_between_mtc_packets() {
         // By its CBR, the core runs at the counter's frequency; in fact it runs at 5/4 of that.
         let start =
             [Packet::Cbr(10), Packet::Cyc(9), Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }];
         let packets = [Packet::Cyc(400), Packet::Mtc(5), Packet::Cyc(100), Packet::Cyc(300), Packet::Mtc(6)];
-        let found = times(&[&start[..], &packets].concat());
+        let estimates = times(&[&start[..], &packets].concat());
         // 400 cycles end after the MTC by the nominal rate, but not by the measured one.
-        assert_eq!(found[4..], [1680, 1680, 1680, 1920, 1920].map(Some));
+        assert_eq!(estimates[4..], [1680, 1680, 1680, 1920, 1920].map(Some));
     }
 
     #[test]
-    fn another_frequency_voids_what_was_measured() {
+    fn another_frequency_discards_the_measured_rate() {
         let start =
             [Packet::Cbr(10), Packet::Cyc(9), Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }];
         let measured = [Packet::Cyc(250), Packet::Mtc(5), Packet::Cbr(20), Packet::Cyc(100)];
@@ -362,9 +362,8 @@ mod tests {
     }
 
     #[test]
-    fn without_mtc_cycles_are_measured_by_tsc() {
-        let timing = || Timing::new(&Config { cyc: true, ..Config::default() });
-        let mut timing = timing();
+    fn without_mtc_the_rate_is_measured_between_tsc_packets() {
+        let mut timing = Timing::new(&Config { cyc: true, ..Config::default() });
         for packet in
             [Packet::Cyc(7), Packet::Tsc(1000), Packet::Cyc(100), Packet::Tsc(1400), Packet::Cyc(50)]
         {

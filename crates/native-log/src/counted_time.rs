@@ -39,6 +39,7 @@ pub fn count_time<W: Write>(file: &[u8], out: W) -> io::Result<u64> {
     let mut writer = Writer::new(out)?;
     writer.block(empty(BlockKind::CountedTime), &[])?;
     for time in [BEGIN, timeline.end()] {
+        // One of the counter, one of the monotonic clock: they are equal.
         let pair = [time, time].map(u64::to_le_bytes);
         writer.block(BlockHeader { length: 16, ..empty(BlockKind::Clock) }, pair.as_flattened())?;
     }
@@ -64,9 +65,9 @@ fn gains(file: &[u8]) -> Result<Vec<Gain>, FileError> {
     for thread in recording.threads() {
         let Some(table) = recording.table(thread) else { continue };
         let mut next = thread.blocks.first().map(DecodedBlock::read).transpose()?;
-        for after in 1..=thread.blocks.len() {
+        for next_index in 1..=thread.blocks.len() {
             let Some(block) = next else { break };
-            next = thread.blocks.get(after).map(DecodedBlock::read).transpose()?;
+            next = thread.blocks.get(next_index).map(DecodedBlock::read).transpose()?;
             let retracts = next.as_ref().is_some_and(DecodedBlock::retracts);
             gains_of_log(table, &block, retracts, &mut gains);
         }
@@ -97,7 +98,7 @@ fn gains_of_log(table: &Table, block: &DecodedBlock, retracts: bool, gains: &mut
             Entry::Item(_) => {}
         }
     }
-    gains.push(Gain { tsc: block.times.1, nanos: instructions });
+    gains.push(Gain { tsc: block.times.end, nanos: instructions });
 }
 
 /// What the counted time is after each change.
@@ -164,18 +165,18 @@ fn with_times(block: &Block<'_>, timeline: &Timeline) -> Result<Vec<u8>, FileErr
 }
 
 fn set_times_of_log(words: &mut [u32], timeline: &Timeline) {
-    let mut at = 0;
-    while let Some(&word) = words.get(at) {
-        at += 1;
+    let mut position = 0;
+    while let Some(&word) = words.get(position) {
+        position += 1;
         let count = escape::words(word).unwrap_or(0);
         // The time is the last two of the words.
         if matches!(word, escape::TIME | escape::CALL | escape::CALL_END)
-            && let Some([low, high]) = words.get_mut(at + count - 2..at + count)
+            && let Some([low, high]) = words.get_mut(position + count - 2..position + count)
         {
             let time = timeline.time(u64::from(*low) | u64::from(*high) << 32);
             (*low, *high) = (time as u32, (time >> 32) as u32);
         }
-        at += count;
+        position += count;
     }
 }
 

@@ -1,5 +1,7 @@
 //! The entries of a log, one by one, without the table that says what they stand for.
 
+use std::ops::Range;
+
 use hodo_native_runtime::wire::escape;
 
 use crate::{
@@ -11,8 +13,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct DecodedBlock {
     pub(crate) words: Vec<u32>,
-    /// The time-stamp counter at its begin and at its end.
-    pub times: (u64, u64),
+    /// The time-stamp counter from its begin to its end.
+    pub times: Range<u64>,
 }
 
 /// An entry of a log.
@@ -39,18 +41,18 @@ impl DecodedBlock {
     /// # Errors
     /// The block is damaged.
     pub fn read(block: &Block<'_>) -> Result<DecodedBlock, FileError> {
-        Ok(DecodedBlock { words: block.words()?, times: (block.header.first_tsc, block.header.last_tsc) })
+        Ok(DecodedBlock { words: block.words()?, times: block.header.first_tsc..block.header.last_tsc })
     }
 
-    /// Whether it takes the last instruction of the exit before it back.
+    /// Whether it begins with a RETRACT: the last instruction of the block before did not run.
     pub fn retracts(&self) -> bool {
         self.words.first() == Some(&escape::RETRACT)
     }
 
-    /// Its entries. `retracts`: the block after it takes the last instruction of its last exit back.
+    /// Its entries. `retracts`: whether the block after it [retracts](DecodedBlock::retracts) its last instruction.
     pub fn entries(&self, retracts: bool) -> Entries<'_> {
         // One at the begin belongs to the block before.
-        Entries { words: &self.words[usize::from(self.retracts())..], at: 0, retracts }
+        Entries { words: &self.words[usize::from(self.retracts())..], position: 0, retracts }
     }
 }
 
@@ -58,17 +60,17 @@ impl DecodedBlock {
 #[derive(Clone, Debug)]
 pub struct Entries<'b> {
     words: &'b [u32],
-    at: usize,
+    position: usize,
     retracts: bool,
 }
 
 impl<'b> Entries<'b> {
-    /// Whether the exit before the current position is taken back.
+    /// Whether the exit before the current position is retracted. Passes the RETRACT.
     #[inline]
     fn is_retracted(&mut self) -> bool {
-        match self.words.get(self.at) {
+        match self.words.get(self.position) {
             Some(&escape::RETRACT) => {
-                self.at += 1;
+                self.position += 1;
                 true
             }
             Some(_) => false,
@@ -79,33 +81,35 @@ impl<'b> Entries<'b> {
     /// The exit of the next entry, if it is an [`Entry::Exit`].
     #[inline]
     pub fn next_exit(&self) -> Option<u32> {
-        let &word = self.words.get(self.at)?;
-        let retracts = self.words.get(self.at + 1).map_or(self.retracts, |&next| next == escape::RETRACT);
+        let &word = self.words.get(self.position)?;
+        let retracts =
+            self.words.get(self.position + 1).map_or(self.retracts, |&next| next == escape::RETRACT);
         (word < escape::FIRST && !retracts).then_some(word)
     }
 
-    /// The next words, if more follow and do not take the last exit among them back. They may be other entries than exits.
+    /// The next words, if another word follows them that does not retract the last of them. They may be other entries than
+    /// exits.
     #[inline]
     pub fn ahead<const COUNT: usize>(&self) -> Option<&'b [u32; COUNT]> {
-        let (words, rest) = self.words.get(self.at..)?.split_first_chunk()?;
+        let (words, rest) = self.words.get(self.position..)?.split_first_chunk()?;
         (*rest.first()? != escape::RETRACT).then_some(words)
     }
 
     /// Passes this many exits.
     #[inline]
     pub fn pass(&mut self, count: usize) {
-        self.at += count;
+        self.position += count;
     }
 
     #[cold]
     fn escape(&mut self, word: u32) -> Entry {
         if word == escape::PARTIAL
-            && let Some(&[exit, count]) = self.words.get(self.at..self.at + 2)
+            && let Some(&[exit, count]) = self.words.get(self.position..self.position + 2)
         {
-            self.at += 2;
+            self.position += 2;
             return Entry::Partial { exit, count };
         }
-        Entry::Item(other_item(word, self.words, &mut self.at).unwrap_or(Item::Contradiction))
+        Entry::Item(other_item(word, self.words, &mut self.position).unwrap_or(Item::Contradiction))
     }
 }
 
@@ -114,8 +118,8 @@ impl Iterator for Entries<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Entry> {
-        let &word = self.words.get(self.at)?;
-        self.at += 1;
+        let &word = self.words.get(self.position)?;
+        self.position += 1;
         Some(match word {
             escape::FIRST.. => self.escape(word),
             _ if self.is_retracted() => Entry::Retracted(word),
@@ -124,11 +128,12 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// The item that an escape begins; its further words are at `at`. `None` if there is no such escape, or words are missing.
-pub(crate) fn other_item(word: u32, words: &[u32], at: &mut usize) -> Option<Item<'static>> {
+/// The item that an escape begins; its further words begin at `position`. `None` if there is no such
+/// escape, or words are missing.
+pub(crate) fn other_item(word: u32, words: &[u32], position: &mut usize) -> Option<Item<'static>> {
     let count = escape::words(word)?;
-    let payload = words.get(*at..*at + count)?;
-    *at += count;
+    let payload = words.get(*position..*position + count)?;
+    *position += count;
     let long = |index: usize| u64::from(payload[index]) | u64::from(payload[index + 1]) << 32;
     Some(match word {
         escape::TIME => Item::Time(long(0)),

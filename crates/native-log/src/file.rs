@@ -37,8 +37,8 @@ pub const MAGIC: &[u8; 8] = b"HODONAT\x02";
 const BLOCK: u32 = 0x4b43_4c42;
 /// The length of a block's header.
 const HEADER: usize = 80;
-/// The first of this many equal parts shows whether packed bytes are worth compressing.
-const SAMPLE: usize = 8;
+/// The first of this many equal parts of packed bytes shows whether they are worth compressing.
+const SAMPLE_PARTS: usize = 8;
 /// The largest content that a block may have.
 const LARGEST: u32 = 1 << 24;
 
@@ -119,9 +119,9 @@ pub struct BlockHeader {
     pub first_tsc: u64,
     /// The time-stamp counter at its end.
     pub last_tsc: u64,
-    /// The process in the system.
+    /// ID of the process in the system.
     pub process: u64,
-    /// The thread in the system.
+    /// ID of the thread in the system.
     pub thread: u64,
 }
 
@@ -168,8 +168,8 @@ impl<W: Write> Writer<W> {
         self.scratch.resize(lz4_flex::block::get_maximum_output_size(bytes.len()), 0);
         let mut compress =
             |bytes: &[u8]| lz4_flex::block::compress_into(bytes, &mut self.scratch).unwrap_or(usize::MAX);
-        // Packed bytes are often dense already: a part of them shows whether it is worth the time.
-        let part = &bytes[..bytes.len() / SAMPLE];
+        // Packed bytes are often dense already: a part of them shows whether compression is worth its time.
+        let part = &bytes[..bytes.len() / SAMPLE_PARTS];
         let worthwhile = !header.codec.packed || compress(part) < part.len() / 4 * 3;
         let compressed = if worthwhile { compress(bytes) } else { usize::MAX };
         let lz4 = compressed < bytes.len();
@@ -241,8 +241,8 @@ fn encode(header: &BlockHeader) -> [u8; HEADER] {
     bytes[4..6].copy_from_slice(&header.kind.number().to_le_bytes());
     bytes[6] = u8::from(header.codec.packed) | u8::from(header.codec.lz4) << 1;
     let words = [header.length, header.packed_length, header.stored, header.checksum];
-    for (place, word) in bytes[8..24].chunks_exact_mut(4).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
+    for (field, word) in bytes[8..24].chunks_exact_mut(4).zip(words) {
+        field.copy_from_slice(&word.to_le_bytes());
     }
     let longs = [
         header.key,
@@ -253,8 +253,8 @@ fn encode(header: &BlockHeader) -> [u8; HEADER] {
         header.process,
         header.thread,
     ];
-    for (place, long) in bytes[24..].chunks_exact_mut(8).zip(longs) {
-        place.copy_from_slice(&long.to_le_bytes());
+    for (field, long) in bytes[24..].chunks_exact_mut(8).zip(longs) {
+        field.copy_from_slice(&long.to_le_bytes());
     }
     bytes
 }
@@ -264,9 +264,9 @@ fn encode(header: &BlockHeader) -> [u8; HEADER] {
 pub struct Block<'a> {
     /// Its header.
     pub header: BlockHeader,
-    /// Where it begins in the file.
-    pub at: usize,
-    /// It and its header, as stored.
+    /// Where it begins in the file, in bytes.
+    pub offset: usize,
+    /// Its header and its stored bytes.
     whole: &'a [u8],
 }
 
@@ -279,12 +279,12 @@ pub(crate) fn blocks(file: &[u8]) -> Result<(Vec<Block<'_>>, Option<FileError>),
         return Err(FileError::Magic(file[..file.len().min(8)].to_vec()));
     }
     let mut found = Vec::new();
-    let mut at = MAGIC.len();
+    let mut offset = MAGIC.len();
     loop {
-        match block(file, at) {
+        match block(file, offset) {
             Ok(block) if block.header.kind == BlockKind::End => return Ok((found, None)),
             Ok(block) => {
-                at += block.whole.len();
+                offset += block.whole.len();
                 found.push(block);
             }
             Err(error) => return Ok((found, Some(error))),
@@ -292,11 +292,11 @@ pub(crate) fn blocks(file: &[u8]) -> Result<(Vec<Block<'_>>, Option<FileError>),
     }
 }
 
-fn block(file: &[u8], at: usize) -> Result<Block<'_>, FileError> {
-    let head = file.get(at..at + HEADER).ok_or(FileError::Cut(at))?;
+fn block(file: &[u8], offset: usize) -> Result<Block<'_>, FileError> {
+    let head = file.get(offset..offset + HEADER).ok_or(FileError::Cut(offset))?;
     let word = |from: usize| u32::from_le_bytes([head[from], head[from + 1], head[from + 2], head[from + 3]]);
     let long = |from: usize| u64::from(word(from)) | u64::from(word(from + 4)) << 32;
-    let kind = BlockKind::of(word(4) as u16).ok_or(FileError::NoBlock(at))?;
+    let kind = BlockKind::of(word(4) as u16).ok_or(FileError::NoBlock(offset))?;
     let header = BlockHeader {
         kind,
         codec: Codec { packed: head[6] & 1 != 0, lz4: head[6] & 2 != 0 },
@@ -313,21 +313,22 @@ fn block(file: &[u8], at: usize) -> Result<Block<'_>, FileError> {
         thread: long(72),
     };
     if word(0) != BLOCK || header.length > LARGEST || header.packed_length > LARGEST {
-        return Err(FileError::NoBlock(at));
+        return Err(FileError::NoBlock(offset));
     }
-    let whole = file.get(at..).and_then(|rest| rest.get(..HEADER + header.stored as usize));
-    Ok(Block { header, at, whole: whole.ok_or(FileError::Cut(at))? })
+    let whole = file.get(offset..).and_then(|rest| rest.get(..HEADER + header.stored as usize));
+    Ok(Block { header, offset, whole: whole.ok_or(FileError::Cut(offset))? })
 }
 
 impl<'a> Block<'a> {
     /// A block that is not in a file yet: its header, which says how it is stored, and its stored bytes.
-    pub fn unwritten(header: BlockHeader, stored: &[u8], room: &'a mut Vec<u8>) -> Block<'a> {
+    /// `memory` holds both.
+    pub fn unwritten(header: BlockHeader, stored: &[u8], memory: &'a mut Vec<u8>) -> Block<'a> {
         let (length, checksum) = (stored.len() as u32, crc32fast::hash(stored));
         let header = BlockHeader { packed_length: length, stored: length, checksum, ..header };
-        room.clear();
-        room.extend_from_slice(&encode(&header));
-        room.extend_from_slice(stored);
-        Block { header, at: 0, whole: room }
+        memory.clear();
+        memory.extend_from_slice(&encode(&header));
+        memory.extend_from_slice(stored);
+        Block { header, offset: 0, whole: memory }
     }
 
     /// Its bytes in the file, with its header.
@@ -340,7 +341,7 @@ impl<'a> Block<'a> {
     /// # Errors
     /// The block is damaged.
     pub fn content(&self) -> Result<Vec<u8>, FileError> {
-        let damaged = || FileError::Damaged(self.at);
+        let damaged = || FileError::Damaged(self.offset);
         let bytes = self.decompressed()?;
         if !self.header.codec.packed {
             return Ok(bytes);
@@ -359,7 +360,7 @@ impl<'a> Block<'a> {
         if self.header.codec.packed {
             let mut words = vec![0; self.header.length as usize / 4];
             let unpacked = pack::unpack(&bytes, &mut words, &mut vec![0; WORK]);
-            return unpacked.map(|()| words).ok_or(FileError::Damaged(self.at));
+            return unpacked.map(|()| words).ok_or(FileError::Damaged(self.offset));
         }
         Ok(bytes
             .chunks_exact(4)
@@ -368,10 +369,10 @@ impl<'a> Block<'a> {
     }
 
     fn decompressed(&self) -> Result<Vec<u8>, FileError> {
-        let damaged = |_| FileError::Damaged(self.at);
+        let damaged = |_| FileError::Damaged(self.offset);
         let bytes = &self.whole[HEADER..];
         if crc32fast::hash(bytes) != self.header.checksum {
-            return Err(FileError::Damaged(self.at));
+            return Err(FileError::Damaged(self.offset));
         }
         if self.header.codec.lz4 {
             return lz4_flex::block::decompress(bytes, self.header.packed_length as usize).map_err(damaged);

@@ -1,5 +1,7 @@
 //! What a thread did, item by item.
 
+use std::ops::Range;
+
 use hodo_native_runtime::wire::{escape, note};
 
 use crate::{
@@ -82,25 +84,27 @@ pub struct Items<'a> {
     blocks: std::slice::Iter<'a, Block<'a>>,
     sequence: u64,
     words: Vec<u32>,
-    at: usize,
-    /// An exit that may still be taken back.
+    position: usize,
+    /// An exit whose last instruction may still be retracted.
     held: Option<u32>,
+    /// Where what was read so far leads; 0 if that is unknown.
     expected: u64,
     digest: Digest,
     instructions: u64,
     contradictions: u64,
-    times: (u64, u64),
-    /// Missing parts were overwritten.
+    /// The time-stamp counter from the begin to the end of the current part.
+    times: Range<u64>,
+    /// Whether missing parts were overwritten.
     overwritten: bool,
-    /// An exit that is counted, and comes next.
+    /// An exit that is counted already, and is the next item.
     due: Option<u32>,
     /// The next item says that parts are missing.
     gap_next: bool,
 }
 
 impl<'a> Items<'a> {
-    /// The items of one block. `expected` is where the block before leads, or 0; `retracts`: the block after it takes the
-    /// last instruction of its last exit back.
+    /// The items of one block. `expected` is where the block before leads, or 0; `retracts`: whether the block after it
+    /// retracts its last instruction.
     pub(crate) fn of_block(
         table: &'a Table,
         block: &DecodedBlock,
@@ -111,9 +115,16 @@ impl<'a> Items<'a> {
         if retracts {
             words.push(escape::RETRACT);
         }
-        // One at the begin belongs to the block before.
-        let at = usize::from(words.first() == Some(&escape::RETRACT));
-        Items { words, at, expected, times: block.times, ..Items::new(table, &[], false) }
+        // A RETRACT at the begin belongs to the block before.
+        let position = usize::from(words.first() == Some(&escape::RETRACT));
+        let (no_blocks, overwritten) = (&[], false);
+        Items {
+            words,
+            position,
+            expected,
+            times: block.times.clone(),
+            ..Items::new(table, no_blocks, overwritten)
+        }
     }
 
     /// The items of one block, after one that leads to `expected`, or to 0 if that is unknown.
@@ -136,13 +147,13 @@ impl<'a> Items<'a> {
             blocks: blocks.iter(),
             sequence: 0,
             words: Vec::new(),
-            at: 0,
+            position: 0,
             held: None,
             expected: 0,
             digest: Digest::default(),
             instructions: 0,
             contradictions: 0,
-            times: (0, 0),
+            times: 0..0,
             overwritten,
             due: None,
             gap_next: false,
@@ -164,9 +175,9 @@ impl<'a> Items<'a> {
         self.contradictions
     }
 
-    /// The time-stamp counter at the begin and the end of the part of the log that is being read.
-    pub fn times(&self) -> (u64, u64) {
-        self.times
+    /// The time-stamp counter from the begin to the end of the part of the log that is being read.
+    pub fn times(&self) -> Range<u64> {
+        self.times.clone()
     }
 
     /// Reads all that is left.
@@ -174,21 +185,21 @@ impl<'a> Items<'a> {
         while self.next().is_some() {}
     }
 
-    /// Unpacks the next part of the log. `Some(false)`: a part is missing or damaged.
-    fn refill(&mut self) -> Option<bool> {
-        let block = self.blocks.next()?;
+    /// Unpacks the next part of the log.
+    fn refill(&mut self) -> Refill {
+        let Some(block) = self.blocks.next() else { return Refill::End };
         let follows = block.header.sequence == self.sequence;
         self.sequence = block.header.sequence + 1;
-        self.at = 0;
-        self.times = (block.header.first_tsc, block.header.last_tsc);
+        self.position = 0;
+        self.times = block.header.first_tsc..block.header.last_tsc;
         match block.words() {
             Ok(words) => self.words = words,
             Err(_) => {
                 self.words.clear();
-                return Some(false);
+                return Refill::Gap;
             }
         }
-        Some(follows)
+        if follows { Refill::Next } else { Refill::Gap }
     }
 
     /// A part of the log is missing.
@@ -222,10 +233,10 @@ impl<'a> Items<'a> {
         let Some(Part { path, digest, next }) = table.part(exit, count) else {
             return Some(self.contradiction());
         };
-        let begins = table.start(exit)?;
+        let start = table.start(exit)?;
         let known = self.expected;
         self.expected = next;
-        if known != 0 && known != begins && !self.table.is_of_selection() {
+        if known != 0 && known != start && !self.table.is_of_selection() {
             return Some(self.contradiction());
         }
         self.digest.append(digest);
@@ -249,27 +260,27 @@ impl<'a> Items<'a> {
         if std::mem::take(&mut self.gap_next) {
             return Step::Item(self.gap());
         }
-        if self.at >= self.words.len() {
+        if self.position >= self.words.len() {
             return match self.refill() {
-                None => Step::Over,
-                Some(true) => Step::Again,
-                Some(false) => Step::Item(self.gap()),
+                Refill::End => Step::Over,
+                Refill::Next => Step::Again,
+                Refill::Gap => Step::Item(self.gap()),
             };
         }
-        let word = self.words[self.at];
-        self.at += 1;
+        let word = self.words[self.position];
+        self.position += 1;
         if word < escape::FIRST {
             self.held = Some(word);
             return Step::Again;
         }
         if word == escape::PARTIAL {
-            let Some(&[exit, count]) = self.words.get(self.at..self.at + 2) else {
+            let Some(&[exit, count]) = self.words.get(self.position..self.position + 2) else {
                 return Step::Item(self.contradiction());
             };
-            self.at += 2;
+            self.position += 2;
             return self.partial(exit, count).map_or(Step::Again, Step::Item);
         }
-        let Some(item) = other_item(word, &self.words, &mut self.at) else {
+        let Some(item) = other_item(word, &self.words, &mut self.position) else {
             return Step::Item(self.contradiction());
         };
         match item {
@@ -281,9 +292,23 @@ impl<'a> Items<'a> {
     }
 }
 
+/// The result of unpacking the next part of a log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refill {
+    /// It continues the part before.
+    Next,
+    /// A part is missing or damaged.
+    Gap,
+    /// There is no further part.
+    End,
+}
+
+/// The result of reading a word of a log.
 enum Step<'a> {
     Item(Item<'a>),
+    /// No item yet.
     Again,
+    /// The log is over.
     Over,
 }
 
@@ -303,15 +328,15 @@ impl<'a> Iterator for Items<'a> {
                 }
             };
             // Whether the exit stands depends on the next word, which may be in the next part.
-            if self.at >= self.words.len() && self.refill() == Some(false) {
+            if self.position >= self.words.len() && self.refill() == Refill::Gap {
                 self.held = None;
                 self.gap_next = true;
                 let item = if self.count(exit) { self.release(exit) } else { None };
                 return item.or_else(|| Some(self.contradiction()));
             }
             self.held = None;
-            if self.words.get(self.at) == Some(&escape::RETRACT) {
-                self.at += 1;
+            if self.words.get(self.position) == Some(&escape::RETRACT) {
+                self.position += 1;
                 match self.release_retracted(exit) {
                     Some(item) => return Some(item),
                     None => continue,

@@ -21,5 +21,5 @@ pub use entries::{DecodedBlock, Entries, Entry};
 pub use file::{Block, BlockHeader, BlockKind, Codec, FileError, MAGIC, Writer, empty};
 pub use items::{Digest, Item, Items};
 pub use packets::Log;
-pub use recording::{Recording, Snapshot, Thread};
+pub use recording::{Clocks, Recording, Snapshot, Thread};
 pub use table::{Code, Map, Name, Note, Parent, Part, Path, Span, Summary, Table, Unmap};

@@ -31,7 +31,7 @@ pub struct Options {
     pub return_compression: bool,
 }
 
-/// The log of a thread, of which each block becomes packets alone.
+/// The log of a thread. Each of its blocks becomes packets that can be decoded without the others.
 #[derive(Clone, Debug)]
 pub struct Log<'a> {
     /// The table of its process.
@@ -45,7 +45,7 @@ pub struct Log<'a> {
 pub struct Segment {
     /// Packets from a PSB on, and the PSB and status packets with which the next block begins.
     pub bytes: Vec<u8>,
-    /// Where those of the next block begin.
+    /// The number of bytes before those of the next block.
     pub length: usize,
 }
 
@@ -67,16 +67,16 @@ struct NextBlock {
 #[derive(Clone, Copy, Default)]
 struct Begin {
     /// Whether tracing is on.
-    on: bool,
+    tracing: bool,
     /// The address of the thread's next instruction; 0 if it is unknown.
-    at: u64,
+    pc: u64,
     /// The address to which the last exit of the block before leads; 0 if it is unknown.
     expected: u64,
     /// The time-stamp counter.
     now: u64,
 }
 
-/// An indirect branch whose target the next item says.
+/// An indirect branch whose target only the next item shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     None,
@@ -88,10 +88,10 @@ struct Writer<'s, S> {
     encoder: Encoder,
     sink: &'s mut S,
     /// Whether tracing is on.
-    on: bool,
+    tracing: bool,
     waiting: Waiting,
     /// The address of the thread's next instruction; 0 if it is unknown.
-    at: u64,
+    pc: u64,
     /// The time-stamp counter.
     now: u64,
 }
@@ -119,7 +119,7 @@ impl<'l, 'a> Converter<'l, 'a> {
         let length = self.write(index, &block, begin, &mut bytes, Vec::len);
         if length > MOST_BYTES {
             self.next = None;
-            return Err(FileError::Damaged(self.log.blocks[index].at));
+            return Err(FileError::Damaged(self.log.blocks[index].offset));
         }
         Ok(Segment { bytes, length })
     }
@@ -163,7 +163,7 @@ impl<'l, 'a> Converter<'l, 'a> {
             .flatten();
         let retracts = following.as_ref().is_some_and(DecodedBlock::retracts);
         let mut items = Items::of_block(&self.log.table, block, begin.expected, retracts);
-        let mut writer = Writer::new(self.options, begin.now.max(block.times.0), sink);
+        let mut writer = Writer::new(self.options, begin.now.max(block.times.start), sink);
         writer.begin(begin);
         for item in &mut items {
             writer.item(item);
@@ -174,13 +174,13 @@ impl<'l, 'a> Converter<'l, 'a> {
         let expected = items.leads_to();
         if let Some(following) = &following {
             let start = start_of(&self.log.table, following);
-            writer.arrive_at(start);
+            writer.end_block(start);
         } else {
-            writer.off();
+            writer.stop();
         }
         writer.encoder.flush(writer.now, writer.sink);
         let written = length(writer.sink);
-        let end = Begin { on: writer.on, at: writer.at, expected, now: writer.now };
+        let end = Begin { tracing: writer.tracing, pc: writer.pc, expected, now: writer.now };
         if let Some(block) = following {
             writer.begin(end);
             self.next = Some(NextBlock { index: index + 1, block, begin: end });
@@ -204,21 +204,21 @@ impl<'s, S: Sink> Writer<'s, S> {
         let timing = Timing { tsc: true, mtc_period: None, cyc_threshold: None };
         let settings = Settings { return_compression: options.return_compression, timing };
         let encoder = Encoder::new(settings, now);
-        Writer { encoder, sink, on: false, waiting: Waiting::None, at: 0, now }
+        Writer { encoder, sink, tracing: false, waiting: Waiting::None, pc: 0, now }
     }
 
     /// Writes a PSB and status packets.
     fn begin(&mut self, begin: Begin) {
-        self.on = begin.on && begin.at != 0;
-        self.at = begin.at;
-        self.encoder.synchronize(Some(self.at).filter(|_| self.on), self.now, self.sink);
+        self.tracing = begin.tracing && begin.pc != 0;
+        self.pc = begin.pc;
+        self.encoder.synchronize(Some(self.pc).filter(|_| self.tracing), self.now, self.sink);
     }
 
     /// The block ends, and the next begins at `start`.
-    fn arrive_at(&mut self, start: Option<u64>) {
+    fn end_block(&mut self, start: Option<u64>) {
         match start {
             Some(start) => self.arrive(start),
-            None if self.waiting != Waiting::None => self.off(),
+            None if self.waiting != Waiting::None => self.stop(),
             None => {}
         }
     }
@@ -227,34 +227,34 @@ impl<'s, S: Sink> Writer<'s, S> {
         match item {
             Item::Path(path) => self.path(&path),
             Item::Signal(_, handler) => {
-                if self.on && self.waiting == Waiting::None {
-                    self.encoder.interrupt(self.at, self.now, self.sink);
-                    self.on = false;
+                if self.tracing && self.waiting == Waiting::None {
+                    self.encoder.interrupt(self.pc, self.now, self.sink);
+                    self.tracing = false;
                 }
-                self.off();
-                self.at = handler;
+                self.stop();
+                self.pc = handler;
             }
             Item::Continue(pc) => {
                 self.arrive(pc);
-                if self.on && self.at != pc {
-                    self.off();
+                if self.tracing && self.pc != pc {
+                    self.stop();
                 }
-                self.at = pc;
+                self.pc = pc;
             }
             Item::Call(_, time) | Item::CallEnd(time) | Item::Time(time) => {
                 self.now = self.now.max(time);
                 self.encoder.set_clock(self.now, self.sink);
             }
             Item::Loss(note::UNSELECTED) => {
-                self.off();
-                self.at = 0;
+                self.stop();
+                self.pc = 0;
             }
             Item::Loss(_) | Item::Contradiction => {
-                self.off();
+                self.stop();
                 self.encoder.overflow(None, self.now, self.sink);
-                self.at = 0;
+                self.pc = 0;
             }
-            Item::End => self.off(),
+            Item::End => self.stop(),
         }
     }
 
@@ -265,19 +265,19 @@ impl<'s, S: Sink> Writer<'s, S> {
             Waiting::Indirect => self.encoder.indirect(pc, self.now, self.sink),
             Waiting::Return => self.encoder.ret(pc, self.now, self.sink),
         }
-        self.at = pc;
+        self.pc = pc;
     }
 
     /// Ends tracing, if it is on.
-    fn off(&mut self) {
-        if self.on {
+    fn stop(&mut self) {
+        if self.tracing {
             match self.waiting {
                 // Where it led is unknown.
                 Waiting::Indirect | Waiting::Return => self.encoder.disable(None, self.now, self.sink),
-                Waiting::None => self.encoder.interrupt(self.at, self.now, self.sink),
+                Waiting::None => self.encoder.interrupt(self.pc, self.now, self.sink),
             }
         }
-        (self.on, self.waiting) = (false, Waiting::None);
+        (self.tracing, self.waiting) = (false, Waiting::None);
     }
 
     fn path(&mut self, path: &Path<'_>) {
@@ -288,12 +288,12 @@ impl<'s, S: Sink> Writer<'s, S> {
             self.encoder.set_clock(self.now, self.sink);
         }
         self.arrive(start);
-        if self.on && self.at != start {
-            self.off();
+        if self.tracing && self.pc != start {
+            self.stop();
         }
-        if !self.on {
+        if !self.tracing {
             self.encoder.enable(start, self.now, self.sink);
-            self.on = true;
+            self.tracing = true;
         }
         let mut not_taken = path.not_taken.iter().peekable();
         let mut number = 0;
@@ -308,12 +308,12 @@ impl<'s, S: Sink> Writer<'s, S> {
 
     /// The branch at the end of a span.
     fn branch(&mut self, span: &Span) {
-        self.at = if span.kind == exit::NONE { span.end } else { span.target };
+        self.pc = if span.kind == exit::NONE { span.end } else { span.target };
         match span.kind {
             exit::TAKEN => self.encoder.branch(true, self.now, self.sink),
             exit::NOT_TAKEN => {
                 self.encoder.branch(false, self.now, self.sink);
-                self.at = span.end;
+                self.pc = span.end;
             }
             exit::CALL if span.target != span.end => self.encoder.call(span.end),
             exit::CALL_INDIRECT => {
@@ -324,7 +324,7 @@ impl<'s, S: Sink> Writer<'s, S> {
             exit::RETURN => self.indirect(span.target, Waiting::Return),
             exit::SYSCALL | exit::FAR => {
                 self.encoder.disable(None, self.now, self.sink);
-                self.on = false;
+                self.tracing = false;
             }
             _ => {}
         }

@@ -5,7 +5,7 @@
 //!                                   └─ threads ──items──► Item: path, signal, system call, time, loss
 //! ```
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use hodo_native_runtime::wire::note;
 use rustc_hash::FxHashMap;
@@ -21,8 +21,8 @@ use crate::{
 pub struct Recording<'a> {
     tables: FxHashMap<u64, Arc<Table>>,
     threads: Vec<Thread<'a>>,
-    /// Pairs of the time-stamp counter and the monotonic clock in nanoseconds, in order.
-    pub clocks: Vec<(u64, u64)>,
+    /// Pairs of clocks, in order of time.
+    pub clocks: Vec<Clocks>,
     /// Whether all times count instructions; they are of the time-stamp counter otherwise.
     pub counts_time: bool,
     /// Facts about the recording, as a JSON object of texts; empty if there are none.
@@ -33,18 +33,27 @@ pub struct Recording<'a> {
     pub damage: Option<FileError>,
 }
 
+/// Two clocks at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    /// The time-stamp counter.
+    pub tsc: u64,
+    /// The monotonic clock in nanoseconds.
+    pub nanos: u64,
+}
+
 /// Why a snapshot was written: an execution of a function took too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// The condition, as the user wrote it.
     pub condition: String,
     /// Times within the execution, after its begin and before its end, by the time-stamp counter.
-    pub times: (u64, u64),
+    pub times: Range<u64>,
     /// The instructions that it ran.
     pub instructions: u64,
-    /// The process in the system.
+    /// ID of the process in the system.
     pub process: u64,
-    /// The thread in the system.
+    /// ID of the thread in the system.
     pub thread: u64,
 }
 
@@ -54,9 +63,9 @@ pub struct Thread<'a> {
     pub key: u64,
     /// The process whose table its log refers to.
     pub table_key: u64,
-    /// The process in the system.
+    /// ID of the process in the system.
     pub process: u64,
-    /// The thread in the system.
+    /// ID of the thread in the system.
     pub thread: u64,
     /// The chunks of its log, in order.
     pub blocks: Vec<Block<'a>>,
@@ -95,13 +104,13 @@ impl<'a> Recording<'a> {
                         thread.losses.extend(words);
                     }
                 }
-                BlockKind::Clock => clocks.extend(pair(&block.content()?)),
+                BlockKind::Clock => clocks.extend(clocks_of(&block.content()?)),
                 BlockKind::Snapshot => {
                     let content = block.content()?;
                     let (instructions, text) = content.split_first_chunk().unwrap_or((&[0; 8], &[]));
                     snapshots.push(Snapshot {
                         condition: String::from_utf8_lossy(text).into_owned(),
-                        times: (header.first_tsc, header.last_tsc),
+                        times: header.first_tsc..header.last_tsc,
                         instructions: u64::from_le_bytes(*instructions),
                         process: header.process,
                         thread: header.thread,
@@ -162,8 +171,8 @@ impl<'a> Recording<'a> {
     }
 }
 
-fn pair(bytes: &[u8]) -> Option<(u64, u64)> {
+fn clocks_of(bytes: &[u8]) -> Option<Clocks> {
     let (tsc, rest) = bytes.split_first_chunk::<8>()?;
-    let (time, _) = rest.split_first_chunk::<8>()?;
-    Some((u64::from_le_bytes(*tsc), u64::from_le_bytes(*time)))
+    let (nanos, _) = rest.split_first_chunk::<8>()?;
+    Some(Clocks { tsc: u64::from_le_bytes(*tsc), nanos: u64::from_le_bytes(*nanos) })
 }

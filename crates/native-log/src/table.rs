@@ -89,7 +89,7 @@ pub struct Unmap {
 pub struct Name {
     /// The time-stamp counter.
     pub tsc: u64,
-    /// The thread in the system.
+    /// ID of the thread in the system.
     pub thread: u64,
     /// The name.
     pub name: Vec<u8>,
@@ -191,7 +191,7 @@ pub struct Table {
     pub names: Vec<Name>,
     /// The time-stamp counter of its first record.
     pub begin: u64,
-    /// The process in the system.
+    /// ID of the process in the system.
     pub pid: u64,
     /// The process that it is a copy of.
     pub parent: Option<Parent>,
@@ -220,24 +220,24 @@ pub struct Parent {
 /// A record's words.
 struct Words<'a> {
     bytes: &'a [u8],
-    at: usize,
+    position: usize,
 }
 
 impl<'a> Words<'a> {
     fn long(&mut self) -> Option<u64> {
-        let bytes = self.bytes.get(self.at..self.at + 8)?;
-        self.at += 8;
+        let bytes = self.bytes.get(self.position..self.position + 8)?;
+        self.position += 8;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let bytes = self.bytes.get(self.at..self.at.checked_add(length)?)?;
-        self.at += length;
+        let bytes = self.bytes.get(self.position..self.position.checked_add(length)?)?;
+        self.position += length;
         Some(bytes)
     }
 
     fn pad(&mut self) {
-        self.at = self.at.next_multiple_of(8);
+        self.position = self.position.next_multiple_of(8);
     }
 }
 
@@ -262,7 +262,7 @@ impl Table {
         for part in parts {
             let bytes = part.content()?;
             if table.extend(&bytes, &|key| others.get(&key).cloned()) != bytes.len() {
-                return Err(FileError::Damaged(part.at));
+                return Err(FileError::Damaged(part.offset));
             }
         }
         Ok(table)
@@ -271,11 +271,11 @@ impl Table {
     /// Adds records, up to the first that is damaged or not complete; returns their length. `others` returns the tables of
     /// processes that started before.
     pub fn extend(&mut self, bytes: &[u8], others: &dyn Fn(u64) -> Option<Arc<Table>>) -> usize {
-        let mut at = 0;
-        while let Some(length) = self.next_record(&bytes[at..], others) {
-            at += length;
+        let mut read = 0;
+        while let Some(length) = self.next_record(&bytes[read..], others) {
+            read += length;
         }
-        at
+        read
     }
 
     fn next_record(&mut self, bytes: &[u8], others: &dyn Fn(u64) -> Option<Arc<Table>>) -> Option<usize> {
@@ -284,7 +284,7 @@ impl Table {
         if length < 16 || !length.is_multiple_of(8) {
             return None;
         }
-        let mut words = Words { bytes: bytes.get(..length)?, at: 8 };
+        let mut words = Words { bytes: bytes.get(..length)?, position: 8 };
         self.record((head >> 32) as u32, &mut words, others)?;
         Some(length)
     }
@@ -330,7 +330,7 @@ impl Table {
                 self.selected |= note.note == note::UNSELECTED;
                 self.notes.push(note);
             }
-            // Its second word is the parent in the system.
+            // Its second word is the ID of the parent in the system.
             record::IDENTITY => (self.pid, _) = (words.long()?, words.long()?),
             record::NAME => {
                 let (thread, name) = (words.long()?, words.take(16)?);
@@ -546,22 +546,22 @@ impl Table {
         let mut lengths = home.lengths[block.lengths as usize..].iter();
         for (index, span) in home.spans[block.spans as usize..].iter().enumerate() {
             let ran = span.count.min(left);
-            let mut at = span.start;
-            let mut last = at;
+            let mut address = span.start;
+            let mut last = address;
             for _ in 0..ran {
-                digest.push(at);
-                last = at;
-                at += u64::from(*lengths.next()?);
+                digest.push(address);
+                last = address;
+                address += u64::from(*lengths.next()?);
             }
             left -= ran;
             if left == 0 {
                 let whole = ran == span.count && span.kind != 0;
-                let next = if whole { span.target } else { at };
+                let next = if whole { span.target } else { address };
                 let first = block.spans as usize;
                 let cut = if whole {
                     *span
                 } else {
-                    Span { end: at, last, count: ran, kind: 0, target: 0, ..*span }
+                    Span { end: address, last, count: ran, kind: 0, target: 0, ..*span }
                 };
                 let spans = &home.spans[first..first + index];
                 let not_taken = home.not_taken(home.entry(exit)?.block, count as u16);

@@ -64,7 +64,7 @@ impl Arena {
         self.file.as_raw_fd()
     }
 
-    fn at<T>(&self, offset: u64) -> &T {
+    fn structure<T>(&self, offset: u64) -> &T {
         // SAFETY: callers pass offsets of the layout, where such structures of atomics and cells are.
         unsafe { self.base.byte_add(offset as usize).cast().as_ref() }
     }
@@ -77,7 +77,7 @@ impl Arena {
     }
 
     pub(crate) fn header(&self) -> &ArenaHeader {
-        self.at(0)
+        self.structure(0)
     }
 
     /// Says which code is selected, before any program runs.
@@ -97,13 +97,13 @@ impl Arena {
 
     /// Where threads of running programs are described.
     pub(crate) fn attached(&self) -> &Attached {
-        self.at(ATTACHED)
+        self.structure(ATTACHED)
     }
 
     /// The chunk with this index, whatever its state.
     pub(crate) fn chunk(&self, index: u64) -> Chunk<'_> {
         let offset = FIRST_CHUNK + index.min(CHUNKS - 1) * CHUNK_STRIDE;
-        let header: &ChunkHeader = self.at(offset);
+        let header: &ChunkHeader = self.structure(offset);
         let stored = u64::from(header.stored.load(Acquire)).min(CHUNK_ROOM);
         Chunk { header, bytes: self.bytes(offset + size_of::<ChunkHeader>() as u64, stored) }
     }
@@ -116,12 +116,12 @@ impl Arena {
     /// The state of a slot, as an atomic.
     pub(crate) fn slot_state(&self, index: u64) -> &AtomicU32 {
         let field = std::mem::offset_of!(Context, state) as u64;
-        self.at(FIRST_SLOT + index.min(SLOTS - 1) * SLOT_STRIDE + field)
+        self.structure(FIRST_SLOT + index.min(SLOTS - 1) * SLOT_STRIDE + field)
     }
 
     /// A slot.
     pub(crate) fn slot(&self, index: u64) -> &Context {
-        self.at(FIRST_SLOT + index.min(SLOTS - 1) * SLOT_STRIDE)
+        self.structure(FIRST_SLOT + index.min(SLOTS - 1) * SLOT_STRIDE)
     }
 
     /// The content of the log in a slot whose thread has stopped; nothing if the thread is not selected.
@@ -137,9 +137,9 @@ impl Arena {
         };
         let begin = ARENA + offset + LOG;
         let part = |from: u64, to: u64| {
-            let (at, length) = (from.wrapping_sub(begin), to.saturating_sub(from));
-            let inside = at <= LOG_BYTES && length <= LOG_BYTES - at;
-            if inside { self.bytes(offset + LOG + at, length) } else { &[] }
+            let (start, length) = (from.wrapping_sub(begin), to.saturating_sub(from));
+            let inside = start <= LOG_BYTES && length <= LOG_BYTES - start;
+            if inside { self.bytes(offset + LOG + start, length) } else { &[] }
         };
         // Entries wait in the window until its time is known; the entries before them are at the begin of the log.
         [part(begin, slot.staged.get()), part(slot.window.get(), pointer)].concat()

@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hodo_native_runtime::layout::{IMAGE, IMAGE_ROOM};
+use hodo_native_runtime::layout::{IMAGE, IMAGE_ROOM, done};
 
 use crate::{
     arena::Arena,
-    inject::{Refusal, attach_image, map},
+    inject::{AttachImage, Refusal, attach_image, map},
     process::{self, Event, Tracee},
     stop::{Caller, Halted, Stopped, is_recorded, resumed, runs_program, stop},
     tracers::tracer_of,
@@ -22,6 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The stacks on which threads enter the runtime, in the room behind its image: threads enter one after another.
 const STACKS: u64 = 32;
 const STACK_BYTES: u64 = 0x8000;
+/// The end of these stacks. Behind it is the first stack of a program that is started.
+const STACKS_END: u64 = IMAGE + IMAGE_ROOM - 0x1_0000;
+/// Flags of the processor: interrupts are enabled, and bit 1, which is always set.
+const FLAGS: u64 = 0x202;
 
 /// Puts the runtime into a running process, and makes all of its threads continue there.
 pub(crate) fn attach(process: u32, arena: &Arena) -> Result<(), Refusal> {
@@ -43,7 +47,7 @@ pub(crate) fn attach(process: u32, arena: &Arena) -> Result<(), Refusal> {
             return Err(Refusal::Segment);
         }
     }
-    let (entry, image) = attach_image()?;
+    let AttachImage { entry, image } = attach_image()?;
     let (tracee, stopped) = halted.first().ok_or(Refusal::NoProgram)?;
     let caller = Caller::new(process, tracee, &stopped)?;
     let mapped = map(tracee, caller.registers(), image, arena.descriptor());
@@ -51,11 +55,12 @@ pub(crate) fn attach(process: u32, arena: &Arena) -> Result<(), Refusal> {
     tracee.set_registers(&stopped.registers)?;
     tracee.set_mask(stopped.mask)?;
     mapped?;
-    let mut first = true;
+    let mut is_first = true;
     while let Some((&task, &stopped)) = halted.threads.first_key_value() {
-        let index = halted.threads.len() as u64 % STACKS;
-        let entered = enter(Tracee(task), &stopped, arena, first, (entry, index));
-        if first {
+        let stack = STACKS_END - halted.threads.len() as u64 % STACKS * STACK_BYTES;
+        let start = Start { pc: entry, stack, is_first };
+        let entered = enter(Tracee(task), &stopped, arena, &start);
+        if is_first {
             entered?;
         } else if let Err(refusal) = entered {
             // It ended in the meantime, or the process did.
@@ -64,19 +69,23 @@ pub(crate) fn attach(process: u32, arena: &Arena) -> Result<(), Refusal> {
             }
         }
         halted.threads.remove(&task);
-        first = false;
+        is_first = false;
     }
     Ok(())
 }
 
+/// How a thread enters the runtime.
+struct Start {
+    /// The runtime's entry for threads of running programs.
+    pc: u64,
+    /// The stack pointer.
+    stack: u64,
+    /// Whether it is the first of its process.
+    is_first: bool,
+}
+
 /// Makes a stopped thread continue in the runtime, and waits until it is recorded.
-fn enter(
-    tracee: Tracee,
-    stopped: &Stopped,
-    arena: &Arena,
-    first: bool,
-    (entry, stack): (u64, u64),
-) -> Result<(), Refusal> {
+fn enter(tracee: Tracee, stopped: &Stopped, arena: &Arena, start: &Start) -> Result<(), Refusal> {
     let registers = resumed(&stopped.registers);
     let thread = arena.attached();
     let r = &registers;
@@ -93,22 +102,19 @@ fn enter(
     for (slot, value) in thread.sequences.iter().zip(tracee.sequences()) {
         slot.store(value, Relaxed);
     }
-    thread.first.store(first.into(), Relaxed);
-    thread.done.store(0, Release);
-    let mut start = registers;
-    start.rip = entry;
-    start.rsp = IMAGE + IMAGE_ROOM - 0x1_0000 - stack * STACK_BYTES;
-    start.eflags = 0x202;
+    thread.first.store(start.is_first.into(), Relaxed);
+    thread.done.store(done::NO, Release);
+    let entered = libc::user_regs_struct { rip: start.pc, rsp: start.stack, eflags: FLAGS, ..registers };
     tracee.set_mask(ALL_SIGNALS)?;
-    tracee.set_registers(&start)?;
+    tracee.set_registers(&entered)?;
     tracee.detach()?;
     let begin = Instant::now();
     loop {
         match thread.done.load(Acquire) {
-            1 => return Ok(()),
-            2 => break,
+            done::RECORDED => return Ok(()),
+            done::REFUSED => break,
             _ if begin.elapsed() > PATIENCE || !process::exists(tracee.0) => break,
-            _ => process::wait_for(&thread.done, 0, 1),
+            _ => process::wait_for(&thread.done, done::NO, 1),
         }
     }
     give_back(tracee, &registers, stopped.mask);

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hodo_native_log::{Block, BlockHeader, BlockKind, Codec, empty};
+use hodo_native_log::{Block, BlockHeader, BlockKind, Clocks, Codec, empty};
 use hodo_native_runtime::{
     context::Context,
     layout::{CHUNKS, chunk_state, kind, slot_state},
@@ -20,7 +20,7 @@ use crate::{
     names::{self, Name},
     process,
     record::Options,
-    ring::Sink,
+    ring::{Kept, Sink},
     watch::{Fired, Watch},
 };
 
@@ -90,8 +90,8 @@ impl<W: Write> Drain<W> {
 
     fn clock(&mut self) -> io::Result<()> {
         self.clocks += 1;
-        let (tsc, time) = process::clocks();
-        let bytes = [tsc.to_le_bytes(), time.to_le_bytes()].concat();
+        let Clocks { tsc, nanos } = process::clocks();
+        let bytes = [tsc.to_le_bytes(), nanos.to_le_bytes()].concat();
         let header = BlockHeader { length: 16, first_tsc: tsc, last_tsc: tsc, ..empty(BlockKind::Clock) };
         self.writer.block(header, &bytes)
     }
@@ -135,7 +135,7 @@ impl<W: Write> Drain<W> {
         Ok(full.len())
     }
 
-    /// Writes a part of a log or a table, and looks what it says.
+    /// Writes a part of a log or a table, and passes it to the watch.
     fn part(&mut self, arena: &Arena, header: BlockHeader, bytes: &[u8]) -> io::Result<()> {
         match header.kind {
             BlockKind::Table => self.writer.table(header, bytes, running(arena))?,
@@ -146,8 +146,8 @@ impl<W: Write> Drain<W> {
             watch.table_part(header.key, header.sequence, bytes);
             return Ok(());
         }
-        let mut room = Vec::new();
-        let fired = watch.log_part(arena, &Block::unwritten(header, bytes, &mut room));
+        let mut memory = Vec::new();
+        let fired = watch.log_part(arena, &Block::unwritten(header, bytes, &mut memory));
         self.fired.extend(fired.into_iter().map(|fired| (header, fired)));
         Ok(())
     }
@@ -156,11 +156,11 @@ impl<W: Write> Drain<W> {
     fn write_fired(&mut self, arena: &Arena) -> io::Result<()> {
         let Some(watch) = &self.watch else { return Ok(()) };
         let mut blocks = Vec::new();
-        for (header, Fired { condition, times: (first_tsc, last_tsc), instructions }) in self.fired.drain(..)
-        {
+        for (header, Fired { condition, times, instructions }) in self.fired.drain(..) {
             let text = &watch.conditions()[condition].text;
             let content = [&instructions.to_le_bytes()[..], text.as_bytes()].concat();
             let (kind, codec, length) = (BlockKind::Snapshot, Codec::default(), content.len() as u32);
+            let (first_tsc, last_tsc) = (times.start, times.end);
             blocks.push((BlockHeader { kind, codec, length, first_tsc, last_tsc, ..header }, content));
         }
         for (header, content) in blocks {
@@ -239,8 +239,9 @@ impl<W: Write> Drain<W> {
         if !rest.is_empty() {
             self.part(arena, block, &rest)?;
         }
-        let word = |back: usize| rest.len().checked_sub(4 * back).and_then(|at| rest.get(at..at + 4));
-        // A thread that ended, or waited in a system call, ran nothing more.
+        let word =
+            |back: usize| rest.len().checked_sub(4 * back).and_then(|start| rest.get(start..start + 4));
+        // A thread that ended, or waited in a system call, ran nothing more. Its last entry has this many words.
         let over = [(1, escape::END), (4, escape::CALL)];
         let cut = !over.iter().any(|&(back, escape)| word(back) == Some(&escape.to_le_bytes()));
         let lost = match end {
@@ -301,7 +302,8 @@ impl<W: Write> Drain<W> {
             self.retire(arena, number, End::Ended)?;
         }
         self.clock()?;
-        self.writer.finish(self.watch.is_none())
+        // With conditions, only what they ask for is written.
+        self.writer.finish(if self.watch.is_none() { Kept::Written } else { Kept::Dropped })
     }
 }
 
@@ -312,7 +314,7 @@ fn slots_of(arena: &Arena, kind: u32) -> impl Iterator<Item = (u64, &Context)> {
     slots.map(|index| (index, arena.slot(index))).filter(move |(_, slot)| slot.kind.get() == kind)
 }
 
-/// Whether a name is that of a thread which runs.
+/// Returns a function that says whether a name is that of a running thread.
 fn running(arena: &Arena) -> impl Fn(&Name) -> bool {
     let threads: FxHashSet<(u64, u64)> = slots_of(arena, kind::LOG)
         .map(|(_, slot)| (slot.table_key.get(), slot.thread.get().into()))
@@ -339,7 +341,7 @@ fn unfinished(slot: &Context, kind: BlockKind) -> BlockHeader {
         table_key: slot.table_key.get(),
         sequence: slot.sequence.get(),
         first_tsc: slot.first_tsc.get(),
-        last_tsc: process::clocks().0,
+        last_tsc: process::clocks().tsc,
         process: slot.process.get().into(),
         thread: slot.thread.get().into(),
         ..empty(kind)

@@ -5,7 +5,7 @@ use std::{io, process};
 use hodo_native_runtime::layout::{ARENA, ARENA_ROOM, ATTACH_ENTRY, IMAGE, IMAGE_ROOM, TO_PRIVATE};
 
 use crate::{
-    process::{Event, Tracee},
+    process::{Event, NO_SIGNAL, Tracee},
     tracers::named,
 };
 
@@ -91,6 +91,7 @@ pub(crate) fn inject(tracee: Tracee, descriptor: i32) -> Result<(), Refusal> {
     mapped
 }
 
+/// Maps the image and the arena into the program, and writes the image.
 pub(crate) fn map(
     tracee: Tracee,
     registers: &libc::user_regs_struct,
@@ -110,9 +111,9 @@ pub(crate) fn map(
     tracee.write(IMAGE, image)?;
     // The rest of the image is room for its first stack: the path goes there.
     let path = format!("/proc/{}/fd/{descriptor}\0", process::id());
-    let at = IMAGE + IMAGE_ROOM - 4096;
-    tracee.write(at, path.as_bytes())?;
-    let file = error_of(call(OPEN, [at, OPEN_FLAGS, 0, 0, 0, 0])?).map_err(Refusal::NoArena)?;
+    let path_address = IMAGE + IMAGE_ROOM - 4096;
+    tracee.write(path_address, path.as_bytes())?;
+    let file = error_of(call(OPEN, [path_address, OPEN_FLAGS, 0, 0, 0, 0])?).map_err(Refusal::NoArena)?;
     let arena_call = [ARENA, ARENA_ROOM, READ_WRITE, SHARED | NO_REPLACE, file, 0];
     let arena = call(MMAP, arena_call)?;
     call(CLOSE, [file, 0, 0, 0, 0, 0])?;
@@ -121,10 +122,17 @@ pub(crate) fn map(
     Ok(())
 }
 
-/// The address at which threads of running programs enter the runtime, and the bytes of the runtime.
-pub(crate) fn attach_image() -> Result<(u64, &'static [u8]), Refusal> {
+/// The runtime, for threads of running programs.
+pub(crate) struct AttachImage {
+    /// The address at which they enter it.
+    pub(crate) entry: u64,
+    /// Its bytes.
+    pub(crate) image: &'static [u8],
+}
+
+pub(crate) fn attach_image() -> Result<AttachImage, Refusal> {
     let (entry, image) = RUNTIME.split_first_chunk::<8>().ok_or(Refusal::Machine)?;
-    Ok((IMAGE + u64::from_le_bytes(*entry) + ATTACH_ENTRY, image))
+    Ok(AttachImage { entry: IMAGE + u64::from_le_bytes(*entry) + ATTACH_ENTRY, image })
 }
 
 fn error_of(result: u64) -> io::Result<u64> {
@@ -136,7 +144,7 @@ fn error_of(result: u64) -> io::Result<u64> {
 
 fn placed(result: u64, wanted: u64) -> io::Result<()> {
     match error_of(result)? {
-        at if at == wanted => Ok(()),
+        address if address == wanted => Ok(()),
         _ => Err(io::Error::other("the kernel chose another address")),
     }
 }
@@ -158,7 +166,7 @@ pub(crate) fn remote(
 
 /// Continues to the next `int3`.
 fn run_to_trap(tracee: Tracee) -> Result<(), Refusal> {
-    tracee.go_on(0)?;
+    tracee.go_on(NO_SIGNAL)?;
     let mut waiting = Vec::new();
     loop {
         match tracee.wait() {
@@ -166,9 +174,9 @@ fn run_to_trap(tracee: Tracee) -> Result<(), Refusal> {
             // It is sent again after the trap.
             Event::Signal(signal) => {
                 waiting.push(signal);
-                tracee.go_on(0)?;
+                tracee.go_on(NO_SIGNAL)?;
             }
-            Event::Stopped(_) => tracee.go_on(0)?,
+            Event::Stopped(_) => tracee.go_on(NO_SIGNAL)?,
             Event::Executed | Event::Nothing => {}
             Event::Ended(_) | Event::Gone => return Err(Refusal::Ended),
         }

@@ -113,25 +113,25 @@ struct State<'a> {
 /// The state of a stopped thread; `None` if the thread is at a point of the runtime where its context is incomplete.
 fn state<'a>(arena: &'a Arena, process: u32, task: i32, stopped: &Stopped) -> Option<State<'a>> {
     let slot = threads(arena, process).find(|slot| slot.thread.get() == task as u32)?;
-    let found = &stopped.registers;
-    let [check, end] = arena.header().call.each_ref().map(|place| place.load(Relaxed));
-    let mut registers = program_registers(slot, found);
+    let current = &stopped.registers;
+    let [check, end] = arena.header().call.each_ref().map(|address| address.load(Relaxed));
+    let mut registers = program_registers(slot, current);
     match slot.inside.load(Acquire) {
         inside::PARKED => {
             registers.rip = slot.pc.get();
             Some(State { task, slot, registers, mask: slot.mask.get() | slot.blocked.get() })
         }
-        inside::RUNTIME if (check..=end).contains(&found.rip) && slot.pending.get() == pending::NONE => {
+        inside::RUNTIME if (check..=end).contains(&current.rip) && slot.pending.get() == pending::NONE => {
             const SYSCALL_BYTES: u64 = 2;
             if slot.waits.get() != 0 {
                 let [number, value] = slot.given.get();
                 set(&mut registers, number, value);
             }
             registers.rip = slot.pc.get();
-            if found.rip == end {
+            if current.rip == end {
                 registers.rip += SYSCALL_BYTES;
                 (registers.rcx, registers.r11) = (registers.rip, slot.flags.get());
-                (registers.rax, registers.orig_rax) = (found.rax, found.orig_rax);
+                (registers.rax, registers.orig_rax) = (current.rax, current.orig_rax);
                 registers = resumed(&registers);
             }
             Some(State { task, slot, registers, mask: stopped.mask | slot.blocked.get() })
@@ -141,8 +141,8 @@ fn state<'a>(arena: &'a Arena, process: u32, task: i32, stopped: &Stopped) -> Op
 }
 
 /// The program's registers, from the context.
-fn program_registers(slot: &Context, found: &user_regs_struct) -> user_regs_struct {
-    let mut registers = *found;
+fn program_registers(slot: &Context, current: &user_regs_struct) -> user_regs_struct {
+    let mut registers = *current;
     for number in 0..16 {
         set(&mut registers, number, slot.register(number as usize));
     }
@@ -217,8 +217,8 @@ fn protected(tracee: Tracee) -> io::Result<Vec<Protected>> {
         let bytes = tracee.read(PAGE_HEAP + (part * PAGES * ENTRY) as u64, PAGES * ENTRY)?;
         // `Page` has its number at byte 0 and the wanted protection at byte 12.
         for entry in bytes.as_chunks::<ENTRY>().0 {
-            let number = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|at| entry[at]));
-            let wanted = u64::from(u32::from_le_bytes([12, 13, 14, 15].map(|at| entry[at])));
+            let number = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|byte| entry[byte]));
+            let wanted = u64::from(u32::from_le_bytes([12, 13, 14, 15].map(|byte| entry[byte])));
             if number == 0 {
                 return Ok(found);
             }
@@ -237,6 +237,6 @@ fn caches(tracee: Tracee) -> io::Result<Vec<u64>> {
     const ENTRY: usize = size_of::<Cache>();
     let bytes = tracee.read(CACHE_HEAP, cache::MOST as usize * ENTRY)?;
     // `Cache` begins with its base; unused entries are zero.
-    let base = |entry: &[u8; ENTRY]| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|at| entry[at]));
+    let base = |entry: &[u8; ENTRY]| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|byte| entry[byte]));
     Ok(bytes.as_chunks().0.iter().map(base).take_while(|&base| base != 0).collect())
 }

@@ -4,6 +4,7 @@
 
 use std::{fs, io, mem, os::unix::process::CommandExt, process::Command, ptr};
 
+use hodo_native_log::Clocks;
 use hodo_native_runtime::hold;
 use libc::{c_int, pid_t, user_regs_struct};
 
@@ -27,6 +28,9 @@ pub(crate) enum Event {
     /// There is no such child or tracee.
     Gone,
 }
+
+/// For [`Tracee::go_on`].
+pub(crate) const NO_SIGNAL: c_int = 0;
 
 const GET_MASK: Request = 0x420a;
 const SET_MASK: Request = 0x420b;
@@ -134,7 +138,7 @@ impl Tracee {
         self.request(libc::PTRACE_SETREGS, 0, ptr::from_ref(registers) as u64)
     }
 
-    /// Continues, with a signal or 0.
+    /// Continues, with a signal or [`NO_SIGNAL`].
     pub(crate) fn go_on(self, signal: c_int) -> io::Result<()> {
         self.request(libc::PTRACE_CONT, 0, signal as u64)
     }
@@ -233,11 +237,12 @@ pub(crate) fn wake(word: &std::sync::atomic::AtomicU32) {
 }
 
 /// The time-stamp counter and the kernel's monotonic clock, at nearly the same time.
-pub(crate) fn clocks() -> (u64, u64) {
+pub(crate) fn clocks() -> Clocks {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is written to a live structure.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    (hodo_native_runtime::sys::tsc(), time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    let nanos = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+    Clocks { tsc: hodo_native_runtime::sys::tsc(), nanos }
 }
 
 /// Whether there is a thread or process.

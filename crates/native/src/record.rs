@@ -308,7 +308,7 @@ fn is_privileged(name: &Path) -> bool {
 
 /// Writes chunks as they fill, until the recording is over.
 fn empty_chunks<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, over: &AtomicBool) -> io::Result<()> {
-    const PATIENCE: i64 = 20;
+    const PATIENCE_MS: i64 = 20;
     loop {
         let filled = arena.header().filled.load(Acquire);
         let is_over = over.load(Acquire);
@@ -320,7 +320,7 @@ fn empty_chunks<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, over: &AtomicB
             if is_over {
                 return Ok(());
             }
-            process::wait_for(&arena.header().filled, filled, PATIENCE);
+            process::wait_for(&arena.header().filled, filled, PATIENCE_MS);
         }
     }
 }
@@ -388,8 +388,8 @@ fn follow_descendants<W: Write>(
         if let Ok(mut notices) = options.control.notices.lock() {
             notices.extend(traced);
         }
-        const PATIENCE: i64 = 5;
-        process::wait_for(&header.requests, requests, PATIENCE);
+        const PATIENCE_MS: i64 = 5;
+        process::wait_for(&header.requests, requests, PATIENCE_MS);
     }
 }
 
@@ -494,7 +494,7 @@ fn follow_into<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, thread: u32, nu
                 return None;
             }
             Event::Signal(signal) => _ = who.go_on(signal),
-            Event::Stopped(_) => _ = who.go_on(0),
+            Event::Stopped(_) => _ = who.go_on(process::NO_SIGNAL),
             Event::Ended(_) => return None,
             Event::Gone if !Path::new(&format!("/proc/{number}")).exists() => return None,
             Event::Gone | Event::Nothing => thread::sleep(Duration::from_micros(50)),

@@ -30,6 +30,16 @@ fn packed(header: BlockHeader, bytes: &[u8]) -> (BlockHeader, Vec<u8>) {
     (BlockHeader { codec: Codec { packed: true, ..header.codec }, ..header }, room[..length].to_vec())
 }
 
+/// What was lost of a log: the header of one of its blocks, and a note.
+type Loss = (BlockHeader, u32);
+
+/// What happens to kept blocks at the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Written,
+    Dropped,
+}
+
 /// Where blocks go.
 pub(crate) struct Sink<W> {
     writer: Writer<W>,
@@ -38,7 +48,8 @@ pub(crate) struct Sink<W> {
 
 /// The last blocks of logs.
 struct Ring {
-    most: u64,
+    /// The most bytes that are kept, and those that are.
+    capacity: u64,
     held: u64,
     blocks: VecDeque<(BlockHeader, Vec<u8>)>,
     /// Threads that run, or of whose logs blocks are kept, by key.
@@ -61,9 +72,9 @@ struct Stream {
 }
 
 impl Ring {
-    fn new(most: u64) -> Ring {
+    fn new(capacity: u64) -> Ring {
         Ring {
-            most,
+            capacity,
             held: 0,
             blocks: VecDeque::new(),
             streams: FxHashMap::default(),
@@ -80,12 +91,12 @@ impl Ring {
     }
 
     /// Keeps a block. Returns losses that the file needs now.
-    fn push(&mut self, header: BlockHeader, bytes: Vec<u8>) -> Vec<(BlockHeader, u32)> {
+    fn push(&mut self, header: BlockHeader, bytes: Vec<u8>) -> Vec<Loss> {
         let mut losses = Vec::new();
         self.held += bytes.len() as u64 + OVERHEAD;
         self.stream(&header).kept += 1;
         self.blocks.push_back((header, bytes));
-        while self.held > self.most && self.blocks.len() > 1 {
+        while self.held > self.capacity && self.blocks.len() > 1 {
             let Some((header, bytes)) = self.blocks.pop_front() else { break };
             self.held -= bytes.len() as u64 + OVERHEAD;
             let stream = self.stream(&header);
@@ -97,7 +108,7 @@ impl Ring {
     }
 
     /// A thread ended. Returns losses that the file needs now.
-    fn end(&mut self, header: BlockHeader, lost: Option<u32>) -> Vec<(BlockHeader, u32)> {
+    fn end(&mut self, header: BlockHeader, lost: Option<u32>) -> Vec<Loss> {
         let mut losses = Vec::new();
         match self.streams.get_mut(&header.key) {
             Some(stream) => {
@@ -114,7 +125,7 @@ impl Ring {
     }
 
     /// Forgets a thread that ended, if nothing of it is kept.
-    fn forget_if_over(&mut self, key: u64, losses: &mut Vec<(BlockHeader, u32)>) {
+    fn forget_if_over(&mut self, key: u64, losses: &mut Vec<Loss>) {
         let Some(stream) = self.streams.get_mut(&key) else { return };
         if stream.kept != 0 || stream.end.is_none() {
             return;
@@ -131,7 +142,7 @@ impl Ring {
     }
 
     /// Takes all losses, in a defined order. The caller writes all blocks after them.
-    fn losses(&mut self) -> Vec<(BlockHeader, u32)> {
+    fn losses(&mut self) -> Vec<Loss> {
         let mut losses: Vec<_> = self.streams.values_mut().flat_map(|stream| stream.losses()).collect();
         losses.sort_unstable_by_key(|(header, lost)| (header.key, *lost));
         // The loss at the oldest block has the number of threads of which nothing is kept.
@@ -164,7 +175,7 @@ impl Ring {
 
 impl Stream {
     /// What is lost, once.
-    fn losses(&mut self) -> impl Iterator<Item = (BlockHeader, u32)> + use<> {
+    fn losses(&mut self) -> impl Iterator<Item = Loss> + use<> {
         let overwritten = self.overwritten.take().map(|header| (header, note::OVERWRITTEN));
         let at_end = self.end.as_mut().and_then(|(header, lost)| Some((*header, lost.take()?)));
         overwritten.into_iter().chain(at_end)
@@ -212,7 +223,7 @@ impl<W: Write> Sink<W> {
         self.lose(losses)
     }
 
-    fn lose(&mut self, losses: Vec<(BlockHeader, u32)>) -> io::Result<()> {
+    fn lose(&mut self, losses: Vec<Loss>) -> io::Result<()> {
         for (header, lost) in losses {
             let loss = BlockHeader { kind: BlockKind::Loss, codec: Codec::default(), length: 4, ..header };
             self.writer.block(loss, &lost.to_le_bytes())?;
@@ -264,9 +275,9 @@ impl<W: Write> Sink<W> {
         self.writer.written()
     }
 
-    /// Ends the file, with what is `kept` or without it; returns its length in bytes.
-    pub(crate) fn finish(mut self, kept: bool) -> io::Result<u64> {
-        if kept {
+    /// Ends the file; returns its length in bytes.
+    pub(crate) fn finish(mut self, kept: Kept) -> io::Result<u64> {
+        if kept == Kept::Written {
             self.dump(Vec::new(), |_| false)?;
         } else if let Some(ring) = &mut self.ring {
             // Blocks that are not kept are no loss. Streams that are in the file may have losses at their end.
@@ -313,8 +324,16 @@ mod tests {
         }
     }
 
+    /// What a ring holds.
+    #[derive(Debug, PartialEq)]
+    struct Held {
+        blocks: usize,
+        /// Streams, and owners of names and their names.
+        others: [usize; 3],
+    }
+
     /// The state of a ring after threads have come and gone, of which one in ten was killed, and the file.
-    fn after(threads: u64) -> ([usize; 4], Vec<u8>) {
+    fn after(threads: u64) -> (Held, Vec<u8>) {
         let mut file = Vec::new();
         let mut sink = Sink::new(&mut file, Some(20_000)).expect("a file");
         let mut names = Vec::new();
@@ -331,10 +350,10 @@ mod tests {
             }
         }
         let ring = sink.ring.as_ref().expect("a ring");
-        let (owners, held) = ring.names.count();
-        let state = [ring.blocks.len(), ring.streams.len(), owners, held];
-        sink.finish(true).expect("room");
-        (state, file)
+        let (owners, names) = ring.names.count();
+        let held = Held { blocks: ring.blocks.len(), others: [ring.streams.len(), owners, names] };
+        sink.finish(Kept::Written).expect("room");
+        (held, file)
     }
 
     #[test]
@@ -342,7 +361,7 @@ mod tests {
         let (few, small) = after(3000);
         let (many, large) = after(30_000);
         assert_eq!(few, many);
-        assert!(few[0] > 100 && few[1..].iter().all(|&count| count <= few[0] + 100), "{few:?}");
+        assert!(few.blocks > 100 && few.others.iter().all(|&count| count <= few.blocks + 100), "{few:?}");
         assert!(large.len().abs_diff(small.len()) < 100, "{} and {} bytes", small.len(), large.len());
         let recording = Recording::read(&large).expect("a readable recording");
         let threads = recording.threads();
@@ -351,7 +370,7 @@ mod tests {
             losses.filter(|(lost, _)| *lost == note::FORGOTTEN).map(|(_, count)| count).sum();
         assert_eq!(forgotten + threads.len() as u64, 30_000);
         let killed = threads.iter().filter(|thread| thread.losses.contains(&note::KILLED)).count();
-        assert!(killed.abs_diff(few[0] / 10) <= 1, "{killed} of {} killed", few[0]);
+        assert!(killed.abs_diff(few.blocks / 10) <= 1, "{killed} of {} killed", few.blocks);
         let (_, table) = recording.tables()[0];
         assert!(table.names.iter().all(|name| name.name == b"name"));
         // All kept threads but the last, whose names did not come, have one.
@@ -375,7 +394,7 @@ mod tests {
         for key in 1001..1010 {
             sink.block(log_of(key), &escape::END.to_le_bytes()).expect("room");
         }
-        sink.finish(false).expect("room");
+        sink.finish(Kept::Dropped).expect("room");
         let recording = Recording::read(&file).expect("a readable recording");
         assert_eq!(recording.threads().len(), 1);
         assert_eq!(recording.threads()[0].losses, [note::KILLED]);

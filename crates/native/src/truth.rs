@@ -179,7 +179,8 @@ fn any_cutting_one_digest() {
     let words = "my %h; $h{$_ % 100} .= $_ for 1..100000; my $n = 0; $n += length for values %h; print $n";
     let file = file.to_str().expect("a path");
     for (program, arguments) in [("/bin/gzip", ["-c", file]), ("/usr/bin/perl", ["-e", words])] {
-        let digest = |branches, traces| {
+        // What ran, as digest and number of instructions, and the number of traces.
+        let ran = |branches, traces| {
             let mut command = command(Path::new(program), &arguments);
             command.env("PERL_HASH_SEED", "0");
             let mut file = Vec::new();
@@ -191,15 +192,15 @@ fn any_cutting_one_digest() {
             items.finish();
             assert_eq!(items.contradictions(), 0);
             let table = recording.table(thread).expect("a table");
-            (items.digest(), items.instructions(), table.traces())
+            ((items.digest(), items.instructions()), table.traces())
         };
-        let (branches, traces) = (2, false);
-        let (expected, instructions, none) = digest(branches, traces);
-        assert_eq!(none, 0);
+        let (branches, joins_hot_paths) = (2, false);
+        let (expected, traces) = ran(branches, joins_hot_paths);
+        assert_eq!(traces, 0);
         for branches in [1, 2, 8] {
-            let traces = true;
-            let (found, count, traces) = digest(branches, traces);
-            assert_eq!((found, count), (expected, instructions), "{program}, {branches} branches");
+            let joins_hot_paths = true;
+            let (found, traces) = ran(branches, joins_hot_paths);
+            assert_eq!(found, expected, "{program}, {branches} branches");
             assert!(traces > 3, "{program}: {traces} traces");
         }
     }

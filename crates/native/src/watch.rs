@@ -8,12 +8,14 @@
 //! certainly took so long. A return is control at the address after the call, at the call's depth. A function that is
 //! entered by a jump, as by a tail call, returns where the function before it would have returned.
 
-use std::sync::Arc;
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering::Acquire},
+};
 
-use hodo_native_log::{Block, Item, Items, Path, Table, exit};
+use hodo_native_log::{Block, Clocks, Item, Items, Path, Table, exit};
 use hodo_native_runtime::layout::{kind, slot_state};
 use rustc_hash::FxHashMap;
-use std::sync::atomic::Ordering::Acquire;
 
 use crate::{arena::Arena, process, record::Select};
 
@@ -52,7 +54,7 @@ pub(crate) struct Fired {
     /// The condition's index.
     pub(crate) condition: usize,
     /// Times within it, after its begin and before its end.
-    pub(crate) times: (u64, u64),
+    pub(crate) times: Range<u64>,
     pub(crate) instructions: u64,
 }
 
@@ -64,7 +66,7 @@ pub(crate) struct Watch {
     conditions: Vec<Condition>,
     tables: FxHashMap<u64, KnownTable>,
     threads: FxHashMap<u64, WatchedThread>,
-    begin: (u64, u64),
+    begin: Clocks,
 }
 
 /// A table, as far as it is known.
@@ -76,12 +78,19 @@ struct KnownTable {
     bytes: usize,
     /// How many mappings were looked at for functions.
     maps: usize,
-    /// The addresses of functions, and their conditions.
-    entries: Vec<(u64, usize)>,
+    entries: Vec<FunctionEntry>,
+}
+
+/// The entry of a watched function.
+struct FunctionEntry {
+    address: u64,
+    /// The condition's index.
+    condition: usize,
 }
 
 #[derive(Default)]
 struct WatchedThread {
+    /// Where its log led so far; 0 if that is unknown.
     expected: u64,
     /// Where the calls that are going on return to, the outermost first.
     returns: Vec<u64>,
@@ -96,6 +105,7 @@ struct WatchedThread {
     open: Vec<Option<Open>>,
 }
 
+/// An execution that is going on.
 #[derive(Clone, Copy)]
 struct Open {
     returns_to: u64,
@@ -155,11 +165,11 @@ impl Watch {
         thread.time(block.header.last_tsc);
         let (from, to) = (self.begin, process::clocks());
         let nanos = |ticks: u64| {
-            let scale = (to.1 - from.1) as f64 / (to.0 - from.0).max(1) as f64;
+            let scale = (to.nanos - from.nanos) as f64 / (to.tsc - from.tsc).max(1) as f64;
             (ticks as f64 * scale) as u64
         };
         fired.retain(|fired| match self.conditions[fired.condition].limit {
-            Limit::Nanoseconds(limit) => nanos(fired.times.1.saturating_sub(fired.times.0)) > limit,
+            Limit::Nanoseconds(limit) => nanos(fired.times.end.saturating_sub(fired.times.start)) > limit,
             Limit::Instructions(limit) => fired.instructions > limit,
         });
         fired
@@ -202,18 +212,19 @@ impl KnownTable {
     }
 }
 
-fn find(map: &hodo_native_log::Map, conditions: &[Condition], entries: &mut Vec<(u64, usize)>) {
+/// Adds the functions whose code a mapping contains.
+fn find(map: &hodo_native_log::Map, conditions: &[Condition], entries: &mut Vec<FunctionEntry>) {
     for (index, condition) in conditions.iter().enumerate() {
         let Watched::Function(Select { file, offsets }) = &condition.watched else { continue };
         let within = offsets.start.checked_sub(map.offset).filter(|&within| within < map.length);
         if let Some(within) = within.filter(|_| map.name.ends_with(file.as_bytes())) {
-            entries.push((map.address + within, index));
+            entries.push(FunctionEntry { address: map.address + within, condition: index });
         }
     }
 }
 
 impl WatchedThread {
-    /// What ran meanwhile is unknown, the ends of executions too.
+    /// Something was not recorded: executions may have ended meanwhile.
     fn interrupted(&mut self) {
         self.open.fill(None);
         self.returns.clear();
@@ -233,26 +244,26 @@ impl WatchedThread {
         let Some((number, begin)) = self.call.take() else { return };
         for (condition, asked) in conditions.iter().enumerate() {
             if asked.watched == Watched::SystemCall(number) {
-                fired.push(Fired { condition, times: (begin, time), instructions: 0 });
+                fired.push(Fired { condition, times: begin..time, instructions: 0 });
             }
         }
     }
 
-    fn path(&mut self, path: &Path<'_>, entries: &[(u64, usize)], fired: &mut Vec<Fired>) {
+    fn path(&mut self, path: &Path<'_>, entries: &[FunctionEntry], fired: &mut Vec<Fired>) {
         for span in path.all() {
             for (condition, open) in self.open.iter_mut().enumerate() {
                 // The last return led here.
                 if let Some(ended) = open.take_if(|open| open.depth == 0 && open.returns_to == span.start) {
                     let instructions = self.instructions - ended.instructions;
-                    let times = (ended.since.unwrap_or(self.now), self.now);
+                    let times = ended.since.unwrap_or(self.now)..self.now;
                     fired.push(Fired { condition, times, instructions });
                 }
             }
-            for &(_, condition) in entries.iter().filter(|&&(at, _)| at == span.start) {
+            for entry in entries.iter().filter(|entry| entry.address == span.start) {
                 if let Some(&returns_to) = self.returns.last().filter(|_| self.branch != exit::NONE) {
                     let instructions = self.instructions;
                     // Of executions in each other, the outermost counts.
-                    self.open[condition].get_or_insert(Open {
+                    self.open[entry.condition].get_or_insert(Open {
                         returns_to,
                         depth: 1,
                         instructions,

@@ -89,9 +89,15 @@ impl Running {
     }
 }
 
-/// Checks a recording that ended before its program; returns its instructions and its threads.
+/// The size of a recording.
+struct Size {
+    threads: usize,
+    instructions: u64,
+}
+
+/// Checks a recording that ended before its program.
 #[track_caller]
-fn consistent(file: &[u8]) -> (u64, usize) {
+fn consistent(file: &[u8]) -> Size {
     let recording = Recording::read(file).expect("a readable recording");
     assert_eq!(recording.damage, None);
     let mut instructions = 0;
@@ -102,7 +108,7 @@ fn consistent(file: &[u8]) -> (u64, usize) {
         instructions += items.instructions();
     }
     assert!(recording.threads().iter().any(|thread| thread.losses == [note::CLOSED]));
-    (instructions, recording.threads().len())
+    Size { threads: recording.threads().len(), instructions }
 }
 
 /// Sends requests until `over`; returns how many were answered. Each connection makes some requests.
@@ -135,7 +141,7 @@ fn a_server_under_load_twenty_times() {
         (0..4).map(|_| thread::spawn(move || ANSWERED.fetch_add(requests(port, &OVER), Relaxed))).collect();
     let mut recorded = 0;
     for _ in 0..20 {
-        let (instructions, _) = consistent(&server.recorded(40));
+        let Size { instructions, .. } = consistent(&server.recorded(40));
         recorded += u64::from(instructions > 1000);
     }
     OVER.store(true, Relaxed);
@@ -154,7 +160,7 @@ fn sixteen_threads_and_a_timer() {
     let files = [(); 3].map(|()| program.recorded(60));
     assert_eq!(program.rest("\n"), ("16 right, ticks 1\n".to_owned(), Some(0)));
     for file in files {
-        let (instructions, threads) = consistent(&file);
+        let Size { threads, instructions } = consistent(&file);
         assert!(instructions > 100_000 && threads == 17, "{instructions} instructions, {threads} threads");
     }
 }
@@ -167,7 +173,7 @@ fn a_program_that_generates_code() {
     let files = [20, 50, 80].map(|milliseconds| program.recorded(milliseconds));
     assert_eq!(program.rest("\n"), ("0 wrong\n".to_owned(), Some(0)));
     for file in files {
-        let (instructions, _) = consistent(&file);
+        let Size { instructions, .. } = consistent(&file);
         assert!(instructions > 10_000, "{instructions} instructions");
     }
 }
@@ -178,7 +184,7 @@ fn calls_that_wait_go_on_waiting() {
     let mut program = Running::new(&compile(&folder, "blocked.c"));
     assert_eq!(program.line(), "ready");
     for _ in 0..3 {
-        let (_, threads) = consistent(&program.recorded(50));
+        let Size { threads, .. } = consistent(&program.recorded(50));
         assert!(threads >= 6, "{threads} threads");
     }
     let expected = "input 2\n0 1\n1 1\n2 1\n3 1\n4 1\n5 1\n";

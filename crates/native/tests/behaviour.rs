@@ -13,7 +13,7 @@ use std::{
 };
 
 use hodo_native::{Control, Error, Options, Outcome, Select, record};
-use hodo_native_log::{Item, Recording};
+use hodo_native_log::{Item, MAGIC, Recording};
 use hodo_native_runtime::{
     emit::Emitter,
     wire::{exit, note},
@@ -34,24 +34,38 @@ fn compile(folder: &TempDir, name: &str) -> PathBuf {
     program
 }
 
-/// Records a command whose output goes to a file; returns the output, the outcome and the recording.
-fn recorded(folder: &TempDir, command: Command) -> (String, Outcome, Vec<u8>) {
+/// A command that was recorded.
+struct Recorded {
+    /// What it printed.
+    output: String,
+    outcome: Outcome,
+    file: Vec<u8>,
+}
+
+/// Records a command whose output goes to a file.
+fn recorded(folder: &TempDir, command: Command) -> Recorded {
     recorded_with(folder, command, Options::default())
 }
 
 /// As [`recorded`], with options.
-fn recorded_with(folder: &TempDir, mut command: Command, options: Options) -> (String, Outcome, Vec<u8>) {
+fn recorded_with(folder: &TempDir, mut command: Command, options: Options) -> Recorded {
     let output = folder.path().join("output");
     let sink = std::fs::File::create(&output).expect("a file");
     command.stdout(sink);
     let mut file = Vec::new();
     let outcome = record(command, &mut file, options).expect("a recording");
-    (std::fs::read_to_string(output).expect("text"), outcome, file)
+    Recorded { output: std::fs::read_to_string(output).expect("text"), outcome, file }
 }
 
-/// Checks that all threads of a recording are consistent; returns the number of threads and of instructions.
+/// The size of a recording.
+struct Size {
+    threads: usize,
+    instructions: u64,
+}
+
+/// Checks that all threads of a recording are consistent.
 #[track_caller]
-fn consistent(file: &[u8]) -> (usize, u64) {
+fn consistent(file: &[u8]) -> Size {
     let recording = Recording::read(file).expect("a readable recording");
     assert_eq!(recording.damage, None);
     let mut instructions = 0;
@@ -68,7 +82,7 @@ fn consistent(file: &[u8]) -> (usize, u64) {
         assert_eq!(items.contradictions(), 0, "thread {}", thread.thread);
         instructions += items.instructions();
     }
-    (recording.threads().len(), instructions)
+    Size { threads: recording.threads().len(), instructions }
 }
 
 /// Checks that the spans of a path follow each other, and that it begins where the one before led, if that is not 0; returns
@@ -89,15 +103,15 @@ fn notes(file: &[u8]) -> Vec<u32> {
 
 /// Runs a program alone and recorded: output and status are the same.
 #[track_caller]
-fn same(alone: Command, recorded_command: Command) -> (usize, u64) {
+fn same(alone: Command, recorded_command: Command) -> Size {
     same_with(alone, recorded_command, Options::default())
 }
 
 #[track_caller]
-fn same_with(mut alone: Command, recorded_command: Command, options: Options) -> (usize, u64) {
+fn same_with(mut alone: Command, recorded_command: Command, options: Options) -> Size {
     let folder = TempDir::new().expect("a folder");
     let expected = alone.output().expect("the program runs");
-    let (output, outcome, file) = recorded_with(&folder, recorded_command, options);
+    let Recorded { output, outcome, file } = recorded_with(&folder, recorded_command, options);
     assert_eq!((output.as_bytes(), outcome.status), (&*expected.stdout, expected.status));
     assert_eq!(outcome.warnings, Vec::<String>::new());
     consistent(&file)
@@ -113,7 +127,7 @@ fn shell(script: &str) -> Command {
 fn signals_arrive_where_the_program_stands() {
     let folder = TempDir::new().expect("a folder");
     let program = compile(&folder, "signals.c");
-    let (threads, _) = same(Command::new(&program), Command::new(&program));
+    let Size { threads, .. } = same(Command::new(&program), Command::new(&program));
     assert_eq!(threads, 2);
 }
 
@@ -123,7 +137,7 @@ fn a_log_says_where_a_signal_finds_the_program() {
     let folder = TempDir::new().expect("a folder");
     for name in ["signals.c", "jumps.c", "faults.c"] {
         let program = compile(&folder, name);
-        let (_, _, file) = recorded(&folder, Command::new(&program));
+        let file = recorded(&folder, Command::new(&program)).file;
         let recording = Recording::read(&file).expect("a readable recording");
         let mut signals = 0;
         for thread in recording.threads() {
@@ -144,7 +158,7 @@ fn a_log_says_where_a_signal_finds_the_program() {
 fn many_threads() {
     let folder = TempDir::new().expect("a folder");
     let program = compile(&folder, "threads.c");
-    let (threads, _) = same(Command::new(&program), Command::new(&program));
+    let Size { threads, .. } = same(Command::new(&program), Command::new(&program));
     assert_eq!(threads, 129);
 }
 
@@ -164,7 +178,7 @@ fn breakpoints_of_the_program_itself() {
 fn children_and_the_programs_that_they_execute() {
     let script = "for i in 1 2 3; do /bin/true; (echo in $i); done; ls / | sort -r | head -n 3; \
                   missing 2>/dev/null; echo $?; exec /bin/sh -c 'exit 7'";
-    let (threads, _) = same(shell(script), shell(script));
+    let Size { threads, .. } = same(shell(script), shell(script));
     assert!(threads > 10, "{threads}");
 }
 
@@ -177,7 +191,7 @@ fn interpreters_of_the_system() {
         command.args(["-e", program]).env("PERL_HASH_SEED", "0");
         command
     };
-    let (_, instructions) = same(perl(), perl());
+    let Size { instructions, .. } = same(perl(), perl());
     assert!(instructions > 1_000_000);
 }
 
@@ -193,7 +207,7 @@ fn code_that_changes_and_is_written_by_the_kernel() {
     let folder = TempDir::new().expect("a folder");
     let program = compile(&folder, "changes.c");
     same(Command::new(&program), Command::new(&program));
-    let (_, _, file) = recorded(&folder, Command::new(&program));
+    let file = recorded(&folder, Command::new(&program)).file;
     let recording = Recording::read(&file).expect("a readable recording");
     let (_, table) = recording.tables()[0];
     // lea eax, [rdi + 49]; ret
@@ -214,7 +228,7 @@ fn runtimes_with_compilers() {
             command.args(arguments);
             command
         };
-        let (threads, _) = same(command(), command());
+        let Size { threads, .. } = same(command(), command());
         assert!(threads > 4, "{program}: {threads} threads");
     }
 }
@@ -245,7 +259,7 @@ fn programs_with_other_rights_are_refused() {
 fn what_is_refused_is_noted() {
     let folder = TempDir::new().expect("a folder");
     let program = compile(&folder, "refused.c");
-    let (output, outcome, file) = recorded(&folder, Command::new(&program));
+    let Recorded { output, outcome, file } = recorded(&folder, Command::new(&program));
     assert_eq!((output.as_str(), outcome.status.code()), ("goes on\n", Some(0)));
     let own = note::OWN_MEMORY;
     let expected = [own, own, own, note::SEGMENT, note::FILTER, note::JUMPED_INTO];
@@ -256,22 +270,22 @@ fn what_is_refused_is_noted() {
 fn a_killed_program_keeps_its_log() {
     let folder = TempDir::new().expect("a folder");
     let program = compile(&folder, "killed.c");
-    let (_, outcome, file) = recorded(&folder, Command::new(&program));
+    let Recorded { outcome, file, .. } = recorded(&folder, Command::new(&program));
     assert_eq!(outcome.status.signal(), Some(9));
-    let (_, instructions) = consistent(&file);
+    let Size { instructions, .. } = consistent(&file);
     assert!(instructions > 9_000_000, "{instructions}");
 }
 
 #[test]
 fn damaged_files_are_reported() {
     let folder = TempDir::new().expect("a folder");
-    let (_, _, file) = recorded(&folder, Command::new("/bin/true"));
+    let file = recorded(&folder, Command::new("/bin/true")).file;
     assert!(Recording::read(b"something else").is_err());
     let cut = Recording::read(&file[..file.len() - 100]).expect("what is before the cut");
     assert!(cut.damage.is_some());
-    for at in (8..file.len()).step_by(97) {
+    for position in (MAGIC.len()..file.len()).step_by(97) {
         let mut damaged = file.clone();
-        damaged[at] ^= 0x55;
+        damaged[position] ^= 0x55;
         let Ok(recording) = Recording::read(&damaged) else { continue };
         for thread in recording.threads() {
             if let Some(mut items) = recording.items(thread) {
@@ -292,7 +306,7 @@ fn masks_that_hold_while_a_call_waits() {
 fn closed_files_and_forks_of_busy_programs() {
     let folder = TempDir::new().expect("a folder");
     let program = compile(&folder, "careless.c");
-    let (threads, _) = same(Command::new(&program), Command::new(&program));
+    let Size { threads, .. } = same(Command::new(&program), Command::new(&program));
     assert_eq!(threads, 44);
 }
 
@@ -303,7 +317,7 @@ fn far_returns_to_other_segments_are_noted() {
     let mut command = Command::new(&program);
     command.arg("elsewhere");
     let alone = Command::new(&program).arg("elsewhere").output().expect("the program runs");
-    let (output, _, file) = recorded(&folder, command);
+    let Recorded { output, file, .. } = recorded(&folder, command);
     assert_eq!(output.as_bytes(), alone.stdout);
     assert_eq!(notes(&file), [note::INSTRUCTION]);
     consistent(&file);
@@ -321,7 +335,7 @@ fn translations_are_removed_when_there_are_too_many() {
     let script = "for i in 1 2 3; do (echo in $i); ls / | sort -r | head -n 3; done";
     same_with(shell(script), shell(script), options.clone());
     let blocks = |options| {
-        let (_, _, file) = recorded_with(&folder, Command::new(folder.path().join("changes-c")), options);
+        let file = recorded_with(&folder, Command::new(folder.path().join("changes-c")), options).file;
         Recording::read(&file).expect("a readable recording").tables()[0].1.blocks()
     };
     let (few, many) = (blocks(Options::default()), blocks(options));
@@ -348,7 +362,7 @@ fn programs_get_their_own_code_back() {
         let options = Options { duration, ..Options::default() };
         let folder = TempDir::new().expect("a folder");
         let expected = shell(script).output().expect("the shell runs");
-        let (output, outcome, file) = recorded_with(&folder, shell(script), options);
+        let Recorded { output, outcome, file } = recorded_with(&folder, shell(script), options);
         assert_eq!((output.as_bytes(), outcome.status), (&*expected.stdout, expected.status));
         consistent(&file);
     }
@@ -360,8 +374,8 @@ fn time_is_written_as_often_as_wanted() {
     for name in ["signals.c", "killed.c"] {
         let program = compile(&folder, name);
         let options = Options { time_every: 500, ..Options::default() };
-        let (_, _, file) = recorded_with(&folder, Command::new(&program), options);
-        let (_, instructions) = consistent(&file);
+        let file = recorded_with(&folder, Command::new(&program), options).file;
+        let Size { instructions, .. } = consistent(&file);
         let recording = Recording::read(&file).expect("a readable recording");
         let (mut paths, mut times) = (0, 0);
         for thread in recording.threads() {
@@ -389,14 +403,14 @@ fn time_is_written_as_often_as_wanted() {
 fn the_last_part_is_kept() {
     let folder = TempDir::new().expect("a folder");
     let program = compile(&folder, "killed.c");
-    let (_, outcome, whole) = recorded(&folder, Command::new(&program));
+    let Recorded { outcome, file: whole, .. } = recorded(&folder, Command::new(&program));
     let options = Options { ring: Some(3000), ..Options::default() };
-    let (_, ring_outcome, file) = recorded_with(&folder, Command::new(&program), options);
-    assert_eq!(ring_outcome.status, outcome.status);
-    let (_, all) = consistent(&whole);
-    let (_, kept) = consistent(&file);
+    let ring = recorded_with(&folder, Command::new(&program), options);
+    assert_eq!(ring.outcome.status, outcome.status);
+    let all = consistent(&whole).instructions;
+    let kept = consistent(&ring.file).instructions;
     assert!(kept > 500_000 && kept < all / 2, "{kept} of {all} instructions");
-    let recording = Recording::read(&file).expect("a readable recording");
+    let recording = Recording::read(&ring.file).expect("a readable recording");
     let thread = &recording.threads()[0];
     assert_eq!(thread.losses, [note::OVERWRITTEN]);
     let first = recording.items(thread).expect("a table").next();
@@ -419,12 +433,12 @@ fn snapshots_of_a_running_program() {
             }
             taken
         });
-        let (_, _, file) = recorded_with(&folder, Command::new(&program), options);
+        let file = recorded_with(&folder, Command::new(&program), options).file;
         over.store(true, Relaxed);
         (requests.join().expect("it ends"), file)
     });
     assert!(taken > 2, "{taken} snapshots");
-    let (threads, _) = consistent(&file);
+    let Size { threads, .. } = consistent(&file);
     let recording = Recording::read(&file).expect("a readable recording");
     let losses =
         recording.threads().iter().flat_map(|thread| &thread.losses).map(|&lost| note::counted(lost));
@@ -441,12 +455,12 @@ fn transactions_are_hidden() {
     same(Command::new(&program), Command::new(&program));
 
     let mut code = vec![0u8; 256];
-    let at = code.as_mut_ptr() as u64;
-    let mut emitter = Emitter { at, limit: at + code.len() as u64, full: false };
+    let start = code.as_mut_ptr() as u64;
+    let mut emitter = Emitter { address: start, limit: start + code.len() as u64, full: false };
     // mov eax, 1; mov ecx, 2; mov edx, 3; mov ebx, -1
     emitter.cpuid(&[0xb8, 1, 0, 0, 0, 0xb9, 2, 0, 0, 0, 0xba, 3, 0, 0, 0, 0xbb, 0xff, 0xff, 0xff, 0xff]);
     assert!(!emitter.full);
-    code.truncate((emitter.at - at) as usize);
+    code.truncate((emitter.address - start) as usize);
     let bytes: Vec<_> = code.iter().map(u8::to_string).collect();
     std::fs::write(
         folder.path().join("translated.h"),
@@ -480,7 +494,7 @@ fn handlers_that_jump_repair_and_skip() {
 fn a_thousand_threads_and_chains_of_programs() {
     let folder = TempDir::new().expect("a folder");
     let program = compile(&folder, "families.c");
-    let (threads, _) = same(Command::new(&program), Command::new(&program));
+    let Size { threads, .. } = same(Command::new(&program), Command::new(&program));
     assert!(threads > 1000, "{threads} threads");
 }
 
@@ -493,7 +507,7 @@ fn other_languages() {
     let mut rustc = Command::new("rustc");
     rustc.args(["-O", "-o"]).arg(&rust).arg(source.join("panics.rs"));
     if rustc.status().is_ok_and(|status| status.success()) {
-        let (threads, _) = same(Command::new(&rust), Command::new(&rust));
+        let Size { threads, .. } = same(Command::new(&rust), Command::new(&rust));
         assert!(threads > 8, "{threads} threads");
     }
     let go = folder.path().join("go");
@@ -504,7 +518,7 @@ fn other_languages() {
         .env("GOFLAGS", "-mod=mod")
         .env("CGO_ENABLED", "0");
     if build.status().is_ok_and(|status| status.success()) {
-        let (threads, _) = same(Command::new(&go), Command::new(&go));
+        let Size { threads, .. } = same(Command::new(&go), Command::new(&go));
         assert!(threads > 2, "{threads} threads");
     }
     let luajit = || {
@@ -528,7 +542,7 @@ fn code_that_is_selected() {
         let options = Options { select: parts, ..Options::default() };
         let command = || shell(&format!("(sleep 0.1; echo) | {}", program.display()));
         let expected = command().output().expect("the program runs");
-        let (output, outcome, file) = recorded_with(&folder, command(), options);
+        let Recorded { output, outcome, file } = recorded_with(&folder, command(), options);
         assert_eq!((output.as_bytes(), outcome.status), (&*expected.stdout, expected.status), "{name}");
         consistent(&file);
         let recording = Recording::read(&file).expect("a readable recording");

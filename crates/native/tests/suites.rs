@@ -36,16 +36,23 @@ fn installed(program: &str) -> bool {
     there
 }
 
-/// Records a command whose output goes to a file; checks that nothing contradicts. Returns output, outcome and the number of
-/// instructions.
+/// A command that was recorded.
+struct Recorded {
+    /// What it printed.
+    output: String,
+    outcome: Outcome,
+    instructions: u64,
+}
+
+/// Records a command whose output goes to a file; checks that nothing contradicts.
 #[track_caller]
-fn recorded(folder: &TempDir, command: Command) -> (String, Outcome, u64) {
+fn recorded(folder: &TempDir, command: Command) -> Recorded {
     recorded_with(folder, command, Options::default())
 }
 
 /// As [`recorded`], with options.
 #[track_caller]
-fn recorded_with(folder: &TempDir, mut command: Command, options: Options) -> (String, Outcome, u64) {
+fn recorded_with(folder: &TempDir, mut command: Command, options: Options) -> Recorded {
     let output = folder.path().join("output");
     command.stdout(std::fs::File::create(&output).expect("a file"));
     let mut file = Vec::new();
@@ -59,14 +66,14 @@ fn recorded_with(folder: &TempDir, mut command: Command, options: Options) -> (S
         assert_eq!(items.contradictions(), 0, "thread {}", thread.thread);
         instructions += items.instructions();
     }
-    (std::fs::read_to_string(output).expect("text"), outcome, instructions)
+    Recorded { output: std::fs::read_to_string(output).expect("text"), outcome, instructions }
 }
 
 /// Runs a command alone and recorded: output and status are the same.
 #[track_caller]
 fn same(folder: &TempDir, words: &[&str]) -> Outcome {
     let expected = command(words, folder).stderr(Stdio::null()).output().expect("it runs");
-    let (output, outcome, instructions) = recorded(folder, command(words, folder));
+    let Recorded { output, outcome, instructions } = recorded(folder, command(words, folder));
     assert_eq!((output.as_bytes(), outcome.status), (&*expected.stdout, expected.status));
     assert!(instructions > 100_000, "{instructions}");
     outcome
@@ -98,7 +105,7 @@ fn the_tests_of_python() {
             eprintln!("skipped: {name} fails alone");
             continue;
         }
-        let (_, outcome, instructions) = recorded(&folder, command(&words, &folder));
+        let Recorded { outcome, instructions, .. } = recorded(&folder, command(&words, &folder));
         assert!(outcome.status.success(), "{name}: {outcome:?}");
         assert!(instructions > 10_000_000, "{name}: {instructions}");
     }
@@ -160,7 +167,7 @@ fn debuggers_that_are_recorded() {
             "kill",
         ];
         let words: Vec<_> = words.into_iter().chain([program]).collect();
-        let (output, outcome, _) = recorded(&folder, command(&words, &folder));
+        let Recorded { output, outcome, .. } = recorded(&folder, command(&words, &folder));
         assert!(output.contains("Breakpoint 1, main") && output.contains("$1 = 42"), "{output}");
         assert!(outcome.status.success());
         let refused =
@@ -189,7 +196,7 @@ fn debuggers_beside_a_recorded_program() {
             command.env("TOOL", tool);
             let options = Options::default();
             let control = options.control.clone();
-            let (output, outcome, _) = recorded_with(&folder, command, options);
+            let Recorded { output, outcome, .. } = recorded_with(&folder, command, options);
             let notices = control.notices.lock().expect("they are whole").clone();
             assert!(notices.iter().any(|text| text.starts_with(&format!("{name} (process "))), "{notices:?}");
             assert_eq!((output.as_str(), outcome.status.code()), ("40\n", Some(0)), "{name}: {outcome:?}");
@@ -212,7 +219,7 @@ fn a_debugger_in_the_way_is_named() {
         "timeout -s INT 2 strace -o /dev/null -p $$ 2>/dev/null & sleep 0.5; kill -USR2 $$; wait; echo over";
     let options = Options { duration: Some(std::time::Duration::from_secs(1)), ..Options::default() };
     let words = ["bash", "-c", &format!("trap : USR2; {script}")];
-    let (output, outcome, _) = recorded_with(&folder, command(&words, &folder), options);
+    let Recorded { output, outcome, .. } = recorded_with(&folder, command(&words, &folder), options);
     assert_eq!((output.as_str(), outcome.status.code()), ("over\n", Some(0)), "{outcome:?}");
     let named = |text: &String| text.contains("goes on translated") && text.contains("strace (process ");
     assert!(outcome.warnings.iter().any(named), "{:?}", outcome.warnings);
@@ -233,7 +240,7 @@ fn no_file_is_left_behind() {
     let mut command = command(&["sh", "-c", "ls -A \"$PWD\" \"$TMPDIR\"; ls /dev/shm"], &folder);
     let temporary = TempDir::new().expect("a folder");
     command.env("TMPDIR", temporary.path());
-    let (output, ..) = recorded(&folder, command);
+    let Recorded { output, .. } = recorded(&folder, command);
     assert!(!output.contains("hodo"), "{output}");
     assert_eq!(std::fs::read_dir(temporary.path()).expect("a folder").count(), 0);
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);

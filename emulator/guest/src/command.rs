@@ -119,10 +119,10 @@ fn become_command(
         // A folder that exists only on the host (a mount below its root) can't be entered.
         let entered = libc::chroot(root.as_ptr()) == 0
             && (libc::chdir(request.folder.as_ptr()) == 0 || libc::chdir(c"/".as_ptr()) == 0);
-        let theirs = libc::setgroups(0, std::ptr::null()) == 0
+        let is_user = libc::setgroups(0, std::ptr::null()) == 0
             && libc::setgid(request.group) == 0
             && libc::setuid(request.user) == 0;
-        if !entered || !theirs {
+        if !entered || !is_user {
             return io::Error::last_os_error().raw_os_error().unwrap_or(libc::EPERM);
         }
         let mut denied = None;

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt,
 };
 
-use crate::system::{Error, bring_up, load_module, mount};
+use crate::system::{Error, bring_up, load_module, mount, mount_plainly};
 
 /// Mount point of the command's root.
 const ROOT: &str = "/root";
@@ -14,9 +14,9 @@ const ROOT: &str = "/root";
 const MESSAGE: &str = "trans=virtio,version=9p2000.L,msize=512000";
 
 pub(crate) fn mount_basics() -> Result<(), Error> {
-    mount("proc", "/proc", "proc", 0, "")?;
-    mount("dev", "/dev", "devtmpfs", 0, "")?;
-    mount("sys", "/sys", "sysfs", 0, "")
+    mount_plainly("proc", "/proc", "proc")?;
+    mount_plainly("dev", "/dev", "devtmpfs")?;
+    mount_plainly("sys", "/sys", "sysfs")
 }
 
 /// Loads the modules of the initramfs in order of their dependencies.
@@ -30,30 +30,30 @@ pub(crate) fn load_modules() -> Result<(), Error> {
     Ok(())
 }
 
-pub(crate) fn mount_spool(place: &str) -> Result<(), Error> {
-    mount("spool", place, "9p", 0, &format!("{MESSAGE},cache=none"))
+pub(crate) fn mount_spool(folder: &str) -> Result<(), Error> {
+    mount("spool", folder, "9p", 0, &format!("{MESSAGE},cache=none"))
 }
 
 /// Mounts the host's root below a writable layer, and returns the mount point.
 pub(crate) fn mount_root() -> Result<String, Error> {
     mount("root", "/host", "9p", libc::MS_RDONLY, &format!("{MESSAGE},cache=loose,access=any"))?;
-    mount("layer", "/layer", "tmpfs", 0, "")?;
+    mount_plainly("layer", "/layer", "tmpfs")?;
     for folder in ["/layer/upper", "/layer/work"] {
         fs::create_dir_all(folder).map_err(Error::of(folder))?;
     }
     mount("root", ROOT, "overlay", 0, "lowerdir=/host,upperdir=/layer/upper,workdir=/layer/work")?;
-    for (kind, place) in [("proc", "proc"), ("sysfs", "sys"), ("devtmpfs", "dev"), ("tmpfs", "run")] {
-        mount(kind, &format!("{ROOT}/{place}"), kind, 0, "")?;
+    for (kind, folder) in [("proc", "proc"), ("sysfs", "sys"), ("devtmpfs", "dev"), ("tmpfs", "run")] {
+        mount_plainly(kind, &format!("{ROOT}/{folder}"), kind)?;
     }
-    for (kind, place) in [("tmpfs", "dev/shm"), ("devpts", "dev/pts")] {
-        mount(kind, &format!("{ROOT}/{place}"), kind, 0, "")?;
+    for (kind, folder) in [("tmpfs", "dev/shm"), ("devpts", "dev/pts")] {
+        mount_plainly(kind, &format!("{ROOT}/{folder}"), kind)?;
     }
     let kvm = format!("{ROOT}/dev/kvm");
     if fs::exists(&kvm).unwrap_or(false) {
         fs::set_permissions(&kvm, Permissions::from_mode(0o666)).map_err(Error::of(kvm))?;
     }
     // Some kernels lack it, and few commands need it.
-    _ = mount("tracefs", &format!("{ROOT}/sys/kernel/tracing"), "tracefs", 0, "");
+    _ = mount_plainly("tracefs", &format!("{ROOT}/sys/kernel/tracing"), "tracefs");
     Ok(ROOT.to_owned())
 }
 

@@ -138,6 +138,7 @@ fn devices() -> io::Result<OwnedFd> {
     let socket = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
     // SAFETY: all-zero bytes are a valid address.
     let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+    // Group 1 receives what the kernel itself announces.
     (address.nl_family, address.nl_groups) = (libc::AF_NETLINK as u16, 1);
     let length = size_of_val(&address) as libc::socklen_t;
     // SAFETY: the pointer and the length describe `address`.
@@ -167,7 +168,8 @@ fn started_in(announcement: &[u8]) -> Option<usize> {
 
 fn open(cpu: i32) -> io::Result<OwnedFd> {
     let mut attr = [0u8; ATTR_SIZE];
-    let mut put = |at: usize, bytes: &[u8]| attr[at..at + bytes.len()].copy_from_slice(bytes);
+    let mut put = |offset: usize, bytes: &[u8]| attr[offset..offset + bytes.len()].copy_from_slice(bytes);
+    // `type`, `size`, `config`, `sample_type`, the bits, `wakeup_watermark`.
     put(0, &TYPE.to_ne_bytes());
     put(4, &(ATTR_SIZE as u32).to_ne_bytes());
     put(8, &CONFIG.to_ne_bytes());

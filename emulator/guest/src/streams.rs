@@ -21,13 +21,20 @@ use crate::{
 /// Port numbers: standard input, output, error; and signals, one byte each.
 const PORTS: [u32; 4] = [1, 2, 3, 4];
 
+/// Where bytes are forwarded.
+struct Stream {
+    from: File,
+    to: File,
+}
+
 /// The streams.
 pub(crate) struct Streams {
-    /// From where to where bytes are forwarded, until the stream ends; the same below.
-    input: Option<(File, File)>,
+    /// `None` after its end.
+    input: Option<Stream>,
     /// Remaining bytes of the current piece of input.
     left: usize,
-    output: [Option<(File, File)>; 2],
+    /// Standard output and error; `None` after their end.
+    output: [Option<Stream>; 2],
     signals: File,
     /// The command's ends of its pipes.
     theirs: Vec<OwnedFd>,
@@ -39,20 +46,22 @@ pub(crate) struct Streams {
 impl Streams {
     pub(crate) fn open() -> Result<Streams, Error> {
         let wrong = || Error::of("pipe");
-        let (their_input, input) = pipe().map_err(wrong())?;
-        let (output, their_output) = pipe().map_err(wrong())?;
-        let (errors, their_errors) = pipe().map_err(wrong())?;
-        let (report, their_report) = pipe().map_err(wrong())?;
-        set_nonblocking(input.as_raw_fd()).map_err(wrong())?;
+        let [input, output, errors, report] = [pipe(), pipe(), pipe(), pipe()];
+        let (input, output) = (input.map_err(wrong())?, output.map_err(wrong())?);
+        let (errors, report) = (errors.map_err(wrong())?, report.map_err(wrong())?);
+        set_nonblocking(input.write.as_raw_fd()).map_err(wrong())?;
         let [stdin, stdout, stderr, signals] = PORTS;
         Ok(Streams {
-            input: Some((port(stdin)?, input.into())),
+            input: Some(Stream { from: port(stdin)?, to: input.write.into() }),
             left: 0,
-            output: [Some((output.into(), port(stdout)?)), Some((errors.into(), port(stderr)?))],
+            output: [
+                Some(Stream { from: output.read.into(), to: port(stdout)? }),
+                Some(Stream { from: errors.read.into(), to: port(stderr)? }),
+            ],
             signals: port(signals)?,
-            theirs: vec![their_input, their_output, their_errors],
-            report: report.into(),
-            their_report: Some(their_report.into()),
+            theirs: vec![input.read, output.write, errors.write],
+            report: report.read.into(),
+            their_report: Some(report.write.into()),
         })
     }
 
@@ -112,8 +121,8 @@ impl Streams {
     fn pass(&mut self, process: RawFd, rings: &mut Rings, tracers: &mut Tracers) -> Result<(), Error> {
         let reads = |file: &File| (file.as_raw_fd(), libc::POLLIN);
         let mut waits = vec![reads(&self.signals), (process, libc::POLLIN)];
-        waits.extend(self.output.iter().flatten().map(|(from, _)| reads(from)));
-        waits.extend(self.input.as_ref().map(|(from, _)| reads(from)));
+        waits.extend(self.output.iter().flatten().map(|stream| reads(&stream.from)));
+        waits.extend(self.input.as_ref().map(|stream| reads(&stream.from)));
         waits.extend(rings.events().chain(tracers.events()).map(|event| (event, libc::POLLIN)));
         // Orphaned children that ended are reaped once a second.
         let ready = poll(&waits, 1000).map_err(Error::of("poll"))?;
@@ -122,11 +131,11 @@ impl Streams {
             self.signal();
         }
         for stream in &mut self.output {
-            if stream.as_ref().is_some_and(|(from, _)| is_ready(from.as_raw_fd())) {
+            if stream.as_ref().is_some_and(|stream| is_ready(stream.from.as_raw_fd())) {
                 forward(stream);
             }
         }
-        if self.input.as_ref().is_some_and(|(from, _)| is_ready(from.as_raw_fd())) {
+        if self.input.as_ref().is_some_and(|stream| is_ready(stream.from.as_raw_fd())) {
             self.feed();
         }
         if rings.events().any(is_ready) {
@@ -151,7 +160,7 @@ impl Streams {
 
     /// Forwards input as far as the command accepts it. Its length precedes each piece; length 0 ends the input.
     fn feed(&mut self) {
-        let Some((from, to)) = &mut self.input else { return };
+        let Some(Stream { from, to }) = &mut self.input else { return };
         if poll(&[(to.as_raw_fd(), libc::POLLOUT)], 0).is_ok_and(|ready| ready.is_empty()) {
             thread::sleep(Duration::from_millis(1));
             return;
@@ -180,7 +189,7 @@ impl Streams {
     /// Forwards what the command left in its pipes.
     pub(crate) fn drain(&mut self) {
         for stream in &mut self.output {
-            while let Some((from, _)) = stream {
+            while let Some(Stream { from, .. }) = stream {
                 match poll(&[(from.as_raw_fd(), libc::POLLIN)], 0) {
                     Ok(ready) if !ready.is_empty() => forward(stream),
                     _ => break,
@@ -191,8 +200,8 @@ impl Streams {
 }
 
 /// Forwards the available bytes; closes the stream at its end.
-fn forward(stream: &mut Option<(File, File)>) {
-    let Some((from, to)) = stream else { return };
+fn forward(stream: &mut Option<Stream>) {
+    let Some(Stream { from, to }) = stream else { return };
     let mut bytes = vec![0; 1 << 16];
     match from.read(&mut bytes) {
         Ok(count @ 1..) if to.write_all(&bytes[..count]).is_ok() => {}
@@ -234,7 +243,7 @@ fn poll(waits: &[(RawFd, i16)], milliseconds: i32) -> io::Result<Vec<RawFd>> {
     // SAFETY: the pointer and the length describe `all`.
     let count = unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, milliseconds) };
     match check(count.into()) {
-        Ok(_) => Ok(all.iter().filter(|one| one.revents != 0).map(|one| one.fd).collect()),
+        Ok(_) => Ok(all.iter().filter(|wait| wait.revents != 0).map(|wait| wait.fd).collect()),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Vec::new()),
         Err(error) => Err(error),
     }

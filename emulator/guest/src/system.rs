@@ -42,7 +42,13 @@ fn c_string(text: &str) -> io::Result<CString> {
     Ok(CString::new(text)?)
 }
 
-/// mount(2).
+/// mount(2), without flags and options.
+pub(crate) fn mount_plainly(source: &str, target: &str, kind: &str) -> Result<(), Error> {
+    let (no_flags, no_options) = (0, "");
+    mount(source, target, kind, no_flags, no_options)
+}
+
+/// mount(2), at a folder that is made if it is missing.
 pub(crate) fn mount(
     source: &str,
     target: &str,
@@ -121,13 +127,20 @@ pub(crate) fn process(pid: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// pipe2(2): the read end and the write end.
-pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+/// The ends of a pipe.
+pub(crate) struct Pipe {
+    pub(crate) read: OwnedFd,
+    pub(crate) write: OwnedFd,
+}
+
+/// pipe2(2).
+pub(crate) fn pipe() -> io::Result<Pipe> {
     let mut ends = [0; 2];
     // SAFETY: `ends` is a valid place for two numbers.
     check(i64::from(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }))?;
     // SAFETY: both were just opened, and this is their only owner.
-    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+    let [read, write] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    Ok(Pipe { read, write })
 }
 
 /// Powers off the guest, which ends QEMU.

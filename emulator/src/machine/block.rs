@@ -33,8 +33,8 @@ pub(crate) struct Block {
     pub(crate) since_cli: Option<u64>,
     /// What all its instructions add to a digest.
     pub(crate) digest: Digest,
-    /// By vCPU: the place at which its bytes last matched the recorded code.
-    pub(crate) known_at: [AtomicU64; VCPUS],
+    /// By vCPU: the [code number](super::code::Space::code_number) at which its bytes last matched the recorded code.
+    pub(crate) known: [AtomicU64; VCPUS],
 }
 
 impl Block {
@@ -56,7 +56,7 @@ impl Block {
             since_cli: ran.iter().rev().zip(0..).find(|(read, _)| read.bytes == CLI).map(|(_, since)| since),
             switches_stack: ran.iter().any(|read| read.bytes.starts_with(&SWITCH)),
             digest,
-            known_at: [const { AtomicU64::new(0) }; VCPUS],
+            known: [const { AtomicU64::new(0) }; VCPUS],
             flow,
         }
     }

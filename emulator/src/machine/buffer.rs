@@ -40,12 +40,12 @@ pub(crate) struct Buffer {
 impl Sink for Buffer {
     #[inline(always)]
     fn put(&mut self, word: u64, length: usize) {
-        let Some(place) = self.bytes.get_mut(self.filled..self.filled + 8) else {
+        let Some(slot) = self.bytes.get_mut(self.filled..self.filled + 8) else {
             // More bytes at once than the end of a block makes; the loss shows as a difference to the account.
             self.failed.get_or_insert_with(|| "too many packets at once".to_owned());
             return;
         };
-        place.copy_from_slice(&word.to_le_bytes());
+        slot.copy_from_slice(&word.to_le_bytes());
         self.filled += length;
     }
 }

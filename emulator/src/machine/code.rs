@@ -28,9 +28,9 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// A number for an address in this space, which changes when its code does; never 0.
+    /// A number that stands for the code at an address in this space: it changes when the space's code does; never 0.
     #[inline(always)]
-    pub(crate) fn place(&self, pc: u64) -> u64 {
+    pub(crate) fn code_number(&self, pc: u64) -> u64 {
         let epoch = self.epoch.load(Ordering::Relaxed);
         (pc ^ self.key.rotate_left(20)).wrapping_add(epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1 << 62
     }
@@ -43,8 +43,8 @@ struct Page {
     known: [u64; PAGE as usize / 64],
     /// Tick of its last change; 0 if it never changed.
     changed: u64,
-    /// The greatest time of the notes about its first content, see [`Seen::since`]; 0 in the kernel and in guests.
-    found: u64,
+    /// The greatest time of the notes about its first content, see [`NextCode::since`]; 0 in the kernel and in guests.
+    first_noted: u64,
 }
 
 /// The known code of the machine, and the files that record it.
@@ -63,7 +63,7 @@ struct Inner {
 }
 
 /// Code that is about to run.
-pub(crate) struct Seen<'a> {
+pub(crate) struct NextCode<'a> {
     pub(crate) index: u32,
     pub(crate) space: &'static Space,
     pub(crate) pc: u64,
@@ -76,23 +76,23 @@ pub(crate) struct Seen<'a> {
 
 /// Result of comparing code with the known code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sight {
-    pub(crate) was: Was,
+pub(crate) struct Comparison {
+    pub(crate) known: Known,
     /// The tick of the last change on its pages; 0 if they never changed.
     pub(crate) changed: u64,
-    /// The greatest time of the notes about the first content of its pages, see [`Seen::since`].
-    pub(crate) found: u64,
+    /// The greatest time of the notes about the first content of its pages, see [`NextCode::since`].
+    pub(crate) first_noted: u64,
 }
 
 /// What was known of code before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Was {
-    /// All of it was known.
-    Known,
+pub(crate) enum Known {
+    /// All of it.
+    All,
     /// Some of it was unknown.
-    Fresh,
+    NotAll,
     /// Other code was there until now.
-    Other,
+    OtherCode,
 }
 
 impl Memory {
@@ -147,28 +147,28 @@ impl Memory {
     }
 
     /// Code is about to run; records what is new.
-    pub(crate) fn see(&self, seen: &Seen<'_>) -> Sight {
+    pub(crate) fn compare_and_record(&self, code: &NextCode<'_>) -> Comparison {
         let mut inner = self.lock();
-        let sight = inner.compare(seen);
-        if sight.was == Was::Known {
-            return sight;
+        let comparison = inner.compare(code);
+        if comparison.known == Known::All {
+            return comparison;
         }
-        let changed = sight.was == Was::Other;
+        let changed = comparison.known == Known::OtherCode;
         if changed {
             // Before the clock is read: a vCPU that still finds the old number has read its own clock earlier.
-            seen.space.epoch.fetch_add(1, Ordering::SeqCst);
+            code.space.epoch.fetch_add(1, Ordering::SeqCst);
         }
         // Nothing else ran at this address since that packet, unless its pages have changed.
-        let since = seen.since.filter(|&since| !changed && sight.changed < since);
-        let time = since.unwrap_or_else(|| (seen.clock)() as u64);
-        inner.keep(seen, time, changed);
-        let length = seen.bytes.len() as u64;
+        let since = code.since.filter(|&since| !changed && comparison.changed < since);
+        let time = since.unwrap_or_else(|| (code.clock)() as u64);
+        inner.keep(code, time, changed);
+        let length = code.bytes.len() as u64;
         let note =
-            CodeNote { cpu: seen.index, changed, time, space: seen.space.key, address: seen.pc, length };
+            CodeNote { cpu: code.index, changed, time, space: code.space.key, address: code.pc, length };
         inner.write(|inner| {
-            inner.code.write_all(&note.encode()).and_then(|()| inner.code.write_all(seen.bytes))
+            inner.code.write_all(&note.encode()).and_then(|()| inner.code.write_all(code.bytes))
         });
-        Sight { changed: if changed { time } else { sight.changed }, ..sight }
+        Comparison { changed: if changed { time } else { comparison.changed }, ..comparison }
     }
 
     /// Writes the remaining bytes. Returns why some are missing, if any are.
@@ -191,39 +191,39 @@ impl Inner {
         }
     }
 
-    fn compare(&self, seen: &Seen<'_>) -> Sight {
-        let mut sight = Sight { was: Was::Known, changed: 0, found: 0 };
-        for (address, piece) in pieces(seen.pc, seen.bytes) {
-            let Some(page) = self.pages.get(&(seen.space.key, address / PAGE)) else {
-                sight.was = Was::Fresh;
+    fn compare(&self, code: &NextCode<'_>) -> Comparison {
+        let mut comparison = Comparison { known: Known::All, changed: 0, first_noted: 0 };
+        for (address, piece) in pieces(code.pc, code.bytes) {
+            let Some(page) = self.pages.get(&(code.space.key, address / PAGE)) else {
+                comparison.known = Known::NotAll;
                 continue;
             };
-            sight.changed = page.changed.max(sight.changed);
-            sight.found = page.found.max(sight.found);
+            comparison.changed = page.changed.max(comparison.changed);
+            comparison.first_noted = page.first_noted.max(comparison.first_noted);
             let start = (address % PAGE) as usize;
             for (offset, &byte) in (start..).zip(piece) {
                 if page.known[offset / 64] >> (offset % 64) & 1 == 0 {
-                    sight.was = Was::Fresh;
+                    comparison.known = Known::NotAll;
                 } else if page.bytes[offset] != byte {
-                    return Sight { was: Was::Other, ..sight };
+                    return Comparison { known: Known::OtherCode, ..comparison };
                 }
             }
         }
-        sight
+        comparison
     }
 
-    fn keep(&mut self, seen: &Seen<'_>, time: u64, changed: bool) {
-        for (address, piece) in pieces(seen.pc, seen.bytes) {
-            let page = self.pages.entry((seen.space.key, address / PAGE)).or_insert_with(|| {
+    fn keep(&mut self, code: &NextCode<'_>, time: u64, changed: bool) {
+        for (address, piece) in pieces(code.pc, code.bytes) {
+            let page = self.pages.entry((code.space.key, address / PAGE)).or_insert_with(|| {
                 let (bytes, known) = ([0; PAGE as usize], [0; PAGE as usize / 64]);
-                Box::new(Page { bytes, known, changed: 0, found: 0 })
+                Box::new(Page { bytes, known, changed: 0, first_noted: 0 })
             });
             let start = (address % PAGE) as usize;
             page.bytes[start..start + piece.len()].copy_from_slice(piece);
             (start..start + piece.len()).for_each(|offset| page.known[offset / 64] |= 1 << (offset % 64));
-            match (changed, seen.since) {
+            match (changed, code.since) {
                 (true, _) => page.changed = time,
-                (false, Some(_)) => page.found = page.found.max(time),
+                (false, Some(_)) => page.first_noted = page.first_noted.max(time),
                 (false, None) => {}
             }
         }
@@ -249,25 +249,25 @@ mod tests {
     }
 
     #[test]
-    fn code_is_known_fresh_or_changed() {
+    fn code_is_known_unknown_or_changed() {
         let file = || tempfile().unwrap();
         let memory = Memory::new(file(), file(), file());
         let see = |space, pc, bytes: &[u8]| {
-            memory.see(&Seen { index: 0, space, pc, bytes, since: None, clock: noon })
+            memory.compare_and_record(&NextCode { index: 0, space, pc, bytes, since: None, clock: noon })
         };
         let (kernel, user) = (memory.kernel(), memory.space(0x5007));
-        let before = kernel.place(0xffe);
-        let sight = |was, changed| Sight { was, changed, found: 0 };
-        assert_eq!(see(kernel, 0xffe, b"abcd"), sight(Was::Fresh, 0));
-        assert_eq!(see(kernel, 0xfff, b"bc"), sight(Was::Known, 0));
-        assert_eq!(see(kernel, 0x1000, b"cde"), sight(Was::Fresh, 0));
-        assert_eq!(see(user, 0xffe, b"xx"), sight(Was::Fresh, 0));
-        assert_eq!(kernel.place(0xffe), before);
-        assert_eq!(see(kernel, 0x1001, b"D"), sight(Was::Other, 12));
-        assert_eq!(see(kernel, 0x1000, b"cDe"), sight(Was::Known, 12));
-        assert_eq!(see(kernel, 0x1002, b"ef"), sight(Was::Fresh, 12));
-        assert_eq!(see(kernel, 0xffe, b"ab"), sight(Was::Known, 0));
-        assert_ne!(kernel.place(0xffe), before);
+        let before = kernel.code_number(0xffe);
+        let comparison = |known, changed| Comparison { known, changed, first_noted: 0 };
+        assert_eq!(see(kernel, 0xffe, b"abcd"), comparison(Known::NotAll, 0));
+        assert_eq!(see(kernel, 0xfff, b"bc"), comparison(Known::All, 0));
+        assert_eq!(see(kernel, 0x1000, b"cde"), comparison(Known::NotAll, 0));
+        assert_eq!(see(user, 0xffe, b"xx"), comparison(Known::NotAll, 0));
+        assert_eq!(kernel.code_number(0xffe), before);
+        assert_eq!(see(kernel, 0x1001, b"D"), comparison(Known::OtherCode, 12));
+        assert_eq!(see(kernel, 0x1000, b"cDe"), comparison(Known::All, 12));
+        assert_eq!(see(kernel, 0x1002, b"ef"), comparison(Known::NotAll, 12));
+        assert_eq!(see(kernel, 0xffe, b"ab"), comparison(Known::All, 0));
+        assert_ne!(kernel.code_number(0xffe), before);
         assert_eq!(memory.space(0x5000).key, user.key);
     }
 
@@ -278,16 +278,23 @@ mod tests {
         let memory = Memory::new(written.reopen().unwrap(), tempfile().unwrap(), tempfile().unwrap());
         let user = memory.space(0x5000);
         let see = |pc, bytes: &[u8], since| {
-            memory.see(&Seen { index: 0, space: user, pc, bytes, since: Some(since), clock: noon })
+            memory.compare_and_record(&NextCode {
+                index: 0,
+                space: user,
+                pc,
+                bytes,
+                since: Some(since),
+                clock: noon,
+            })
         };
-        let sight = |was, changed, found| Sight { was, changed, found };
-        assert_eq!(see(0x1000, b"ab", 7), sight(Was::Fresh, 0, 0));
+        let comparison = |known, changed, first_noted| Comparison { known, changed, first_noted };
+        assert_eq!(see(0x1000, b"ab", 7), comparison(Known::NotAll, 0, 0));
         // Another processor, whose last time is earlier, has to show a later one.
-        assert_eq!(see(0x1000, b"ab", 3), sight(Was::Known, 0, 7));
-        assert_eq!(see(0x1000, b"AB", 9), sight(Was::Other, 12, 7));
+        assert_eq!(see(0x1000, b"ab", 3), comparison(Known::All, 0, 7));
+        assert_eq!(see(0x1000, b"AB", 9), comparison(Known::OtherCode, 12, 7));
         // Part of it was changed after the last time.
-        assert_eq!(see(0x1000, b"ABc", 10), sight(Was::Fresh, 12, 7));
-        assert_eq!(see(0x1003, b"d", 14), sight(Was::Fresh, 12, 12));
+        assert_eq!(see(0x1000, b"ABc", 10), comparison(Known::NotAll, 12, 7));
+        assert_eq!(see(0x1003, b"d", 14), comparison(Known::NotAll, 12, 12));
         assert_eq!(memory.flush(), None);
         let mut file = std::io::BufReader::new(written);
         let mut times = Vec::new();

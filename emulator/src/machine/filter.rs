@@ -34,6 +34,7 @@ pub(crate) enum Refusal {
     Other(String),
 }
 
+/// The error of [`Symbols`] is the name of the function that it lacks.
 impl From<String> for Refusal {
     fn from(name: String) -> Refusal {
         Refusal::NoFunction(name)

@@ -156,12 +156,10 @@ mod tests {
         put(512, b"?tT");
         put(1024, b"\0init_module\0");
         put(4094, b"f\0");
-        let at = address.checked_sub(MODULE).map(|at| at as usize);
-        let found = at.and_then(|at| page.get(at..at + into.len()));
-        found.is_some_and(|found| {
-            into.copy_from_slice(found);
-            true
-        })
+        let Some(start) = address.checked_sub(MODULE).map(|start| start as usize) else { return false };
+        let Some(found) = page.get(start..start + into.len()) else { return false };
+        into.copy_from_slice(found);
+        true
     }
 
     #[test]

@@ -32,7 +32,7 @@ use super::{
     trigger::Triggers,
     truth::Begun,
     vcpu::{Start, Vcpu},
-    watch::{Registers, Watch},
+    watch::{Arrival, Registers, Watch},
 };
 use crate::{
     block::Read,
@@ -124,6 +124,7 @@ pub(crate) fn install(id: Id, spool: PathBuf) -> Result<(), String> {
     let api = Api::find()?;
     let file = |name: &str| File::create(spool.join(name)).map_err(wrong);
     let memory = Memory::new(file(spool::CODE)?, file(spool::SPACES)?, file(spool::STACKS)?);
+    // Of each vCPU: the index of the instruction that it begins, and the number of PAUSE instructions.
     let board = (api.scoreboard)(2 * size_of::<u64>());
     let shared = Shared { api, settings, spool, memory, board };
     if SHARED.set(shared).is_err() {
@@ -140,7 +141,7 @@ pub(crate) fn install(id: Id, spool: PathBuf) -> Result<(), String> {
 extern "C" fn vcpu_begins(index: c_uint, _: *mut c_void) {
     if index as usize >= VCPUS {
         say!("hodo: the emulated processor can't start: a machine has at most {VCPUS} processors");
-        std::process::exit(125);
+        std::process::exit(crate::FAILED);
     }
 }
 
@@ -216,7 +217,8 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
             vcpu.enter(block, pc, cr3, &shared.memory);
             if let Some(watch) = WATCH.get() {
                 // SAFETY: as above.
-                watch.at(vcpu, (pc, previous), unsafe { Registers::new(env) }, read);
+                let registers = unsafe { Registers::new(env) };
+                watch.before_block(vcpu, Arrival { pc, previous }, registers, read);
             }
         }
         None => {
@@ -238,8 +240,8 @@ const SETTLES: u64 = 1 << 28;
 /// Whether the time at which recording begins has come.
 #[cold]
 fn is_time() -> bool {
-    let at = BEGIN_AT.load(Ordering::Relaxed);
-    at == 0 || SHARED.get().is_some_and(|shared| (shared.api.ticks)() as u64 >= at)
+    let begin = BEGIN_AT.load(Ordering::Relaxed);
+    begin == 0 || SHARED.get().is_some_and(|shared| (shared.api.ticks)() as u64 >= begin)
 }
 
 /// Begins to record a vCPU.
@@ -392,7 +394,7 @@ extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
         say!(
             "hodo: the emulated processor can't start: this QEMU keeps its registers elsewhere than 11.1 does"
         );
-        std::process::exit(125);
+        std::process::exit(crate::FAILED);
     }
     if state == RECORDING {
         prepare(shared);
@@ -452,7 +454,7 @@ fn refuse(shared: &Shared, refusal: Refusal) -> ! {
         Refusal::NoFunction(name) => _ = std::fs::write(shared.spool.join(spool::REFUSED), name),
         Refusal::Other(reason) => say!("hodo: the emulated processor can't start: {reason}"),
     }
-    std::process::exit(125);
+    std::process::exit(crate::FAILED);
 }
 
 /// The accounts, without those of the vCPUs.
@@ -490,7 +492,8 @@ fn read_by(read: impl Fn(&Api, *mut qemu::GArray, usize) -> bool, into: &mut [u8
         let content = unsafe { std::slice::from_raw_parts((*bytes).data, (*bytes).length as usize) };
         into.iter_mut().zip(content).for_each(|(to, from)| *to = *from);
     }
-    (api.free_bytes)(bytes, true.into());
+    let free_content = true.into();
+    (api.free_bytes)(bytes, free_content);
     was_read
 }
 

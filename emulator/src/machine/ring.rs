@@ -49,7 +49,7 @@ impl Ring {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.position += bytes.len() as u64;
         let kept = &bytes[bytes.len().saturating_sub(self.bytes.len())..];
-        let begin = self.place(self.position - kept.len() as u64);
+        let begin = self.index_of(self.position - kept.len() as u64);
         let (head, tail) = kept.split_at(kept.len().min(self.bytes.len() - begin));
         self.bytes[begin..begin + head.len()].copy_from_slice(head);
         self.bytes[..tail.len()].copy_from_slice(tail);
@@ -59,7 +59,7 @@ impl Ring {
         }
     }
 
-    fn place(&self, position: u64) -> usize {
+    fn index_of(&self, position: u64) -> usize {
         (position % self.bytes.len() as u64) as usize
     }
 
@@ -75,7 +75,7 @@ impl Ring {
         if now.position == self.written.position {
             return Ok(());
         }
-        let (begin, end) = (self.place(first.position), self.place(now.position));
+        let (begin, end) = (self.index_of(first.position), self.index_of(now.position));
         let length = now.position - first.position;
         if begin < end {
             out.write_all(&self.bytes[begin..end])?

@@ -275,10 +275,10 @@ pub struct Cpu {
     pub closing: Vec<u8>,
 }
 
-/// What was traced before a place in a vCPU's file.
+/// What was traced before a position in a vCPU's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// The place, in bytes.
+    /// The position, in bytes.
     pub position: u64,
     /// The instructions before it.
     pub instructions: u64,
@@ -372,13 +372,13 @@ impl Cpu {
     }
 
     /// What was traced before each PSB and before the end of the trace; nothing if it consists of snapshots.
-    pub fn places(&self) -> Vec<Checkpoint> {
-        let mut places = self.checkpoints.clone();
-        if !places.is_empty() {
+    pub fn all_checkpoints(&self) -> Vec<Checkpoint> {
+        let mut all = self.checkpoints.clone();
+        if !all.is_empty() {
             let written: u64 = self.pieces.iter().map(|piece| piece.length).sum();
-            places.push(Checkpoint::new(written + self.closing.len() as u64, self.traced));
+            all.push(Checkpoint::new(written + self.closing.len() as u64, self.traced));
         }
-        places
+        all
     }
 
     /// Joins the pieces, which follow one another.
@@ -426,7 +426,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_bit_by_bit_ends_where_qemu_did() {
+    fn without_a_proper_end_the_accounts_up_to_the_last_write_are_joined() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         Machine::default().save(folder).unwrap();
@@ -446,11 +446,17 @@ mod tests {
         progress.file.write_all(b"{\"cpu\":1,").unwrap();
         let machine = Machine::load(folder).unwrap();
         assert_eq!(machine.cpus, std::slice::from_ref(&whole));
-        let places = [(0, 0), (60, 7), (120, 15), (142, 20)];
-        assert_eq!(whole.places(), places.map(|(position, instructions)| checkpoint(position, instructions)));
-        assert_eq!(whole.clone().in_one_piece().places(), whole.places());
+        let expected = [(0, 0), (60, 7), (120, 15), (142, 20)];
+        assert_eq!(
+            whole.all_checkpoints(),
+            expected.map(|(position, instructions)| checkpoint(position, instructions))
+        );
+        assert_eq!(whole.clone().in_one_piece().all_checkpoints(), whole.all_checkpoints());
         assert_eq!(whole.in_one_piece().pieces, [TracePiece { length: 140, end: 20 }]);
         // Snapshots have none.
-        assert_eq!(Cpu { pieces: vec![TracePiece { length: 9, end: 9 }], ..Cpu::default() }.places(), []);
+        assert_eq!(
+            Cpu { pieces: vec![TracePiece { length: 9, end: 9 }], ..Cpu::default() }.all_checkpoints(),
+            []
+        );
     }
 }

@@ -99,12 +99,15 @@ pub(crate) struct LatencyKey {
     pub(crate) owner: u64,
 }
 
+/// In place of the address at which a wake-up ends.
+pub(crate) const NO_ADDRESS: u64 = 0;
+
 /// The begin of a latency.
 #[derive(Clone, Copy, Debug)]
 struct Begin {
-    at: Moment,
-    /// The address at which it ends; 0 for a wake-up.
-    ends_at: u64,
+    moment: Moment,
+    /// The address at which it ends, or [`NO_ADDRESS`].
+    end_address: u64,
 }
 
 /// The triggers of a recording and their state.
@@ -157,24 +160,24 @@ impl Triggers {
         self.forgotten.load(Ordering::Relaxed)
     }
 
-    /// A latency begins; it ends where control comes to the address `ends_at`.
-    pub(crate) fn begin(&self, key: LatencyKey, at: Moment, ends_at: u64) {
+    /// A latency begins; it ends when control comes to `end_address`.
+    pub(crate) fn begin(&self, key: LatencyKey, moment: Moment, end_address: u64) {
         let mut pending = lock(&self.pending);
         if pending.len() >= MOST_PENDING && !pending.contains_key(&key) {
             self.forgotten.fetch_add(pending.len() as u64, Ordering::Relaxed);
             pending.clear();
         }
-        pending.insert(key, Begin { at, ends_at });
+        pending.insert(key, Begin { moment, end_address });
         self.count.store(pending.len(), Ordering::Release);
     }
 
     /// Control is at `pc`: the latency with this key ends if that is where it ends.
     pub(crate) fn end(&self, key: LatencyKey, pc: u64, now: impl FnOnce() -> Moment) {
         let mut pending = lock(&self.pending);
-        if pending.get(&key).is_none_or(|begin| begin.ends_at != pc) {
+        if pending.get(&key).is_none_or(|begin| begin.end_address != pc) {
             return;
         }
-        let begin = pending.remove(&key).expect("it was just found").at;
+        let begin = pending.remove(&key).expect("it was just found").moment;
         self.count.store(pending.len(), Ordering::Release);
         drop(pending);
         self.check(key.trigger, begin, now());

@@ -11,12 +11,12 @@ mod snapshot;
 
 use std::{ops::Range, sync::atomic::Ordering};
 
-use hodo_intel_pt::encoder::Encoder;
+use hodo_intel_pt::encoder::{Encoder, Target};
 
 use super::{
     block::Block,
     buffer::Buffer,
-    code::{CR3_PAGE, Memory, Seen, Space, Was},
+    code::{CR3_PAGE, Known, Memory, NextCode, Space},
     filter::Filter,
     guest::Mode,
     modules::Modules,
@@ -221,9 +221,8 @@ impl Vcpu {
             self.look_at_clock();
         }
         let space = if pc & KERNEL != 0 { self.kernel } else { self.user };
-        let place = space.place(pc);
-        let known_at = &block.known_at[self.index as usize];
-        if known_at.load(Ordering::Relaxed) != place {
+        let known = &block.known[self.index as usize];
+        if known.load(Ordering::Relaxed) != space.code_number(pc) {
             self.learn(block, pc, space, memory);
         }
         self.shift = pc.wrapping_sub(block.flow.pc);
@@ -394,7 +393,8 @@ impl Vcpu {
             return;
         }
         if self.holds(next) {
-            self.encoder.far((next, self.mode.bits().into()), self.now, &mut self.buffer);
+            let target = Target { ip: next, bits: self.mode.bits().into() };
+            self.encoder.far(target, self.now, &mut self.buffer);
         } else {
             self.leave(next);
         }
@@ -406,26 +406,27 @@ impl Vcpu {
     fn left_early(&mut self, block: &Block, begun: u64, next: u64) {
         let flow = &block.flow;
         let last = begun.min(flow.count.saturating_sub(1));
-        let at = flow.address(last).wrapping_add(self.shift);
+        let begun_at = flow.address(last).wrapping_add(self.shift);
         self.retire_first(block, last);
-        let fall = if last + 1 < flow.count { flow.address(last + 1).wrapping_add(self.shift) } else { at };
-        if next == at {
+        let fall =
+            if last + 1 < flow.count { flow.address(last + 1).wrapping_add(self.shift) } else { begun_at };
+        if next == begun_at {
             self.counters.restarted += 1;
         } else if next == fall {
             self.counters.left_early += 1;
-            self.retire(at);
+            self.retire(begun_at);
         } else {
-            self.surprise(at, next);
+            self.surprise(begun_at, next);
         }
     }
 
-    /// Control came from the instruction at `at` to `next` for an unknown reason.
-    fn surprise(&mut self, at: u64, next: u64) {
+    /// Control came from the instruction at `begun_at` to `next` for an unknown reason.
+    fn surprise(&mut self, begun_at: u64, next: u64) {
         self.counters.flow_losses += 1;
         if self.counters.flow_losses <= 10 {
-            say!("hodo: vcpu {}: control went from {at:#x} to {next:#x} without a reason", self.index);
+            say!("hodo: vcpu {}: control went from {begun_at:#x} to {next:#x} without a reason", self.index);
         }
-        self.transfer(at, next);
+        self.transfer(begun_at, next);
     }
 
     /// An interrupt or exception leaves before the instruction at `from`, and goes to `to`.
@@ -436,9 +437,9 @@ impl Vcpu {
             let begun = unsafe { self.begun.read() };
             let flow = &block.flow;
             let last = begun + 1 >= flow.count;
-            let at = flow.address(begun.min(flow.count - 1)).wrapping_add(self.shift);
+            let begun_at = flow.address(begun.min(flow.count - 1)).wrapping_add(self.shift);
             let fall = flow.fall.wrapping_add(self.shift);
-            if last && block.software_interrupt && (from == at || from == fall) {
+            if last && block.software_interrupt && (from == begun_at || from == fall) {
                 self.previous = None;
                 self.retire_all(block);
                 return self.far(block, to);
@@ -455,9 +456,9 @@ impl Vcpu {
         // SAFETY: as in `resolve`.
         let begun = unsafe { self.begun.read() };
         let flow = &block.flow;
-        let at = flow.address(begun.min(flow.count - 1)).wrapping_add(self.shift);
+        let begun_at = flow.address(begun.min(flow.count - 1)).wrapping_add(self.shift);
         let to_itself = begun + 1 >= flow.count && block.goes_to_itself();
-        if at == from && !to_itself {
+        if begun_at == from && !to_itself {
             self.previous = None;
             self.retire_first(block, begun);
         } else {
@@ -471,7 +472,7 @@ impl Vcpu {
             return;
         }
         if self.holds(to) {
-            let to = (to, self.mode.bits().into());
+            let to = Target { ip: to, bits: self.mode.bits().into() };
             self.encoder.interrupt_to_code(from, to, self.now, &mut self.buffer);
         } else {
             let target = self.is_in_context(to).then_some(to);
@@ -543,18 +544,25 @@ impl Vcpu {
     /// Makes sure that the recording contains the block's code at the time at which it runs.
     #[cold]
     fn learn(&mut self, block: &Block, pc: u64, space: &'static Space, memory: &Memory) {
-        let place = space.place(pc);
+        let number = space.code_number(pc);
         let since = (pc & KERNEL == 0 && self.guest.is_none()).then_some(self.stamped);
         let bytes = &block.bytes;
-        let seen = memory.see(&Seen { index: self.index, space, pc, bytes, since, clock: self.ticks });
-        self.counters.changes += u64::from(seen.was == Was::Other);
+        let comparison = memory.compare_and_record(&NextCode {
+            index: self.index,
+            space,
+            pc,
+            bytes,
+            since,
+            clock: self.ticks,
+        });
+        self.counters.changes += u64::from(comparison.known == Known::OtherCode);
         if pc & KERNEL == 0 {
             let code = pc..pc + block.bytes.len() as u64;
             let page = |address| watch::page(address, self.read);
             self.places.iter().for_each(|places| places.look(self.cr3 & CR3_PAGE, code.clone(), page));
         }
         // The new code must not appear to run before it was there, nor the old code after that.
-        if seen.changed >= self.stamped || seen.found > self.stamped {
+        if comparison.changed >= self.stamped || comparison.first_noted > self.stamped {
             if self.tracing {
                 self.encoder.interrupt(pc, self.now, &mut self.buffer);
                 self.tracing = false;
@@ -572,6 +580,6 @@ impl Vcpu {
             self.stamp();
             return memory.changes_stack(self.index, self.now);
         }
-        block.known_at[self.index as usize].store(place, Ordering::Relaxed);
+        block.known[self.index as usize].store(number, Ordering::Relaxed);
     }
 }

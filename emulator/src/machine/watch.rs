@@ -18,7 +18,7 @@ use super::{
     qemu,
     settings::Settings,
     symbols::Symbols,
-    trigger::{Latency, LatencyKey, Moment, Triggers},
+    trigger::{Latency, LatencyKey, Moment, NO_ADDRESS, Triggers},
     vcpu::Vcpu,
 };
 use crate::block::Kind;
@@ -60,6 +60,21 @@ impl Registers {
 /// Reads memory of the present address space; false if it is not mapped.
 pub(crate) type ReadMemory = fn(u64, &mut [u8]) -> bool;
 
+/// A block that is about to run.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) pc: u64,
+    /// The block before it, unless an interrupt led here.
+    pub(crate) previous: Option<&'static Block>,
+}
+
+/// The entry of a watched function, and its trigger.
+#[derive(Clone, Copy)]
+struct Entry {
+    address: u64,
+    trigger: usize,
+}
+
 /// What is watched for, and the recording's scope.
 pub(crate) struct Watch {
     pub(crate) scope: Option<Scope>,
@@ -67,9 +82,9 @@ pub(crate) struct Watch {
     /// Parts of files that are watched functions, and their triggers.
     pub(crate) files: Places,
     file_triggers: Vec<usize>,
-    /// Entries of the kernel's functions, and their triggers.
-    functions: Vec<(u64, usize)>,
-    syscalls: Vec<(u64, usize)>,
+    /// The kernel's functions, and its functions of system calls.
+    functions: Vec<Entry>,
+    syscalls: Vec<Entry>,
     syscall_entry: Vec<u64>,
     names_at: Vec<u64>,
     readies_at: Vec<u64>,
@@ -105,8 +120,8 @@ pub(crate) struct Watcher {
     off_since: Option<Moment>,
     /// The last system call.
     call: Option<Syscall>,
-    /// Entries of functions in the present address space, and their triggers.
-    entries: Vec<(u64, usize)>,
+    /// Functions in the present address space.
+    entries: Vec<Entry>,
     /// The address space and the version for which they are known.
     known: Option<(u64, u64)>,
 }
@@ -153,10 +168,9 @@ impl Watch {
 
     /// Adds what a trigger needs.
     fn add(&mut self, latency: &Latency, index: usize, symbols: &Symbols) -> Result<(), String> {
-        let entries = |name: &str| {
-            Ok::<_, String>(
-                symbols.entries(name)?.into_iter().map(|entry| (entry, index)).collect::<Vec<_>>(),
-            )
+        let entries = |name: &str| -> Result<Vec<Entry>, String> {
+            let addresses = symbols.entries(name)?.into_iter();
+            Ok(addresses.map(|address| Entry { address, trigger: index }).collect())
         };
         match latency {
             Latency::Kernel(name) => self.functions.extend(entries(name)?),
@@ -179,15 +193,16 @@ impl Watch {
         Ok(())
     }
 
-    /// A vCPU is about to run the block at `pc`, after `previous`, unless an interrupt led here.
+    /// A vCPU is about to run a block.
     #[inline(always)]
-    pub(crate) fn at(
+    pub(crate) fn before_block(
         &self,
         vcpu: &mut Vcpu,
-        (pc, previous): (u64, Option<&'static Block>),
+        arrival: Arrival,
         registers: Registers,
         read: ReadMemory,
     ) {
+        let pc = arrival.pc;
         if pc & KERNEL != 0 {
             if self.names_at.contains(&pc) {
                 self.named(registers, read);
@@ -199,7 +214,7 @@ impl Watch {
             }
         }
         if let Some(triggers) = &self.triggers {
-            self.measure(triggers, vcpu, (pc, previous), registers, read);
+            self.measure(triggers, vcpu, arrival, registers, read);
             vcpu.snapshot_if_requested(triggers.requested(), pc);
         }
     }
@@ -224,7 +239,7 @@ impl Watch {
         &self,
         triggers: &Triggers,
         vcpu: &mut Vcpu,
-        (pc, previous): (u64, Option<&'static Block>),
+        Arrival { pc, previous }: Arrival,
         registers: Registers,
         read: ReadMemory,
     ) {
@@ -280,7 +295,7 @@ impl Watch {
         let mut end =
             |trigger, space| triggers.end(LatencyKey { trigger, space, owner }, pc, || vcpu.moment());
         if pc & KERNEL != 0 {
-            self.functions.iter().for_each(|&(_, trigger)| end(trigger, 0));
+            self.functions.iter().for_each(|entry| end(entry.trigger, 0));
         } else {
             let space = registers.word(qemu::ENV_CR3) & CR3_PAGE;
             self.file_triggers.iter().for_each(|&trigger| end(trigger, space));
@@ -291,7 +306,7 @@ impl Watch {
     fn back_in_user_space(&self, triggers: &Triggers, vcpu: &mut Vcpu, pc: u64, registers: Registers) {
         let space = registers.word(qemu::ENV_CR3) & CR3_PAGE;
         let owner = registers.word(qemu::ENV_RSP);
-        for &(_, trigger) in &self.syscalls {
+        for &Entry { trigger, .. } in &self.syscalls {
             triggers.end(LatencyKey { trigger, space, owner }, pc, || vcpu.moment());
         }
     }
@@ -308,8 +323,9 @@ impl Watch {
         let word = |index| registers.word(index);
         // After a fault in its first instruction, a function does not begin again.
         if !matches!(by, None | Some(Kind::Far)) {
-            for &(_, trigger) in self.functions.iter().filter(|&&(entry, _)| entry == pc) {
-                self.function_begins(triggers, vcpu, (trigger, 0), registers, read);
+            for entry in self.functions.iter().filter(|entry| entry.address == pc) {
+                let key = LatencyKey { trigger: entry.trigger, space: 0, owner: word(qemu::ENV_RSP) };
+                self.function_begins(triggers, vcpu, key, registers, read);
             }
         }
         if self.syscall_entry.contains(&pc) {
@@ -319,7 +335,7 @@ impl Watch {
                 returns_to: word(qemu::ENV_RCX),
             });
         }
-        for &(_, trigger) in self.syscalls.iter().filter(|&&(entry, _)| entry == pc) {
+        for &Entry { trigger, .. } in self.syscalls.iter().filter(|entry| entry.address == pc) {
             if let Some(Syscall { begin, stack: owner, returns_to }) = vcpu.watcher.call
                 && self.is_recorded(registers)
             {
@@ -333,7 +349,7 @@ impl Watch {
         if self.switches_at.contains(&pc) {
             let owner = word(qemu::ENV_RSI);
             for &(trigger, _) in &self.wakeups {
-                triggers.end(LatencyKey { trigger, space: 0, owner }, 0, || vcpu.moment());
+                triggers.end(LatencyKey { trigger, space: 0, owner }, NO_ADDRESS, || vcpu.moment());
             }
         }
     }
@@ -350,31 +366,32 @@ impl Watch {
         let known = (space, self.files.version());
         if vcpu.watcher.known != Some(known) {
             let parts = self.files.of_space(space).into_iter();
-            vcpu.watcher.entries = parts.map(|(part, code)| (code.start, self.file_triggers[part])).collect();
+            let entry = |part: usize, address| Entry { address, trigger: self.file_triggers[part] };
+            vcpu.watcher.entries = parts.map(|(part, code)| entry(part, code.start)).collect();
             vcpu.watcher.known = Some(known);
         }
         for index in 0..vcpu.watcher.entries.len() {
-            let (entry, trigger) = vcpu.watcher.entries[index];
-            if entry == pc {
-                self.function_begins(triggers, vcpu, (trigger, space), registers, read);
+            let Entry { address, trigger } = vcpu.watcher.entries[index];
+            if address == pc {
+                let key = LatencyKey { trigger, space, owner: registers.word(qemu::ENV_RSP) };
+                self.function_begins(triggers, vcpu, key, registers, read);
             }
         }
     }
 
-    /// A watched function begins; the stack pointer is at its return address.
+    /// A watched function begins; its return address is at the stack pointer, the owner of `key`.
     #[cold]
     fn function_begins(
         &self,
         triggers: &Triggers,
         vcpu: &mut Vcpu,
-        (trigger, space): (usize, u64),
+        key: LatencyKey,
         registers: Registers,
         read: ReadMemory,
     ) {
-        let owner = registers.word(qemu::ENV_RSP);
         let mut back = [0; 8];
-        if self.is_recorded(registers) && read(owner, &mut back) {
-            triggers.begin(LatencyKey { trigger, space, owner }, vcpu.moment(), u64::from_le_bytes(back));
+        if self.is_recorded(registers) && read(key.owner, &mut back) {
+            triggers.begin(key, vcpu.moment(), u64::from_le_bytes(back));
         }
     }
 
@@ -390,7 +407,11 @@ impl Watch {
         let mut name = None;
         for (trigger, wanted) in &self.wakeups {
             if wanted.is_none() || *wanted == *name.get_or_insert_with(|| self.names.of(thread, read)) {
-                triggers.begin(LatencyKey { trigger: *trigger, space: 0, owner: thread }, vcpu.moment(), 0);
+                triggers.begin(
+                    LatencyKey { trigger: *trigger, space: 0, owner: thread },
+                    vcpu.moment(),
+                    NO_ADDRESS,
+                );
             }
         }
     }

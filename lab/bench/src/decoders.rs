@@ -69,7 +69,7 @@ pub(super) struct Measured {
 }
 
 /// The measurements of a recording, without decoders that refused it.
-pub(super) type OfRecording = BTreeMap<Decoder, Measured>;
+pub(super) type Measurements = BTreeMap<Decoder, Measured>;
 
 /// The harnesses of the decoders.
 pub(super) struct Harnesses {
@@ -93,11 +93,11 @@ impl Harnesses {
     }
 
     /// Decodes a recording with each decoder in rotation; also instruction by instruction, if requested.
-    pub(super) fn measure(&self, recording: &Path, instructions: bool) -> Outcome<OfRecording> {
-        let mut words = Vec::new();
-        for of_thread in judge::harness_arguments(recording)?.into_values() {
-            let of_thread = of_thread.ok_or("expected a recording of code that does not change")?;
-            words.extend(of_thread.iter().map(|word| word.replace("--raw", "--code")));
+    pub(super) fn measure(&self, recording: &Path, instructions: bool) -> Outcome<Measurements> {
+        let mut all_arguments = Vec::new();
+        for arguments in judge::harness_arguments(recording)?.into_values() {
+            let arguments = arguments.ok_or("expected a recording of code that does not change")?;
+            all_arguments.extend(arguments.iter().map(|word| word.replace("--raw", "--code")));
         }
         let mut rounds: BTreeMap<Decoder, Vec<Measured>> = BTreeMap::new();
         for _ in 0..ROUNDS {
@@ -114,7 +114,7 @@ impl Harnesses {
                 let measured = match who {
                     "hodo" => Some(measured(harness.arg(recording))?),
                     // A decoder that fails has no measurement.
-                    _ => measured(harness.args(&words)).ok(),
+                    _ => measured(harness.args(&all_arguments)).ok(),
                 };
                 rounds.entry(decoder).or_default().extend(measured);
             }
@@ -136,14 +136,14 @@ fn measured(harness: &mut Command) -> Outcome<Measured> {
 }
 
 /// Prints the measurements of recordings, and of all together.
-pub(super) fn print(recordings: &[(String, OfRecording)]) {
+pub(super) fn print(recordings: &[(String, Measurements)]) {
     let names: Vec<&str> = recordings.iter().map(|(name, _)| name.as_str()).collect();
     println!("| MB/s cold, hot; times as fast | {} | all | goals | they |", names.join(" | "));
     println!("|---|{}---|---|---|", "---|".repeat(names.len()));
     for Contest { ours, theirs, goals, difference } in CONTESTS {
         let pairs: Vec<_> = recordings
             .iter()
-            .map(|(_, of_recording)| of_recording.get(&("hodo", ours)).zip(of_recording.get(&theirs)))
+            .map(|(_, measurements)| measurements.get(&("hodo", ours)).zip(measurements.get(&theirs)))
             .collect();
         let mut cells: Vec<String> =
             pairs.iter().map(|pair| pair.map_or("–".to_owned(), |(our, their)| cell(our, their))).collect();

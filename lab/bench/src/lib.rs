@@ -111,10 +111,10 @@ fn times_in_turn<const N: usize>(
 fn two_threads(rounds: usize, ours: &dyn Fn(usize) -> Command) -> Outcome {
     let times = times_in_turn(rounds, [&|| ours(1), &|| ours(2), &|| twice(&ours(1))])?;
     let seconds =
-        times.each_ref().map(|of| of.iter().map(|took| took.elapsed.as_secs_f64()).collect::<Vec<_>>());
+        times.each_ref().map(|times| times.iter().map(|took| took.elapsed.as_secs_f64()).collect::<Vec<_>>());
     let [one, two, apart] = &seconds;
     // Each is compared with its neighbour, as the machine's speed drifts.
-    let ratio = |of: &[f64]| median(one.iter().zip(of).map(|(one, of)| one / of).collect());
+    let ratio = |others: &[f64]| median(one.iter().zip(others).map(|(one, other)| one / other).collect());
     // While one thread works alone the other one waits, which takes no CPU time.
     let alone = times[1].iter().zip(one).map(|(two, one)| {
         let waited = 2.0 * two.elapsed.as_secs_f64() - two.processor.as_secs_f64();

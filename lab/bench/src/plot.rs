@@ -11,6 +11,14 @@ const SIZE: (u32, u32) = (720, 420);
 /// The most labels on the horizontal axis.
 const MOST_LABELS: usize = 11;
 
+/// The names of the axes.
+pub struct Axes<'a> {
+    /// Of the horizontal axis.
+    pub across: &'a str,
+    /// Of the vertical axis.
+    pub up: &'a str,
+}
+
 /// The points of one line.
 pub struct Line {
     /// The name in the legend.
@@ -19,15 +27,15 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Draws lines over axes that begin at zero; `axes` are the names of the horizontal and the vertical axis.
+/// Draws lines over axes that begin at zero.
 ///
 /// # Errors
 /// The file can't be written.
-pub fn lines(path: &Path, axes: (&str, &str), lines: &[Line]) -> Outcome {
+pub fn lines(path: &Path, axes: &Axes<'_>, lines: &[Line]) -> Outcome {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
-    let largest = |of: fn(&(f64, f64)) -> f64| {
-        lines.iter().flat_map(|line| &line.points).map(of).fold(1.0, f64::max) * 1.05
+    let largest = |coordinate: fn(&(f64, f64)) -> f64| {
+        lines.iter().flat_map(|line| &line.points).map(coordinate).fold(1.0, f64::max) * 1.05
     };
     let (right, top) = (largest(|point| point.0), largest(|point| point.1));
     let mut chart = ChartBuilder::on(&root)
@@ -38,8 +46,8 @@ pub fn lines(path: &Path, axes: (&str, &str), lines: &[Line]) -> Outcome {
     let label = |value: &f64| format!("{}", (value * 10.0).round() / 10.0);
     chart
         .configure_mesh()
-        .x_desc(axes.0)
-        .y_desc(axes.1)
+        .x_desc(axes.across)
+        .y_desc(axes.up)
         // Labels are whole numbers, as the axis counts threads.
         .x_labels(MOST_LABELS.min(right as usize + 1))
         .x_label_formatter(&label)
@@ -86,7 +94,7 @@ fn decades(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
 }
 
 /// Draws two series over whole numbers, each with its own logarithmic axis: the left one solid, the right one with
-/// circles. Lines of the same place in both have the same colour.
+/// circles. Lines with the same index in both have the same colour.
 ///
 /// # Errors
 /// The file can't be written.
@@ -164,13 +172,13 @@ pub struct Bar {
     pub count: u64,
 }
 
-/// Draws a histogram; `axes` are the names of the horizontal and the vertical axis.
+/// Draws a histogram.
 ///
 /// All bins are drawn equally wide. The axis of counts is logarithmic, so that rare values show.
 ///
 /// # Errors
 /// The file can't be written.
-pub fn histogram(path: &Path, axes: (&str, &str), bars: &[Bar]) -> Outcome {
+pub fn histogram(path: &Path, axes: &Axes<'_>, bars: &[Bar]) -> Outcome {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1) as f64;
@@ -180,16 +188,16 @@ pub fn histogram(path: &Path, axes: (&str, &str), bars: &[Bar]) -> Outcome {
         .x_label_area_size(40)
         .y_label_area_size(60)
         .build_cartesian_2d(0.0..bars.len() as f64, (0.5..most * 3.0).log_scale())?;
-    let bound = |at: &f64| {
-        let index = at.round() as usize;
+    let bound = |position: &f64| {
+        let index = position.round() as usize;
         let inside = bars.get(index).map(|bar| bar.from);
         inside.or(bars.last().map(|bar| bar.until)).map_or_else(String::new, short)
     };
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .x_desc(axes.0)
-        .y_desc(axes.1)
+        .x_desc(axes.across)
+        .y_desc(axes.up)
         .x_labels(bars.len() + 1)
         .x_label_formatter(&bound)
         .y_label_formatter(&|value| plain(*value))
@@ -203,12 +211,11 @@ pub fn histogram(path: &Path, axes: (&str, &str), bars: &[Bar]) -> Outcome {
     Ok(root.present()?)
 }
 
-/// Draws points with logarithmic axes, and the diagonal on which the two values of a point are equal; `axes` are the
-/// names of the horizontal and the vertical axis.
+/// Draws points with logarithmic axes, and the diagonal on which the two values of a point are equal.
 ///
 /// # Errors
 /// The file can't be written.
-pub fn against_fit(path: &Path, axes: (&str, &str), kinds: &[Line]) -> Outcome {
+pub fn against_fit(path: &Path, axes: &Axes<'_>, kinds: &[Line]) -> Outcome {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let all = || kinds.iter().flat_map(|line| &line.points).flat_map(|&(x, y)| [x, y]);
@@ -220,8 +227,8 @@ pub fn against_fit(path: &Path, axes: (&str, &str), kinds: &[Line]) -> Outcome {
         .build_cartesian_2d(range.clone().log_scale(), range.clone().log_scale())?;
     chart
         .configure_mesh()
-        .x_desc(axes.0)
-        .y_desc(axes.1)
+        .x_desc(axes.across)
+        .y_desc(axes.up)
         .x_label_formatter(&|value| plain(*value))
         .y_label_formatter(&|value| plain(*value))
         .light_line_style(TRANSPARENT)
@@ -247,7 +254,7 @@ mod tests {
     fn few_threads_are_labelled_one_by_one() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let line = Line { name: "speed".to_owned(), points: vec![(1.0, 250.0), (2.0, 500.0)] };
-        lines(file.path(), ("threads", "MB/s"), &[line]).unwrap();
+        lines(file.path(), &Axes { across: "threads", up: "MB/s" }, &[line]).unwrap();
         let drawn = std::fs::read_to_string(file.path()).unwrap();
         let has = |label: &str| drawn.lines().any(|line| line == label);
         assert!(["0", "1", "2", "500"].into_iter().all(has) && !has("0.2") && !has("0.5") && !has("1.5"));

@@ -14,7 +14,7 @@ use super::{
     Tap,
     decoders::{self, Harnesses, ROUNDS},
     in_turn, median, millis, peak_memory,
-    plot::{self, Line},
+    plot::{self, Axes, Line},
     took, two_threads,
     workloads::{CONFIGURATIONS, DEFAULT, GIGABYTE, Size, WORKLOADS, Workload},
 };
@@ -174,7 +174,7 @@ fn plot(folder: &Path) -> Outcome {
         lines.push(Line { name: format!("{what} of {}", GIGABYTE.name), points });
     }
     let path = folder.join("threads.svg");
-    plot::lines(&path, ("threads", "MB of trace a second"), &lines)?;
+    plot::lines(&path, &Axes { across: "threads", up: "MB of trace a second" }, &lines)?;
     println!("\n{} is drawn", path.display());
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bench::plot::{self, Bar};
+use bench::plot::{self, Axes, Bar};
 use serde_json::Value;
 use workbench::{
     Outcome, command,
@@ -56,7 +56,11 @@ fn histograms(folder: &Path) -> Outcome {
 pub(super) fn draw_histograms(table: &Value, space: &str) -> Outcome {
     for (figure, measure, unit) in FIGURES {
         let bars = bars(table, measure).ok_or_else(|| format!("no histogram of {measure}: {table}"))?;
-        plot::histogram(&docs(&format!("pt-figure-{figure}-{space}.svg")), (unit, "intervals"), &bars)?;
+        plot::histogram(
+            &docs(&format!("pt-figure-{figure}-{space}.svg")),
+            &Axes { across: unit, up: "intervals" },
+            &bars,
+        )?;
         for bar in bars.iter().filter(|bar| bar.count > 0) {
             println!("  {measure} from {} to {}: {}", bar.from, bar.until, bar.count);
         }
@@ -67,9 +71,9 @@ pub(super) fn draw_histograms(table: &Value, space: &str) -> Outcome {
 /// The logarithmic bins of a measure.
 fn bars(table: &Value, measure: &str) -> Option<Vec<Bar>> {
     let column = |name: &str| table["columns"].as_array()?.iter().position(|column| column["name"] == name);
-    let (of, scale) = (column("measure")?, column("bins")?);
+    let (measures, scale) = (column("measure")?, column("bins")?);
     let (from, until, count) = (column("from")?, column("until")?, column("count")?);
-    let is_shown = |row: &&Value| row[of] == measure && row[scale] == "logarithmic";
+    let is_shown = |row: &&Value| row[measures] == measure && row[scale] == "logarithmic";
     let bar = |row: &Value| {
         Some(Bar { from: row[from].as_u64()?, until: row[until].as_u64()?, count: row[count].as_u64()? })
     };

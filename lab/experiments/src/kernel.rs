@@ -37,16 +37,19 @@ enum Tracer {
     None,
     /// By `hodo record --with`.
     With(&'static str),
-    /// By writing these lines of shell to ftrace's files, before and after.
-    Ftrace(&'static str, &'static str),
+    /// By these lines of shell, which write to ftrace's files before and after.
+    Ftrace {
+        on: &'static str,
+        off: &'static str,
+    },
 }
 
 const RECORDINGS: [(&str, Tracer); 5] = [
     ("off", Tracer::None),
-    ("events", Tracer::Ftrace("echo 1 > events/syscalls/enable", "echo 0 > events/enable")),
+    ("events", Tracer::Ftrace { on: "echo 1 > events/syscalls/enable", off: "echo 0 > events/enable" }),
     ("lttng", Tracer::With("lttng")),
     ("perf", Tracer::With("perf")),
-    ("ftrace", Tracer::Ftrace("echo function > current_tracer", "echo nop > current_tracer")),
+    ("ftrace", Tracer::Ftrace { on: "echo function > current_tracer", off: "echo nop > current_tracer" }),
 ];
 
 /// Records, prints the tables and writes the plots.
@@ -117,7 +120,7 @@ fn record(tracer: &Tracer, line: &str, recording: &Path) -> Outcome {
             record.args(["--with", tracer, "--with-events", "raw_syscalls"]);
             line.to_owned()
         }
-        Tracer::Ftrace(on, off) => format!("cd /sys/kernel/tracing; {on}; {line}; {off}"),
+        Tracer::Ftrace { on, off } => format!("cd /sys/kernel/tracing; {on}; {line}; {off}"),
     };
     command::quietly(record.args(["--", "sh", "-c", &line]))
 }

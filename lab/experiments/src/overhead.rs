@@ -59,18 +59,18 @@ pub(super) const HARDWARE: &str = "needs hardware";
 
 /// Prints both tables, or only the named one, and of named programs only their rows.
 pub(super) fn run(arguments: &[String]) -> Outcome {
-    let (which, names) = match arguments {
-        [] => ([true, true], arguments),
-        [one, names @ ..] if one == "programs" => ([true, false], names),
-        [one] if one == "ftrace" => ([false, true], &arguments[1..]),
+    let (runs_programs, runs_ftrace, names) = match arguments {
+        [] => (true, true, arguments),
+        [one, names @ ..] if one == "programs" => (true, false, names),
+        [one] if one == "ftrace" => (false, true, &arguments[1..]),
         _ => return Err("usage: cargo run -p lab -- overhead [programs [NAME…] | ftrace]".into()),
     };
     setup::ensure(Need::Bench)?;
-    if which[0] {
+    if runs_programs {
         command::build_hodo()?;
         programs(names)?;
     }
-    if which[1] { ftrace::run() } else { Ok(()) }
+    if runs_ftrace { ftrace::run() } else { Ok(()) }
 }
 
 /// A way to run the programs.

@@ -73,8 +73,8 @@ pub(super) fn simulate(files: &[PathBuf], storage: Storage, threads: usize, work
     let next = AtomicUsize::new(0);
     let read = || -> io::Result<()> {
         let mut buffer = vec![0; PIECE as usize];
-        while let Some((file, at)) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let count = file.read_at(&mut buffer, *at)?;
+        while let Some((file, offset)) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let count = file.read_at(&mut buffer, *offset)?;
             buffer[..count].chunks(PAGE).for_each(|page| {
                 black_box(turn(page[0].into(), steps));
             });

@@ -13,7 +13,7 @@ use std::{
     time::Instant,
 };
 
-use bench::plot::{self, Line};
+use bench::plot::{self, Axes, Line};
 use serde_json::Value;
 use workbench::{
     Outcome, command,
@@ -52,11 +52,19 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     let threads: Vec<usize> = (0..).map(|power| 1 << power).take_while(|&threads| threads <= cores).collect();
     println!("{cores} threads at most, medians of {ROUNDS}, the trace in memory unless said.");
     let by_threads = by_threads(&trace, &threads)?;
-    plot::lines(&folder.join("speed-up.svg"), ("threads", "times as fast as one thread"), &by_threads)?;
+    plot::lines(
+        &folder.join("speed-up.svg"),
+        &Axes { across: "threads", up: "times as fast as one thread" },
+        &by_threads,
+    )?;
     by_partition(&trace, cores)?;
     by_chunk(&trace, cores)?;
     let decoding = storage(&trace, &threads)?;
-    plot::lines(&folder.join("storage.svg"), ("times as fast as babeltrace2 decodes", "MB/s"), &decoding)?;
+    plot::lines(
+        &folder.join("storage.svg"),
+        &Axes { across: "times as fast as babeltrace2 decodes", up: "MB/s" },
+        &decoding,
+    )?;
     println!("\nPlots: {0}/speed-up.svg, {0}/storage.svg", folder.display());
     Ok(())
 }

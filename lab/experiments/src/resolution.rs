@@ -57,35 +57,44 @@ fn row(event: &str, recording: &Path) -> Outcome<String> {
     each_line(script, |line| {
         let time = std::str::from_utf8(line).ok().and_then(|line| line.trim().replace('.', "").parse().ok());
         if time != last {
-            spans.extend(time.zip(last).map(|(time, last): (u64, u64)| (time - last, instructions)));
+            spans.extend(
+                time.zip(last).map(|(time, last): (u64, u64)| Span { nanos: time - last, instructions }),
+            );
             (last, instructions) = (time, 0);
         }
         instructions += 1;
     })?;
-    spans.sort();
-    let total: u64 = spans.iter().map(|(_, count)| count).sum();
+    spans.sort_unstable_by_key(|span| span.nanos);
+    let total: u64 = spans.iter().map(|span| span.instructions).sum();
     let bytes = fs::metadata(recording)?.len() as f64 / total as f64 * 1000.0;
     let [half, most, all] = [50, 90, 100].map(|percent| within(&spans, total * percent / 100));
     Ok(format!("| `{event}` | {half} ns | {most} ns | {all} ns | {bytes:.0} |"))
 }
 
-/// The accuracy of the times of this many instructions.
-fn within(spans: &[(u64, u64)], instructions: u64) -> u64 {
+/// The time between two timestamps.
+struct Span {
+    nanos: u64,
+    /// The instructions that ran in it.
+    instructions: u64,
+}
+
+/// The accuracy of the times of this many instructions, by spans in order of length.
+fn within(spans: &[Span], instructions: u64) -> u64 {
     let mut sum = 0;
-    let found = spans.iter().find(|(_, count)| {
-        sum += count;
+    let found = spans.iter().find(|span| {
+        sum += span.instructions;
         sum >= instructions
     });
-    found.map_or(0, |(distance, _)| *distance)
+    found.map_or(0, |span| span.nanos)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::within;
+    use super::{Span, within};
 
     #[test]
-    fn distances_are_weighed_by_instructions() {
-        let spans = [(1, 10), (5, 80), (900, 10)];
+    fn spans_are_weighed_by_their_instructions() {
+        let spans = [(1, 10), (5, 80), (900, 10)].map(|(nanos, instructions)| Span { nanos, instructions });
         assert_eq!([50, 90, 100].map(|count| within(&spans, count)), [5, 5, 900]);
     }
 }

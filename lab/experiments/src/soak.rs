@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bench::plot::{self, Line};
+use bench::plot::{self, Axes, Line};
 use rustix::process::{Pid, Signal, kill_process};
 use workbench::{
     Outcome, command,
@@ -172,5 +172,5 @@ fn plot(samples: &[Sample]) -> Outcome {
     };
     let path = command::root().join("docs/native-soak.svg");
     let lines = [line("recorder", |sample| sample.recorder), line("server", |sample| sample.server)];
-    plot::lines(&path, ("minutes", "memory in MB"), &lines)
+    plot::lines(&path, &Axes { across: "minutes", up: "memory in MB" }, &lines)
 }

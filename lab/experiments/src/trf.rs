@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bench::plot::{self, Line, Series};
+use bench::plot::{self, Axes, Line, Series};
 use workbench::{
     Outcome, command,
     setup::{self, Need},
@@ -104,7 +104,7 @@ fn figures(folder: &Path) -> Outcome {
     let measure = |terms: &str| {
         let event = format!("intel_pt/{terms}/u");
         let [ran, idle] =
-            [ITERATIONS, "0"].map(|iterations| of(&event, &paper, &["PiSum", iterations], folder));
+            [ITERATIONS, "0"].map(|iterations| measured(&event, &paper, &["PiSum", iterations], folder));
         Outcome::Ok(ran?.without(&idle?))
     };
     let settings = |sweep: &Sweep| {
@@ -201,7 +201,7 @@ fn sweep(sweep: &Sweep, program: &Path, folder: &Path) -> Outcome {
         let mut cells = Vec::new();
         for compression in ["", "noretcomp,"] {
             let event = format!("intel_pt/{compression}{others}{term}={value}/u");
-            let found = of(&event, program, &[PASSES], folder)?;
+            let found = measured(&event, program, &[PASSES], folder)?;
             cells.push(format!("{:.2} | {:.1} ns", found.density() * 1000.0, found.interval));
         }
         println!("| {value} | {} |", cells.join(" | "));
@@ -209,7 +209,8 @@ fn sweep(sweep: &Sweep, program: &Path, folder: &Path) -> Outcome {
     Ok(())
 }
 
-fn of(event: &str, program: &Path, arguments: &[&str], folder: &Path) -> Outcome<Measured> {
+/// Records a program with this event, and measures the recording.
+fn measured(event: &str, program: &Path, arguments: &[&str], folder: &Path) -> Outcome<Measured> {
     let program = program.to_str().ok_or("the build folder has no name in UTF-8")?;
     measure(event, &[&[program], arguments].concat(), &folder.join("recording.perf.data"))
 }
@@ -220,14 +221,15 @@ fn fit(folder: &Path) -> Outcome {
     let mut found = Vec::new();
     for (distance, calls) in DISTANCES.into_iter().flat_map(|one| [(one, false), (one, true)]) {
         let program = equidistant(distance, calls, folder)?;
-        let measured = of(EVENT, &program, &[PASSES], folder)?.without(&of(EVENT, &program, &["0"], folder)?);
+        let [ran, idle] = [PASSES, "0"].map(|passes| measured(EVENT, &program, &[passes], folder));
+        let measured = ran?.without(&idle?);
         found.push((format!("every {distance}{}", if calls { ", calls" } else { "" }), measured));
     }
     let paper = workloads::compile("paper.c", &["-lm"], folder)?;
     // Omega and Epsilon are loops like the first ones; the last two are extremes that the paper's programs lack.
     for program in PROGRAMS[..8].iter().copied().chain(["Switch", "Straight"]) {
         let [measured, idle] =
-            [ITERATIONS, "0"].map(|iterations| of(EVENT, &paper, &[program, iterations], folder));
+            [ITERATIONS, "0"].map(|iterations| measured(EVENT, &paper, &[program, iterations], folder));
         found.push((program.to_owned(), measured?.without(&idle?)));
     }
     let shares = |one: &Measured| {
@@ -273,7 +275,8 @@ fn fit(folder: &Path) -> Outcome {
         points("equidistant branches", |name| name.starts_with("every")),
         points("programs of the paper", |name| !name.starts_with("every")),
     ];
-    plot::against_fit(&path, ("bytes per 1000 instructions by the fit", "measured"), &kinds)
+    let axes = Axes { across: "bytes per 1000 instructions by the fit", up: "measured" };
+    plot::against_fit(&path, &axes, &kinds)
 }
 
 /// The factors with the smallest sum of squared relative errors; `None` if the equations do not determine them.

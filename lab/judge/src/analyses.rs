@@ -11,6 +11,7 @@
 //! Percentiles may differ as docs/analyses.md states; everything else is equal.
 
 use std::{
+    ops::Range,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -27,7 +28,7 @@ use crate::{
 /// The default trace.
 const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
 /// The analysed time span in nanoseconds: both ends are in the middle of activity.
-const ANALYSED: (u64, u64) = (2_000_000_000, 42_000_000_000);
+const ANALYSED: Range<u64> = 2_000_000_000..42_000_000_000;
 /// Chunk sizes: one makes many chunks, the other very few.
 const CHUNKS: [&str; 2] = ["64K", "256M"];
 /// Percentiles are accurate to this fraction of their value.
@@ -86,7 +87,7 @@ fn judge(name: &Path, differing: &mut Vec<String>) -> Outcome {
     } else {
         let whole = report(&input, "count", None, &[])?;
         let begin = whole["summary"]["begin_ns"].as_u64().ok_or("the trace has no events")?;
-        let cut = [begin + ANALYSED.0, begin + ANALYSED.1].map(|time| time.to_string());
+        let cut = [begin + ANALYSED.start, begin + ANALYSED.end].map(|time| time.to_string());
         python.arg(judges.join("kernel.py")).arg(&input).args(cut);
     }
     let theirs: Value = serde_json::from_str(&command::capture(&mut python)?)?;
@@ -98,7 +99,8 @@ fn judge(name: &Path, differing: &mut Vec<String>) -> Outcome {
             let name = format!("{kind} {view}");
             let summaries = &theirs["summaries"];
             let summary = summaries.get(kind).unwrap_or(&summaries[&name]);
-            let found = differences(&input, (kind, view), (from, to), rows, summary)?;
+            let question = Question { kind, view: (!view.is_empty()).then_some(view), time: from..to };
+            let found = differences(&input, &question, rows, summary)?;
             let count = rows.as_array().map_or(0, Vec::len);
             if found.is_empty() {
                 println!("{name:20} {count:6} rows, equal")
@@ -124,18 +126,26 @@ fn report(folder: &Path, kind: &str, view: Option<&str>, more: &[&str]) -> Outco
     Ok(serde_json::from_str(&command::capture(&mut hodo)?)?)
 }
 
+/// What is compared.
+struct Question<'a> {
+    /// The report.
+    kind: &'a str,
+    view: Option<&'a str>,
+    /// In nanoseconds.
+    time: Range<u64>,
+}
+
 /// The differences between our table and theirs.
 fn differences(
     folder: &Path,
-    (kind, view): (&str, &str),
-    (from, to): (u64, u64),
+    question: &Question<'_>,
     theirs: &Value,
     summary: &Value,
 ) -> Outcome<Vec<String>> {
     let seconds = |nanos: u64| format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
-    let time = format!("{},{}", seconds(from), seconds(to));
-    let view = (!view.is_empty()).then_some(view);
-    let table = |chunk| report(folder, kind, view, &["--time", &time, "--chunk-size", chunk]);
+    let Question { kind, view, time } = question;
+    let time = format!("{},{}", seconds(time.start), seconds(time.end));
+    let table = |chunk| report(folder, kind, *view, &["--time", &time, "--chunk-size", chunk]);
     let (ours, again) = (table(CHUNKS[0])?, table(CHUNKS[1])?);
     let mut found = Vec::new();
     if ours != again {

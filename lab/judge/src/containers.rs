@@ -124,6 +124,7 @@ fn input(perf: &mut Command, path: &Path) -> Outcome {
 
 /// Whether a file has the short header of a pipe.
 fn is_pipe(path: &Path) -> Outcome<bool> {
+    // The magic number is followed by the size of the header: 16 bytes in a pipe.
     Ok(path.is_file() && fs::read(path)?.get(8..16) == Some(&16u64.to_le_bytes()))
 }
 
@@ -136,31 +137,43 @@ fn pipe(path: &Path) -> Outcome<Stdio> {
 /// Converts a line of `perf script` to the format of `hodo script --sideband`: time, CPU, process and thread, what
 /// happened. perf shows time 0 for records without a time. `None` for other lines, such as mappings of data.
 fn canonical(line: &str) -> Option<String> {
-    let (head, said) = line.trim_end().split_once(": PERF_RECORD_")?;
+    let (head, record) = line.trim_end().split_once(": PERF_RECORD_")?;
     let mut head = head.rsplit(' ').filter(|word| !word.is_empty());
     let (time, cpu, thread) = (head.next()?, head.next()?, head.next()?);
     let cpu = cpu.trim_matches(['[', ']']).trim_start_matches('0');
-    let at = if time == "0.000000000" {
+    let time_and_cpu = if time == "0.000000000" {
         "- -".to_owned()
     } else {
         format!("{time} {}", if cpu.is_empty() { "0" } else { cpu })
     };
-    let (kind, rest) = said.split_once([' ', '(', ':'])?;
+    let (kind, rest) = record.split_once([' ', '(', ':'])?;
     let rest = rest.trim();
-    let (thread, what) = match kind {
+    let Happening { thread, what } = match kind {
         "MMAP" | "MMAP2" => mapping(rest)?,
-        "COMM" => comm(said)?,
-        "FORK" | "EXIT" => task(kind, said)?,
-        "SWITCH" | "SWITCH_CPU_WIDE" => (thread.to_owned(), switch(rest)),
-        "LOST" => (thread.to_owned(), format!("lost {}", rest.rsplit(' ').next()?)),
+        "COMM" => comm(record)?,
+        "FORK" | "EXIT" => task(kind, record)?,
+        "SWITCH" | "SWITCH_CPU_WIDE" => Happening::of(thread, switch(rest)),
+        "LOST" => Happening::of(thread, format!("lost {}", rest.rsplit(' ').next()?)),
         _ => return None,
     };
-    Some(format!("{at} {thread} {what}"))
+    Some(format!("{time_and_cpu} {thread} {what}"))
+}
+
+/// What happened in a thread, `PID/TID`.
+struct Happening {
+    thread: String,
+    what: String,
+}
+
+impl Happening {
+    fn of(thread: &str, what: String) -> Happening {
+        Happening { thread: thread.to_owned(), what }
+    }
 }
 
 /// Parses a mapping: thread, address, size, offset in the file, access and path, as in
 /// `7/7: [0x1000(0x2000) @ 0x3000 08:01 5 0]: r-xp /bin/ls`.
-fn mapping(rest: &str) -> Option<(String, String)> {
+fn mapping(rest: &str) -> Option<Happening> {
     let (thread, rest) = rest.split_once(": [")?;
     let (range, rest) = rest.split_once("]: ")?;
     let (address, range) = range.split_once('(')?;
@@ -169,23 +182,24 @@ fn mapping(rest: &str) -> Option<(String, String)> {
     let offset = if offset == "0" { "0x0" } else { offset };
     let (protection, name) = rest.split_once(' ')?;
     let executable = protection.contains('x');
-    executable.then(|| (thread.to_owned(), format!("map {address}+{length} from {offset} of {name}")))
+    executable.then(|| Happening::of(thread, format!("map {address}+{length} from {offset} of {name}")))
 }
 
 /// Parses the name of a thread, as in `COMM exec: ls:7/7`.
-fn comm(said: &str) -> Option<(String, String)> {
-    let (kind, rest) = said.split_once(": ")?;
+fn comm(record: &str) -> Option<Happening> {
+    let (kind, rest) = record.split_once(": ")?;
     let (name, thread) = rest.rsplit_once(':')?;
     let what = if kind == "COMM exec" { "exec" } else { "name" };
-    Some((thread.to_owned(), format!("{what} {name}")))
+    Some(Happening::of(thread, format!("{what} {name}")))
 }
 
 /// Parses a thread and its parent, as in `FORK(8:9):(7:7)`.
-fn task(kind: &str, said: &str) -> Option<(String, String)> {
-    let mut threads = said.split(['(', ')']).filter(|part| part.contains(|c: char| c.is_ascii_digit()));
+fn task(kind: &str, record: &str) -> Option<Happening> {
+    let mut threads = record.split(['(', ')']).filter(|part| part.contains(|c: char| c.is_ascii_digit()));
     let thread = threads.next()?.replace(':', "/");
     let parent = threads.next()?.replace(':', "/");
-    Some((thread, if kind == "FORK" { format!("fork of {parent}") } else { "exit".to_owned() }))
+    let what = if kind == "FORK" { format!("fork of {parent}") } else { "exit".to_owned() };
+    Some(Happening { thread, what })
 }
 
 /// Parses a switch, as in `OUT preempt  next pid/tid:   7/7`.
@@ -236,8 +250,7 @@ fn ours(path: &Path) -> Outcome<BTreeMap<String, Vec<(u64, String)>>> {
     each_line(hodo, |line| {
         let line = String::from_utf8_lossy(line);
         let mut words = line.split_whitespace().filter(|_| !line.starts_with('#'));
-        let parts = (words.next(), words.next(), words.next());
-        if let (Some(time), Some(tid), Some(ip)) = parts {
+        if let (Some(time), Some(tid), Some(ip)) = (words.next(), words.next(), words.next()) {
             let time = time.replace('.', "").parse().unwrap_or(0);
             threads.entry(tid.to_owned()).or_default().push((time, ip.to_owned()));
         }
@@ -251,7 +264,8 @@ fn theirs(path: &Path) -> Outcome<u64> {
     let mut perf = Command::new("perf");
     perf.args(["script", "--itrace=i0ns", "-F", "event,ip"]).stderr(Stdio::null());
     input(&mut perf, path)?;
+    let is_instruction = |line: &[u8]| String::from_utf8_lossy(line).contains("instructions:");
     let mut count = 0;
-    each_line(perf, |line| count += u64::from(line.windows(13).any(|word| word == b"instructions:")))?;
+    each_line(perf, |line| count += u64::from(is_instruction(line)))?;
     Ok(count)
 }

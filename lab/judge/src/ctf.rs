@@ -69,8 +69,8 @@ pub(super) fn run(names: &[String]) -> Outcome {
         }
         twins.insert(name, folder);
     }
-    if let [Some(one), Some(other)] = TWINS.map(|name| twins.get(name)) {
-        let verdict = compare_threads(&Events::by_thread(one)?, &Events::by_thread(other)?);
+    if let [Some(first), Some(second)] = TWINS.map(|name| twins.get(name)) {
+        let verdict = compare_threads(&Events::by_thread(first)?, &Events::by_thread(second)?);
         println!("{}: {verdict}", TWINS.join(" and "));
         if verdict.differs() {
             failed.push(TWINS.join(" and "));
@@ -149,6 +149,7 @@ fn counted(path: &Path, folder: &Path) -> Outcome<Verdict> {
         verdict.only = Some("CTF 2, without counts:");
         return Ok(verdict);
     };
+    // Rows begin with the archive, and have the number of events in the fifth column.
     let rows = counts.lines().map(|line| line.split('\t').collect::<Vec<_>>()).filter(|row| row[0] == file);
     let theirs: u64 = rows.filter_map(|row| row.get(4)?.parse::<u64>().ok()).sum();
     if ours != theirs {
@@ -251,23 +252,31 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// From a time (inclusive) to a time (exclusive), in nanoseconds.
-type Span = (Option<u64>, Option<u64>);
+/// A part of a trace, in nanoseconds: all of it, unless there are limits.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    /// Inclusive.
+    from: Option<u64>,
+    /// Exclusive.
+    to: Option<u64>,
+}
 
 /// Compares our events of a trace with babeltrace2's of the same, or of our export of it.
 pub(super) fn judge(folder: &Path, theirs: &Path) -> Outcome<Verdict> {
     let summary = &count(folder)?["summary"];
     let number = |name: &str| summary[name].as_u64();
     let middle = number("begin_ns").zip(number("end_ns")).map(|(begin, end)| begin.midpoint(end));
-    let parts: Vec<Span> = match middle {
-        Some(middle) if number("events") > Some(LARGE) => vec![(None, Some(middle)), (Some(middle), None)],
-        _ => vec![(None, None)],
+    let parts = match middle {
+        Some(_) if number("events") > Some(LARGE) => {
+            vec![Part { from: None, to: middle }, Part { from: middle, to: None }]
+        }
+        _ => vec![Part::default()],
     };
     let mut verdict = Verdict::default();
     let judged = std::thread::scope(|scope| {
         // The result of a thread must be `Send`, which errors need not be.
         let judge =
-            |&span| scope.spawn(move || judge_part(folder, theirs, span).map_err(|error| error.to_string()));
+            |&part| scope.spawn(move || judge_part(folder, theirs, part).map_err(|error| error.to_string()));
         let threads: Vec<_> = parts.iter().map(judge).collect();
         threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
     });
@@ -277,7 +286,7 @@ pub(super) fn judge(folder: &Path, theirs: &Path) -> Outcome<Verdict> {
     Ok(verdict)
 }
 
-fn judge_part(folder: &Path, theirs: &Path, (from, to): Span) -> Outcome<Verdict> {
+fn judge_part(folder: &Path, theirs: &Path, Part { from, to }: Part) -> Outcome<Verdict> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["script", "--events", "--format", "jsonl", "-q"]).arg(folder);
     // Debian's own Python has babeltrace2's module.
@@ -327,11 +336,7 @@ fn compare(mut ours: Vec<Value>, mut theirs: Vec<Value>, verdict: &mut Verdict) 
     {
         let differing = ours.iter().zip(&theirs).filter(|(our, their)| our != their);
         let names = differing.filter_map(|(our, _)| our["name"].as_str());
-        names.for_each(|name| {
-            if !verdict.empty_texts.contains(name) {
-                verdict.empty_texts.insert(name.to_owned());
-            }
-        });
+        verdict.empty_texts.extend(names.map(str::to_owned));
     } else {
         let show =
             |events: &[Value]| events.iter().map(Value::to_string).collect::<Vec<_>>().join("\n       ");

@@ -58,9 +58,9 @@ fn json(arguments: &[&str], recordings: &[&Path]) -> Outcome<Value> {
     Ok(serde_json::from_str(&diff(&[arguments, &["--format", "json"]].concat(), recordings)?)?)
 }
 
-fn expect(is: bool, what: &str, found: impl std::fmt::Display) -> Outcome {
-    println!("{} {what}", if is { "ok       " } else { "DIFFERENT" });
-    if is { Ok(()) } else { Err(format!("{what}: {found}").into()) }
+fn expect(holds: bool, what: &str, found: impl std::fmt::Display) -> Outcome {
+    println!("{} {what}", if holds { "ok       " } else { "DIFFERENT" });
+    if holds { Ok(()) } else { Err(format!("{what}: {found}").into()) }
 }
 
 /// The extra instructions, of all or of an execution.

@@ -31,28 +31,35 @@ pub(super) fn explain(
     let Some(block) = ours.first_different(theirs) else {
         return Ok(format!("  thread {tid}: no difference"));
     };
-    let (from, to) = (block * BLOCK, (block + 2) * BLOCK);
-    let our = streams::part(streams::hodo(recording, "tid,ip", Some(tid)), tid, from, to)?;
-    let their = streams::part(perf::instruction_command(recording, tid), tid, from, to)?;
+    let numbers = block * BLOCK..(block + 2) * BLOCK;
+    let our = streams::addresses(streams::hodo(recording, "tid,ip", Some(tid)), tid, numbers.clone())?;
+    let their = streams::addresses(perf::instruction_command(recording, tid), tid, numbers.clone())?;
     let longest = our.len().max(their.len());
-    let at = (0..longest).find(|&at| our.get(at) != their.get(at)).unwrap_or(0);
+    let parting = (0..longest).find(|&index| our.get(index) != their.get(index)).unwrap_or(0);
+    let number = |index: usize| numbers.start + index as u64;
     let mut text = format!(
         "  thread {tid}: {} instructions by hodo, {} by perf; they part at instruction {}\n{:>14} {:>18} {:>18}\n",
         ours.instructions,
         theirs.instructions,
-        block * BLOCK + at as u64,
+        number(parting),
         "instruction",
         "hodo",
         "perf",
     );
-    for index in at.saturating_sub(CONTEXT)..(at + CONTEXT).min(longest) {
-        let mark = if index == at { '>' } else { ' ' };
-        let number = block * BLOCK + index as u64;
-        writeln!(text, "{mark} {number:12} {:>18} {:>18}", shown(our.get(index)), shown(their.get(index)))?;
+    for index in parting.saturating_sub(CONTEXT)..(parting + CONTEXT).min(longest) {
+        let mark = if index == parting { '>' } else { ' ' };
+        writeln!(
+            text,
+            "{mark} {:12} {:>18} {:>18}",
+            number(index),
+            shown(our.get(index)),
+            shown(their.get(index))
+        )?;
     }
-    text += &packets(recording, tid, block * BLOCK + at as u64)?;
+    text += &packets(recording, tid, number(parting))?;
     let maps = maps(recording)?;
-    for address in [at.checked_sub(1).and_then(|before| our.get(before)), our.get(at), their.get(at)] {
+    let before = parting.checked_sub(1).and_then(|before| our.get(before));
+    for address in [before, our.get(parting), their.get(parting)] {
         text += &address.map_or_else(String::new, |&address| code(&maps, address));
     }
     Ok(text)
@@ -69,8 +76,8 @@ fn packets(recording: &Path, tid: u32, instruction: u64) -> Outcome<String> {
     let output =
         command::capture(hodo.args(["script", "--packets", "--tid", &tid.to_string()]).arg(recording))?;
     let lines: Vec<&str> = output.lines().collect();
-    let at = line_at(&lines, time);
-    let around = &lines[at.saturating_sub(PACKETS)..(at + PACKETS).min(lines.len())];
+    let line = line_at(&lines, time);
+    let around = &lines[line.saturating_sub(PACKETS)..(line + PACKETS).min(lines.len())];
     Ok(format!("  packets around there:\n    {}\n", around.join("\n    ")))
 }
 
@@ -88,23 +95,30 @@ fn time(recording: &Path, tid: u32, instruction: u64) -> Outcome<u64> {
     Ok(time)
 }
 
+/// The line of a TSC packet.
+struct Stamp {
+    line: usize,
+    tsc: u64,
+}
+
 /// The packet at about this time. Only TSC packets contain the full time (the emulated clock ticks once per
 /// nanosecond); between two of them, MTC packets have equal distances.
 fn line_at(lines: &[&str], time: u64) -> usize {
-    let stamp = |(at, line): (usize, &&str)| {
-        let (_, tsc) = line.split_once(" TSC ")?;
-        Some((at, u64::from_str_radix(tsc.trim(), 16).ok()?))
+    let stamp = |(line, text): (usize, &&str)| {
+        let (_, tsc) = text.split_once(" TSC ")?;
+        Some(Stamp { line, tsc: u64::from_str_radix(tsc.trim(), 16).ok()? })
     };
-    let stamps: Vec<(usize, u64)> = lines.iter().enumerate().filter_map(stamp).collect();
-    let next = stamps.partition_point(|&(_, tsc)| tsc <= time);
-    let Some(&(from, begin)) = next.checked_sub(1).and_then(|before| stamps.get(before)) else {
+    let stamps: Vec<Stamp> = lines.iter().enumerate().filter_map(stamp).collect();
+    let next = stamps.partition_point(|stamp| stamp.tsc <= time);
+    let Some(before) = next.checked_sub(1).and_then(|before| stamps.get(before)) else {
         return 0;
     };
-    let Some(&(to, end)) = stamps.get(next) else {
-        return from;
+    let Some(after) = stamps.get(next) else {
+        return before.line;
     };
-    let ticks: Vec<usize> = (from..to).filter(|&at| at == from || lines[at].contains(" MTC ")).collect();
-    let share = (time - begin) as f64 / (end - begin) as f64;
+    let is_tick = |line: &usize| *line == before.line || lines[*line].contains(" MTC ");
+    let ticks: Vec<usize> = (before.line..after.line).filter(is_tick).collect();
+    let share = (time - before.tsc) as f64 / (after.tsc - before.tsc) as f64;
     ticks[(ticks.len() as f64 * share) as usize]
 }
 

@@ -15,8 +15,9 @@ use crate::{
     workloads,
 };
 
-/// The program: source, and compiler flags under which `serve` runs what `planted.c` states.
-pub(super) const PROGRAM: (&str, &[&str]) = ("planted.c", &["-O1", "-fcf-protection=none"]);
+/// The program, and compiler flags under which `serve` runs what it states.
+pub(super) const SOURCE: &str = "planted.c";
+pub(super) const FLAGS: &[&str] = &["-O1", "-fcf-protection=none"];
 /// Its arguments: number of executions, and the distance between slow ones.
 pub(super) const ARGUMENTS: &[&str] = &["1000000", "10000"];
 /// Words of the first finding of `hodo explain`: every slow execution, and what it ran more.
@@ -45,7 +46,7 @@ pub(super) fn run() -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
     let folder = command::target().join("judge/latency");
-    let binary = workloads::compile(PROGRAM.0, PROGRAM.1, &folder)?;
+    let binary = workloads::compile(SOURCE, FLAGS, &folder)?;
     let recording = folder.join("recording.perf.data");
     let mut record = Command::new(command::hodo());
     record.args(["record", "--engine", "emulate", "-q", "-o"]).arg(&recording).arg("--").arg(&binary);
@@ -79,7 +80,7 @@ fn latency(recording: &Path) -> Outcome<bool> {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let outliers = found["outliers"].as_array().into_iter().flatten();
     let mut slow: Vec<_> =
-        outliers.map(|one| (number(&one["number"]), number(&one["instructions"]))).collect();
+        outliers.map(|outlier| (number(&outlier["number"]), number(&outlier["instructions"]))).collect();
     slow.sort_unstable();
     let planted =
         (0..CALLS / DISTANCE).map(|slow| (slow * DISTANCE + DISTANCE / 2 + 1, SLOW[slow as usize % 3]));

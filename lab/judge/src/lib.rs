@@ -54,7 +54,7 @@ use std::{
     time::Instant,
 };
 
-use configurations::CONFIGURATIONS;
+use configurations::{CONFIGURATIONS, Configuration};
 pub use ctf::unpacked;
 pub use libipt::harness_arguments;
 use programs::PROGRAMS;
@@ -171,7 +171,11 @@ fn parse(arguments: &[String]) -> Outcome<Options> {
         }
     }
     known("program", &options.only, PROGRAMS.iter().map(|program| program.name))?;
-    known("configuration", &options.configurations, CONFIGURATIONS.iter().map(|one| one.name))?;
+    known(
+        "configuration",
+        &options.configurations,
+        CONFIGURATIONS.iter().map(|configuration| configuration.name),
+    )?;
     Ok(options)
 }
 
@@ -184,8 +188,8 @@ fn known<'n>(kind: &str, asked: &[String], names: impl Iterator<Item = &'n str> 
 
 fn list() {
     println!("configurations:");
-    for one in CONFIGURATIONS {
-        println!("  {:14} {}: {}", one.name, one.event, one.what);
+    for Configuration { name, event, what, .. } in CONFIGURATIONS {
+        println!("  {name:14} {event}: {what}");
     }
     println!("programs:");
     for program in PROGRAMS {
@@ -197,16 +201,16 @@ impl Options {
     /// The recordings to make. An explicit event replaces the configuration's.
     fn jobs(&self) -> Vec<Job> {
         let asked = |names: &[String], name: &str| names.iter().any(|asked| asked == name);
-        let configuration = |name: &str| match self.configurations.is_empty() {
+        let is_used = |name: &str| match self.configurations.is_empty() {
             true => self.event.is_none() || name == CONFIGURATIONS[0].name,
             false => asked(&self.configurations, name),
         };
-        let jobs = CONFIGURATIONS.iter().filter(|one| configuration(one.name)).flat_map(|one| {
+        let jobs = CONFIGURATIONS.iter().filter(|known| is_used(known.name)).flat_map(|configuration| {
             let named = PROGRAMS.iter().filter(|program| asked(&self.only, program.name));
-            let usual = PROGRAMS.iter().filter(|program| self.all || one.takes(program.name));
+            let usual = PROGRAMS.iter().filter(|program| self.all || configuration.takes(program.name));
             let programs: Vec<_> = if self.only.is_empty() { usual.collect() } else { named.collect() };
-            let event = self.event.clone().unwrap_or(one.event.to_owned());
-            programs.into_iter().map(move |program| Job { program, configuration: one, event: event.clone() })
+            let event = self.event.clone().unwrap_or(configuration.event.to_owned());
+            programs.into_iter().map(move |program| Job { program, configuration, event: event.clone() })
         });
         jobs.collect()
     }

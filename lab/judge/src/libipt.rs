@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::{
     maps::{Image, Images},
     perf,
+    streams::Instruction,
 };
 use crate::{Outcome, command};
 
@@ -70,8 +71,8 @@ impl<'r> Judge<'r> {
         Ok(Judge { program, arguments, tid: None, running: None, opinion: Opinion::default() })
     }
 
-    /// Passes the next instruction, with its time in nanoseconds. Instructions come thread by thread.
-    pub(super) fn take(&mut self, tid: u32, address: u64, time: u64) -> Outcome {
+    /// Passes the next instruction. Instructions come thread by thread.
+    pub(super) fn take(&mut self, &Instruction { tid, address, time }: &Instruction) -> Outcome {
         if self.tid != Some(tid) {
             self.end_thread()?;
             self.tid = Some(tid);
@@ -88,11 +89,12 @@ impl<'r> Judge<'r> {
     }
 
     fn start(&self, tid: u32) -> Outcome<Option<(Child, BufWriter<ChildStdin>)>> {
-        let Some(words) = self.arguments.get(&tid).ok_or("instructions of a thread without trace")? else {
+        let Some(arguments) = self.arguments.get(&tid).ok_or("instructions of a thread without trace")?
+        else {
             return Ok(None);
         };
         let mut command = Command::new(self.program);
-        command.arg("--expect").args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("--expect").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let expected = child.stdin.take().ok_or("the harness takes no input")?;
         Ok(Some((child, BufWriter::with_capacity(1 << 16, expected))))
@@ -134,57 +136,68 @@ pub fn harness_arguments(recording: &Path) -> Outcome<BTreeMap<u32, Option<Vec<S
         let number = |name: &str| u32::try_from(stream[name].as_u64()?).ok();
         let (pid, tid) = number("pid").zip(number("tid")).ok_or("a stream that is not a thread's")?;
         let ranges: Vec<(u64, u64)> = serde_json::from_value(stream["ranges"].clone())?;
-        let words = if kept { None } else { words(recording, &file, &ranges, |time| images.at(pid, time))? };
-        arguments.insert(tid, words);
+        let pieces: Vec<Piece> =
+            ranges.into_iter().map(|(offset, length)| Piece { offset, length }).collect();
+        let of_stream = match kept {
+            true => None,
+            false => stream_arguments(recording, &file, &pieces, |time| images.at(pid, time))?,
+        };
+        arguments.insert(tid, of_stream);
     }
     Ok(arguments)
 }
 
+/// Trace of a stream in the file.
+struct Piece {
+    offset: u64,
+    length: u64,
+}
+
 /// The harness's arguments for a stream: its pieces, each with the code of its process at its begin. A program begins
 /// in a new piece. `None` if the code changes within one: libipt knows no time.
-fn words<'i>(
+fn stream_arguments<'i>(
     recording: &Path,
     file: &File,
-    ranges: &[(u64, u64)],
+    pieces: &[Piece],
     image: impl Fn(u64) -> Option<&'i Image>,
 ) -> Outcome<Option<Vec<String>>> {
-    let mut words = Vec::new();
-    let mut rest = ranges;
-    while let Some(&(offset, length)) = rest.first() {
+    let mut arguments = Vec::new();
+    let mut rest = pieces;
+    while let Some(&Piece { offset, length }) = rest.first() {
         let Some(time) = begin(file, offset)? else {
             return Err("a stream that does not begin with PSB".into());
         };
-        let mut pieces = 1;
-        while let Some(&(next, _)) = rest.get(pieces)
-            && begin(file, next)?.is_none()
+        let mut joint = 1;
+        while let Some(next) = rest.get(joint)
+            && begin(file, next.offset)?.is_none()
         {
-            pieces += 1;
+            joint += 1;
         }
         let image = image(time).ok_or("trace of a process without code")?;
         if image.changes() {
             return Ok(None);
         }
         for map in image.maps.iter().filter(|map| map.path.starts_with('/') && !map.path.starts_with("//")) {
-            words.push("--raw".to_owned());
-            words.push(format!("{}:{}:{}@{}", map.path, map.offset, map.length, map.begin));
+            arguments.push("--raw".to_owned());
+            arguments.push(format!("{}:{}:{}@{}", map.path, map.offset, map.length, map.begin));
         }
-        words.push(match pieces {
+        arguments.push(match joint {
             1 => format!("{}:{offset}:{length}", recording.display()),
-            _ => joined(recording, file, &rest[..pieces])?.display().to_string(),
+            _ => joined(recording, file, &rest[..joint])?.display().to_string(),
         });
-        rest = &rest[pieces..];
+        rest = &rest[joint..];
     }
-    Ok(Some(words))
+    Ok(Some(arguments))
 }
 
 /// Writes pieces that continue each other into one file, as libipt decodes each piece separately.
-fn joined(recording: &Path, file: &File, pieces: &[(u64, u64)]) -> Outcome<PathBuf> {
-    let path = recording.with_extension(format!("{}.pt", pieces[0].0));
+fn joined(recording: &Path, file: &File, pieces: &[Piece]) -> Outcome<PathBuf> {
+    let path = recording.with_extension(format!("{}.pt", pieces[0].offset));
     let mut whole = File::create(&path)?;
-    for &(offset, length) in pieces {
-        let mut piece = file;
-        piece.seek(SeekFrom::Start(offset))?;
-        io::copy(&mut piece.take(length), &mut whole)?;
+    for &Piece { offset, length } in pieces {
+        let mut file = file;
+        file.seek(SeekFrom::Start(offset))?;
+        io::copy(&mut file.take(length), &mut whole)?;
     }
     Ok(path)
 }

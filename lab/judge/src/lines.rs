@@ -26,7 +26,7 @@ struct Program {
     flags: &'static [&'static str],
     arguments: &'static [&'static str],
     /// Texts of lines that gcov is known to count differently, and why.
-    otherwise: &'static [(&'static str, &'static str)],
+    known_differences: &'static [(&'static str, &'static str)],
 }
 
 const LONGJMP: &str = "gcov infers counts from those that flow into a line; longjmp goes round them";
@@ -34,24 +34,24 @@ const EXITS: &str = "_exit in the child writes no counters";
 const CATCH: &str = "gcov counts the way out of a handler as a second arrival";
 
 const PROGRAMS: &[Program] = &[
-    Program { source: "slowpath.c", flags: &[], arguments: &[], otherwise: &[] },
-    Program { source: "threads.c", flags: &["-pthread"], arguments: &[], otherwise: &[] },
-    Program { source: "fib.c", flags: &[], arguments: &["20"], otherwise: &[] },
-    Program { source: "eight_threads.c", flags: &["-pthread"], arguments: &[], otherwise: &[] },
-    Program { source: "generated.c", flags: &[], arguments: &[], otherwise: &[] },
+    Program { source: "slowpath.c", flags: &[], arguments: &[], known_differences: &[] },
+    Program { source: "threads.c", flags: &["-pthread"], arguments: &[], known_differences: &[] },
+    Program { source: "fib.c", flags: &[], arguments: &["20"], known_differences: &[] },
+    Program { source: "eight_threads.c", flags: &["-pthread"], arguments: &[], known_differences: &[] },
+    Program { source: "generated.c", flags: &[], arguments: &[], known_differences: &[] },
     Program {
         source: "signals.c",
         flags: &[],
         arguments: &[],
-        otherwise: &[("sigsetjmp(", LONGJMP), ("value = busy(value, 20000)", LONGJMP)],
+        known_differences: &[("sigsetjmp(", LONGJMP), ("value = busy(value, 20000)", LONGJMP)],
     },
     Program {
         source: "static_pie.c",
         flags: &["-static-pie"],
         arguments: &[],
-        otherwise: &[("if (child == 0)", EXITS), ("_exit(", EXITS)],
+        known_differences: &[("if (child == 0)", EXITS), ("_exit(", EXITS)],
     },
-    Program { source: "throws.cpp", flags: &[], arguments: &[], otherwise: &[("}", CATCH)] },
+    Program { source: "throws.cpp", flags: &[], arguments: &[], known_differences: &[("}", CATCH)] },
 ];
 
 /// Judges every program, or those with these sources.
@@ -146,12 +146,12 @@ impl Counts {
             judged.lines += 1;
             judged.executions += ours;
             let source = text.lines().nth(line as usize - 1).unwrap_or_default().trim();
-            let seen = format!("{}:{line}: hodo {ours}, gcov {theirs}: {source}", program.source);
-            let otherwise = program.otherwise.iter().find(|(part, _)| source.contains(part));
-            match otherwise {
+            let comparison = format!("{}:{line}: hodo {ours}, gcov {theirs}: {source}", program.source);
+            let known = program.known_differences.iter().find(|(part, _)| source.contains(part));
+            match known {
                 _ if ours == theirs => judged.equal += 1,
-                Some((_, why)) => judged.explained.push(format!("{seen}\n      {why}")),
-                None => judged.different.push(seen),
+                Some((_, why)) => judged.explained.push(format!("{comparison}\n      {why}")),
+                None => judged.different.push(comparison),
             }
         }
         Ok(judged)

@@ -101,8 +101,13 @@ const PANIC: &str = "panic";
 const FOR_PERF: Workload =
     Workload { name: "for-perf", script: "gzip -c /usr/bin/perl | sha256sum > /dev/null" };
 
-/// Instructions and the digest of their addresses.
-pub(super) type Account = (u64, u64);
+/// What a vCPU ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Account {
+    pub(super) instructions: u64,
+    /// The digest of their addresses.
+    pub(super) digest: u64,
+}
 
 /// Judges the named workloads, or all without QEMU's log; the error contains the number that differ.
 pub(super) fn run(names: &[String]) -> Outcome {
@@ -117,30 +122,30 @@ pub(super) fn run(names: &[String]) -> Outcome {
         workloads::compile(source, options, &folder)?;
     }
     let (mut total, mut wrong) = (0, 0);
-    let wanted = |one: &&Workload| names.is_empty() || names.iter().any(|name| name == one.name);
+    let wanted = |workload: &&Workload| names.is_empty() || names.iter().any(|name| name == workload.name);
     for workload in WORKLOADS.iter().chain([&FOR_PERF]).filter(wanted) {
-        let recording = record(workload, &folder, false)?;
+        let recording = record(workload, &folder)?;
         let spool = spool(&folder)?;
         let truth = truth(&recording)?;
         let mut judged = vec![("hodo", ours(&recording)?), ("libipt", libipt(&harness, &spool, &truth)?)];
         if workload.name == FOR_PERF.name {
             judged.push(("perf", machine_perf::read(&recording, &spool, &folder)?));
         }
-        let count: u64 = truth.values().map(|(instructions, _)| instructions).sum();
+        let count: u64 = truth.values().map(|account| account.instructions).sum();
         total += count;
         let differ: Vec<&str> =
-            judged.iter().filter(|(_, found)| *found != truth).map(|(who, _)| *who).collect();
+            judged.iter().filter(|(_, accounts)| *accounts != truth).map(|(who, _)| *who).collect();
         let verdict =
             if differ.is_empty() { "equal".to_owned() } else { format!("DIFFERENT: {}", differ.join(", ")) };
         println!("{:16} {count:>13} instructions on {} processors: {verdict}", workload.name, truth.len());
-        for (who, found) in judged.iter().filter(|(_, found)| *found != truth) {
-            println!("  {who}: {found:?}\n  truth: {truth:?}");
+        for (who, accounts) in judged.iter().filter(|(_, accounts)| *accounts != truth) {
+            println!("  {who}: {accounts:?}\n  truth: {truth:?}");
         }
         wrong += differ.len();
         _ = fs::remove_dir_all(spool);
     }
     if names.iter().any(|name| name == ONE_BY_ONE.name) {
-        let truth = truth(&record(&ONE_BY_ONE, &folder, true)?)?;
+        let truth = truth(&record(&ONE_BY_ONE, &folder)?)?;
         let spool = spool(&folder)?;
         let count = machine_log::judge(&spool, &truth)?;
         println!(
@@ -190,12 +195,12 @@ const ONE_BY_ONE: Workload = Workload {
 /// An option of prlimit: a log with 80 million instructions, so that one that never ends does not fill the disk.
 const LARGEST_FILE: &str = "--fsize=6000000000";
 
-/// Records a workload; `log`: with QEMU's own log.
-fn record(workload: &Workload, folder: &Path, log: bool) -> Outcome<PathBuf> {
+/// Records a workload.
+fn record(workload: &Workload, folder: &Path) -> Outcome<PathBuf> {
     let recording = folder.join(workload.name).with_extension("data");
     let mut hodo = Command::new("prlimit");
     hodo.arg(LARGEST_FILE).arg(command::hodo()).env("HODO_KEEP_SPOOL", "1").env("PROGRAMS", folder);
-    if log {
+    if workload.name == ONE_BY_ONE.name {
         hodo.env("HODO_QEMU_LOG", "1");
     }
     hodo.args(["record", "--quiet", "--engine", "machine", "--witness", "-e", EVENT, "-o"]).arg(&recording);
@@ -233,7 +238,8 @@ fn truth(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
                 format!("processor {}: counted one by one, other instructions ran", row["cpu"]).into()
             );
         }
-        truth.insert(number("cpu")? as u32, (number("instructions")?, number("digest")?));
+        let account = Account { instructions: number("instructions")?, digest: number("digest")? };
+        truth.insert(number("cpu")? as u32, account);
     }
     Ok(truth)
 }
@@ -242,8 +248,8 @@ fn truth(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
 fn ours(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["script", "--insns", "--fields", "cpu,ip"]).arg(recording);
-    let mut found: BTreeMap<u32, Account> = BTreeMap::new();
-    // There are billions of lines.
+    let mut accounts: BTreeMap<u32, Account> = BTreeMap::new();
+    // There are billions of lines, so the digits are parsed directly.
     let number = |digits: &[u8], base: u32| {
         let mut digits = digits.iter().map(|&digit| char::from(digit).to_digit(base));
         digits.try_fold(0, |number: u64, digit| Some(number * u64::from(base) + u64::from(digit?)))
@@ -251,28 +257,27 @@ fn ours(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
     each_line(hodo, |line| {
         let mut words = line.trim_ascii_end().splitn(2, |&byte| byte == b' ');
         let mut next = |base| words.next().and_then(|word| number(word, base));
-        let words = next(10).zip(next(16));
         // A gap or another notice makes the count differ.
-        let Some((cpu, ip)) = words else { return };
-        let (count, digest) = found.entry(cpu as u32).or_default();
-        *count += 1;
-        *digest = digest.wrapping_mul(FACTOR).wrapping_add(ip);
+        let Some((cpu, ip)) = next(10).zip(next(16)) else { return };
+        let account = accounts.entry(cpu as u32).or_default();
+        account.instructions += 1;
+        account.digest = account.digest.wrapping_mul(FACTOR).wrapping_add(ip);
     })?;
-    Ok(found)
+    Ok(accounts)
 }
 
 fn libipt(harness: &Path, spool: &Path, truth: &BTreeMap<u32, Account>) -> Outcome<BTreeMap<u32, Account>> {
-    let mut found = BTreeMap::new();
+    let mut accounts = BTreeMap::new();
     for &cpu in truth.keys() {
         let mut judge = Command::new(harness);
         let output = judge.arg(spool.join("code")).arg(spool.join(format!("cpu-{cpu}.pt"))).output()?;
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let [count, digest] = numbers[..] else {
+        let [instructions, digest] = numbers[..] else {
             return Err(format!("libipt's harness says `{text}`").into());
         };
-        found.insert(cpu, (count, digest));
+        accounts.insert(cpu, Account { instructions, digest });
     }
-    Ok(found)
+    Ok(accounts)
 }

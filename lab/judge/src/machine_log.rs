@@ -47,25 +47,26 @@ impl Ran {
         }
     }
 
-    /// An interrupt or an exception leaves before the instruction at `at`; `raised`: it is INT that did so.
-    fn interrupt(&mut self, at: u64, raised: bool) {
-        if let Some(before) = self.begun.take().filter(|&before| raised || before != at) {
+    /// An interrupt or an exception leaves before the instruction at `address`; `raised`: it is INT that did so.
+    fn interrupt(&mut self, address: u64, raised: bool) {
+        if let Some(before) = self.begun.take().filter(|&before| raised || before != address) {
             self.retire(before);
         }
     }
 
-    /// QEMU took back that it would enter the block at `at`.
-    fn stop(&mut self, at: u64) {
-        self.begun = self.begun.filter(|&begun| begun != at);
+    /// QEMU took back that it would enter the block at `address`.
+    fn stop(&mut self, address: u64) {
+        self.begun = self.begun.filter(|&begun| begun != address);
     }
 
     /// Whether a stretch of the addresses has this number and digest.
-    fn has(&self, &(instructions, digest): &Account) -> bool {
+    fn has(&self, &Account { instructions, digest }: &Account) -> bool {
         let length = instructions as usize;
         let power = (0..instructions).fold(1u64, |power, _| power.wrapping_mul(FACTOR));
         let starts = self.digests.len().saturating_sub(length);
-        (0..starts)
-            .any(|at| self.digests[at + length].wrapping_sub(self.digests[at].wrapping_mul(power)) == digest)
+        (0..starts).any(|start| {
+            self.digests[start + length].wrapping_sub(self.digests[start].wrapping_mul(power)) == digest
+        })
     }
 }
 
@@ -89,12 +90,12 @@ pub(super) fn judge(spool: &Path, truth: &BTreeMap<u32, Account>) -> Outcome<u64
         if !ran.has(account) {
             return Err(format!(
                 "processor {cpu}: QEMU's log of {count} instructions has no stretch of {} with digest {:x}",
-                account.0, account.1
+                account.instructions, account.digest
             )
             .into());
         }
     }
-    Ok(truth.values().map(|(instructions, _)| instructions).sum())
+    Ok(truth.values().map(|account| account.instructions).sum())
 }
 
 /// Reads the log of a thread; `None` if it ran no vCPU.
@@ -110,12 +111,12 @@ fn read(path: &Path) -> Outcome<Option<(u32, Ran)>> {
         }
         let Ok(text) = std::str::from_utf8(&line) else { continue };
         match event(text) {
-            Some(Event::Begin(of, address)) => {
-                cpu = Some(of);
+            Some(Event::Begin { cpu: entered, address }) => {
+                cpu = Some(entered);
                 ran.begin(address);
             }
             Some(Event::Stop(address)) => ran.stop(address),
-            Some(Event::Interrupt { at, raised }) => ran.interrupt(at, raised),
+            Some(Event::Interrupt { address, raised }) => ran.interrupt(address, raised),
             None => {}
         }
     }
@@ -123,9 +124,9 @@ fn read(path: &Path) -> Outcome<Option<(u32, Ran)>> {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
-    Begin(u32, u64),
+    Begin { cpu: u32, address: u64 },
     Stop(u64),
-    Interrupt { at: u64, raised: bool },
+    Interrupt { address: u64, raised: bool },
 }
 
 /// Parses `Trace 1: 0x7f… [00000000/ADDRESS/flags/flags] `, `Stopped execution of TB chain before 0x7f… [ADDRESS] ` and
@@ -134,14 +135,14 @@ fn event(line: &str) -> Option<Event> {
     let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
     if let Some(rest) = line.strip_prefix("Trace ") {
         let (cpu, rest) = rest.split_once(':')?;
-        return Some(Event::Begin(cpu.parse().ok()?, hexadecimal(rest.split('/').nth(1)?)?));
+        return Some(Event::Begin { cpu: cpu.parse().ok()?, address: hexadecimal(rest.split('/').nth(1)?)? });
     }
     if let Some(rest) = line.strip_prefix("Stopped execution of TB chain before ") {
         return Some(Event::Stop(hexadecimal(rest.split(['[', ']']).nth(1)?)?));
     }
     let (_, rest) = line.split_once(": v=")?;
-    let at = rest.split_once(" IP=")?.1.split([':', ' ']).nth(1)?;
-    Some(Event::Interrupt { at: hexadecimal(at)?, raised: rest.contains(" i=1 ") })
+    let address = rest.split_once(" IP=")?.1.split([':', ' ']).nth(1)?;
+    Some(Event::Interrupt { address: hexadecimal(address)?, raised: rest.contains(" i=1 ") })
 }
 
 #[cfg(test)]
@@ -151,11 +152,11 @@ mod tests {
     #[test]
     fn lines_of_the_log_are_read() {
         let begin = "Trace 1: 0x7fb8f4911cc0 [00000000/ffffffff81000cd3/18c0c2b3/ff028201] \n";
-        assert_eq!(event(begin), Some(Event::Begin(1, 0xffff_ffff_8100_0cd3)));
+        assert_eq!(event(begin), Some(Event::Begin { cpu: 1, address: 0xffff_ffff_8100_0cd3 }));
         let stop = "Stopped execution of TB chain before 0x7fb8f4912d40 [0000000000247d04] \n";
         assert_eq!(event(stop), Some(Event::Stop(0x24_7d04)));
         let interrupt = "     1: v=ec e=0000 i=0 cpl=3 IP=0033:0000000000247d04 pc=0000000000247d04 SP=002b:00007ffd428b5fa0\n";
-        assert_eq!(event(interrupt), Some(Event::Interrupt { at: 0x24_7d04, raised: false }));
+        assert_eq!(event(interrupt), Some(Event::Interrupt { address: 0x24_7d04, raised: false }));
         assert_eq!(event("Servicing hardware INT=0xec\n"), None);
     }
 
@@ -171,13 +172,17 @@ mod tests {
         ran.interrupt(101, by_hardware);
         [200, 101, 3, 4].into_iter().for_each(|address| ran.begin(address));
         ran.interrupt(4, by_int);
-        let addresses = [1u64, 2, 200, 101, 3, 4];
         // The stop took back 101 only, so 100 ran.
         let expected = [1u64, 2, 100, 200, 101, 3, 4];
-        let digest =
-            |all: &[u64]| all.iter().fold(0u64, |digest, one| digest.wrapping_mul(FACTOR).wrapping_add(*one));
+        let without_100 = [1u64, 2, 200, 101, 3, 4];
+        let account = |addresses: &[u64]| Account {
+            instructions: addresses.len() as u64,
+            digest: addresses
+                .iter()
+                .fold(0, |digest: u64, &address| digest.wrapping_mul(FACTOR).wrapping_add(address)),
+        };
         assert_eq!(ran.digests.len() - 1, expected.len());
-        assert!(ran.has(&(5, digest(&expected[1..6]))));
-        assert!(!ran.has(&(6, digest(&addresses))));
+        assert!(ran.has(&account(&expected[1..6])));
+        assert!(!ran.has(&account(&without_100)));
     }
 }

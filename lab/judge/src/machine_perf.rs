@@ -12,6 +12,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    ops::Range,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -42,7 +43,8 @@ pub(super) fn read(recording: &Path, spool: &Path, folder: &Path) -> Outcome<BTr
     let account = |line: &str| -> Option<(u32, Account)> {
         let mut words = line.split(' ');
         let cpu = words.next()?.parse().ok()?;
-        Some((cpu, (words.next()?.parse().ok()?, words.next()?.parse().ok()?)))
+        let mut number = || words.next()?.parse().ok();
+        Some((cpu, Account { instructions: number()?, digest: number()? }))
     };
     Ok(fs::read_to_string(&accounts)?.lines().filter_map(account).collect())
 }
@@ -65,32 +67,33 @@ fn arrange(recording: &Path, spool: &Path, folder: &Path) -> Outcome<PathBuf> {
             line.and_then(|line| line.get(..16)).ok_or(format!("the guest's kernel has no symbol {name}"))?;
         Ok(u64::from_str_radix(digits, 16)?)
     };
-    let image = (symbol("_text")?, symbol("_einittext")?.next_multiple_of(PAGE));
+    let image = symbol("_text")?..symbol("_einittext")?.next_multiple_of(PAGE);
     fs::write(kernel.join("kcore"), core(&segments(&fs::read(spool.join("code"))?, image)))?;
     Ok(recorded)
 }
 
-/// The first code at each address of the kernel, whose address space is number 0: the image as one segment, and the
-/// other pages.
-fn segments(notes: &[u8], (begin, end): (u64, u64)) -> Vec<(u64, Vec<u8>)> {
-    let mut image = vec![0; (end - begin) as usize];
-    let mut known = vec![false; image.len()];
+/// The first code at each address of the kernel, whose address space is number 0, by address: the image as one segment,
+/// and the other pages.
+fn segments(notes: &[u8], image: Range<u64>) -> Vec<(u64, Vec<u8>)> {
+    let mut bytes_of_image = vec![0; (image.end - image.start) as usize];
+    let mut known = vec![false; bytes_of_image.len()];
     let mut others: BTreeMap<u64, u8> = BTreeMap::new();
     let mut rest = notes;
     while let Some((note, bytes)) = rest.split_at_checked(NOTE) {
         let word = |index: usize| u64::from_le_bytes(note[index * 8..][..8].try_into().expect("eight bytes"));
-        let (space, address) = (word(2), word(3));
-        let Some((code, after)) = bytes.split_at_checked(word(4) as usize) else { break };
+        let [space, address, length] = [2, 3, 4].map(word);
+        let Some((code, after)) = bytes.split_at_checked(length as usize) else { break };
         rest = after;
         for (address, &byte) in (address..).zip(code).filter(|_| space == 0) {
-            match address.checked_sub(begin).filter(|_| address < end) {
-                Some(at) if known[at as usize] => {}
-                Some(at) => (image[at as usize], known[at as usize]) = (byte, true),
-                None => _ = others.entry(address).or_insert(byte),
+            let offset = address.wrapping_sub(image.start) as usize;
+            if !image.contains(&address) {
+                others.entry(address).or_insert(byte);
+            } else if !known[offset] {
+                (bytes_of_image[offset], known[offset]) = (byte, true);
             }
         }
     }
-    let mut segments = vec![(begin, image)];
+    let mut segments = vec![(image.start, bytes_of_image)];
     let mut last = None;
     for (address, byte) in others {
         let page = address / PAGE * PAGE;

@@ -27,12 +27,12 @@ const WORKLOAD: &str = "find /usr/share /usr/lib -name '*.so*' -newer /etc/passw
 /// Nanoseconds of a processor's time between two samples: some 100,000 instructions, as a sample takes many itself.
 const PERIOD: u32 = 4_000_000;
 /// Stacks that must be compared, and the share of them that must be equal.
-const LEAST: usize = 10_000;
-const SHARE: f64 = 0.999;
+const LEAST_STACKS: usize = 10_000;
+const LEAST_SHARE: f64 = 0.999;
 /// The last name of a decoded stack whose older functions are unknown.
 const UNKNOWN: &str = "...";
 /// The first address of the kernel.
-const KERNEL: u64 = 0xffff_8000_0000_0000;
+const KERNEL_BEGIN: u64 = 0xffff_8000_0000_0000;
 
 /// A sample: thread, time in nanoseconds.
 type Moment = (u32, u64);
@@ -83,7 +83,7 @@ fn record(recording: &Path, samples: &Path) -> Outcome {
 fn sampled(samples: &Path, kallsyms: &Path) -> Outcome<BTreeMap<Moment, Vec<String>>> {
     let mut perf = Command::new("perf");
     perf.args(["script", "-F", "tid,time,ip,sym", "--ns", "--kallsyms"]).arg(kallsyms).arg("-i").arg(samples);
-    let (mut found, mut moment): (BTreeMap<Moment, Vec<String>>, Option<Moment>) = (BTreeMap::new(), None);
+    let (mut stacks, mut moment): (BTreeMap<Moment, Vec<String>>, Option<Moment>) = (BTreeMap::new(), None);
     command::each_line(perf, |line| {
         let text = String::from_utf8_lossy(line);
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -92,11 +92,11 @@ fn sampled(samples: &Path, kallsyms: &Path) -> Outcome<BTreeMap<Moment, Vec<Stri
         } else if let (Some(moment), [address, name, ..]) = (moment, &words[..])
             && let Ok(address) = u64::from_str_radix(address, 16)
         {
-            let names = found.entry(moment).or_default();
-            names.extend(Some((*name).to_owned()).filter(|_| address >= KERNEL));
+            let names = stacks.entry(moment).or_default();
+            names.extend(Some((*name).to_owned()).filter(|_| address >= KERNEL_BEGIN));
         }
     })?;
-    Ok(found)
+    Ok(stacks)
 }
 
 /// Parses `TID SECONDS.NANOSECONDS:`.
@@ -114,17 +114,17 @@ fn decoded(
 ) -> Outcome<HashMap<Moment, Vec<String>>> {
     let list = folder.join("moments");
     fs::write(&list, moments.keys().map(|(tid, time)| format!("{tid} {time}\n")).collect::<String>())?;
-    let mut stacks = Command::new(command::target().join("release/hodo-stacks"));
-    stacks.arg(recording).stdin(File::open(&list)?);
-    let mut found = HashMap::new();
-    command::each_line(stacks, |line| {
+    let mut program = Command::new(command::target().join("release/hodo-stacks"));
+    program.arg(recording).stdin(File::open(&list)?);
+    let mut stacks = HashMap::new();
+    command::each_line(program, |line| {
         let text = String::from_utf8_lossy(line);
         let mut words = text.trim_end().split(' ');
         let moment = (|| Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?)))();
         let names = words.next().unwrap_or_default().split(';').filter(|name| !name.is_empty());
-        found.extend(moment.map(|moment| (moment, names.map(str::to_owned).collect())));
+        stacks.extend(moment.map(|moment| (moment, names.map(str::to_owned).collect())));
     })?;
-    Ok(found)
+    Ok(stacks)
 }
 
 /// The addresses of each symbol: an address may have several names.
@@ -165,15 +165,16 @@ fn compare(
     aliases: &Aliases,
 ) -> Outcome {
     let mut counts: BTreeMap<Same, usize> = BTreeMap::new();
+    // How often each occurs, and the first example.
     let mut causes: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for (moment, their) in theirs {
         let all = ours.get(moment).map_or(&[][..], Vec::as_slice);
         let our = all.strip_suffix(&[UNKNOWN.to_owned()]).unwrap_or(all);
-        let as_far = our.iter().zip(their).take_while(|(our, their)| aliases.same(our, their)).count();
-        let [one, other] = [their.get(as_far), our.get(as_far)];
-        let same = match (one, other) {
+        let alike = our.iter().zip(their).take_while(|(our, their)| aliases.same(our, their)).count();
+        let [their_next, our_next] = [their.get(alike), our.get(alike)];
+        let same = match (their_next, our_next) {
             (None, None) => Same::Equal,
-            (Some(_), None) if our.len() < all.len() && as_far > 0 => Same::Newer,
+            (Some(_), None) if our.len() < all.len() && alike > 0 => Same::Newer,
             (None, Some(_)) if their.last().is_some_and(|last| last.starts_with("__x86_indirect_thunk_")) => {
                 Same::KernelEnds
             }
@@ -182,7 +183,7 @@ fn compare(
         *counts.entry(same).or_default() += 1;
         if same == Same::No {
             let name = |name: Option<&String>| name.map_or("the end".to_owned(), String::clone);
-            let cause = format!("the kernel finds {}, hodo {}", name(one), name(other));
+            let cause = format!("the kernel finds {}, hodo {}", name(their_next), name(our_next));
             let example = || format!("{moment:?}\n    {}\n    {}", their.join(" "), our.join(" "));
             causes.entry(cause).or_insert_with(|| (0, example())).0 += 1;
         }
@@ -199,11 +200,11 @@ fn compare(
     for (cause, (count, example)) in causes {
         println!("{count:7} {cause}; the first at {example}");
     }
-    if compared < LEAST {
-        return Err(format!("fewer than {LEAST} stacks of the kernel were compared").into());
+    if compared < LEAST_STACKS {
+        return Err(format!("fewer than {LEAST_STACKS} stacks of the kernel were compared").into());
     }
-    if share < SHARE {
-        return Err(format!("fewer than {} % of the stacks are equal", SHARE * 100.0).into());
+    if share < LEAST_SHARE {
+        return Err(format!("fewer than {} % of the stacks are equal", LEAST_SHARE * 100.0).into());
     }
     Ok(())
 }

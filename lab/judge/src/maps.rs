@@ -52,8 +52,11 @@ pub(super) struct Image {
 impl Image {
     /// Whether code at an address was replaced.
     pub(super) fn changes(&self) -> bool {
-        let later = |at: usize| &self.maps[at + 1..];
-        self.maps.iter().enumerate().any(|(at, map)| later(at).iter().any(|other| map.contradicts(other)))
+        let later = |index: usize| &self.maps[index + 1..];
+        self.maps
+            .iter()
+            .enumerate()
+            .any(|(index, map)| later(index).iter().any(|other| map.contradicts(other)))
     }
 }
 
@@ -68,7 +71,7 @@ impl Images {
         for line in lines.lines() {
             if let Some(map) = Map::parse(line) {
                 images.latest(map.pid).maps.push(map);
-            } else if let Some((child, parent)) = fork(line) {
+            } else if let Some(Fork { child, parent }) = fork(line) {
                 let inherited = Image { from: 0, ..images.latest(parent).clone() };
                 images.0.insert(child, vec![inherited]);
             } else if let Some(pid) = executing(line) {
@@ -93,13 +96,18 @@ impl Images {
     }
 }
 
-/// Child and parent in a line such as `… PERF_RECORD_FORK(8:8):(7:7)`, if that makes a process.
-fn fork(line: &str) -> Option<(u32, u32)> {
+struct Fork {
+    child: u32,
+    parent: u32,
+}
+
+/// The processes in a line such as `… PERF_RECORD_FORK(8:8):(7:7)`, if that makes one, and no thread.
+fn fork(line: &str) -> Option<Fork> {
     let (_, rest) = line.split_once("PERF_RECORD_FORK(")?;
     let (child, rest) = rest.split_once(':')?;
     let (parent, _) = rest.split_once("):(")?.1.split_once(':')?;
-    let (child, parent) = (child.parse().ok()?, parent.parse().ok()?);
-    (child != parent).then_some((child, parent))
+    let fork = Fork { child: child.parse().ok()?, parent: parent.parse().ok()? };
+    (fork.child != fork.parent).then_some(fork)
 }
 
 /// The process in a line such as `… PERF_RECORD_COMM exec: true:8/8`.

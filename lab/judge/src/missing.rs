@@ -15,8 +15,8 @@ use crate::{
     workloads,
 };
 
-/// Further programs.
-const MORE: &[Program] = &[
+/// Programs that only this judge runs.
+const MORE_PROGRAMS: &[Program] = &[
     Program { name: "jitted", what: "code that is made at run time", prepare: jitted },
     Program {
         name: "generated",
@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     command::build_hodo()?;
     command::run(&mut command::cargo(&["build", "--release", "-p", "judge", "--bin", "hodo-missing"]))?;
     let folder = command::target().join("judge/missing");
-    let programs = PROGRAMS.iter().chain(MORE);
+    let programs = PROGRAMS.iter().chain(MORE_PROGRAMS);
     let asked = |program: &&Program| only.is_empty() || only.iter().any(|name| *name == program.name);
     let configuration = &CONFIGURATIONS[0];
     let jobs: Vec<Job> = programs

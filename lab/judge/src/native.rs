@@ -68,6 +68,14 @@ struct Verdict {
     complaints: Vec<String>,
 }
 
+/// The instructions of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Instructions {
+    /// The digest of their addresses.
+    digest: u64,
+    count: u64,
+}
+
 /// Judges the programs with these names, or all.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
@@ -114,10 +122,10 @@ fn prepare(name: &str, folder: &Path) -> Outcome<Ready> {
     if let Some(program) = PROGRAMS.iter().find(|program| program.name == name) {
         return (program.prepare)(folder);
     }
-    if let Some((_, words)) = LONG.iter().find(|(long, _)| *long == name) {
+    if let Some((_, command)) = LONG.iter().find(|(long, _)| *long == name) {
         let input = workloads::generate("text", 8_000_000, folder)?;
-        let words = words.iter().map(|&word| word.to_owned());
-        return Ok(Ready { command: words.chain([input.display().to_string()]).collect() });
+        let command = command.iter().map(|&word| word.to_owned());
+        return Ok(Ready { command: command.chain([input.display().to_string()]).collect() });
     }
     let arguments = HARD.iter().find(|(hard, _)| *hard == name).map_or(&[][..], |(_, arguments)| *arguments);
     let arguments = arguments.iter().map(|&word| word.to_owned());
@@ -135,7 +143,7 @@ fn judge(name: &str, ready: &Ready, folder: &Path, judges: &Judges) -> Outcome<V
     command::quietly(&mut export)?;
     let (ours, theirs, logs) = thread::scope(|scope| {
         let perf = scope.spawn(|| perf::read(&packets, &judges.perf).map_err(|error| error.to_string()));
-        let ours = read_hodo(&recording, |_, _, _| Ok(()))?;
+        let ours = read_hodo(&recording, |_| Ok(()))?;
         let logs = logs(&recording, folder, &judges.libipt)?;
         let perf = perf.join().map_err(|_| "reading perf's output failed")??;
         Ok::<_, Box<dyn std::error::Error>>((ours, perf, logs))
@@ -234,15 +242,14 @@ fn logs(path: &Path, folder: &Path, harness: &Path) -> Outcome<Logs> {
                 thread.thread
             ));
         }
-        let expected = (items.digest(), items.instructions());
-        match decode(harness, folder, &recording, thread, expected) {
+        let expected = Instructions { digest: items.digest(), count: items.instructions() };
+        match decode(harness, folder, &recording, thread, expected.count) {
             Err(error) => logs.complaints.push(error.to_string()),
             Ok(None) => logs.changing += 1,
-            Ok(Some(found)) if found == expected => {}
-            Ok(Some(found)) => logs.complaints.push(format!(
-                "thread {}: digest and instructions {found:x?} by libipt, {expected:x?} in its log",
-                thread.thread
-            )),
+            Ok(Some(decoded)) if decoded == expected => {}
+            Ok(Some(decoded)) => logs
+                .complaints
+                .push(format!("thread {}: {decoded:x?} by libipt, {expected:x?} in its log", thread.thread)),
         }
     }
     Ok(logs)
@@ -259,15 +266,15 @@ fn compiled(folder: &Path, name: &str) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// The digest of a thread's addresses, and their number, as libipt decodes them. `None` if its code changes: libipt takes one
+/// A thread's instructions as libipt decodes them; `expected` is their number. `None` if its code changes: libipt takes one
 /// content of each address.
 fn decode(
     harness: &Path,
     folder: &Path,
     recording: &Recording<'_>,
     thread: &Thread<'_>,
-    (_, instructions): (u64, u64),
-) -> Outcome<Option<(u64, u64)>> {
+    expected: u64,
+) -> Outcome<Option<Instructions>> {
     let table = recording.table(thread).ok_or("a thread without a table")?;
     let Some(code) = code(folder, table)? else { return Ok(None) };
     let trace = folder.join("native.pt");
@@ -280,19 +287,19 @@ fn decode(
     }
     fs::write(&trace, bytes)?;
     let mut command = Command::new(harness);
-    command.args(["--digest", "--limit", &(instructions + 1000).to_string()]).args(code).arg(&trace);
+    command.args(["--digest", "--limit", &(expected + 1000).to_string()]).args(code).arg(&trace);
     let output = String::from_utf8(command.output()?.stdout)?;
     let last = output.lines().last().and_then(|line| line.strip_prefix("digest "));
     let (count, digest) = last.and_then(|last| last.split_once(' ')).ok_or("libipt gives no digest")?;
     match output.lines().find(|line| line.starts_with('#')) {
         Some(error) => Err(format!("thread {}: libipt: {error}", thread.thread).into()),
-        None => Ok(Some((u64::from_str_radix(digest, 16)?, count.parse()?))),
+        None => Ok(Some(Instructions { digest: u64::from_str_radix(digest, 16)?, count: count.parse()? })),
     }
 }
 
 /// The harness's arguments for the code of a process; `None` if it changes, or is in no file.
 fn code(folder: &Path, table: &Table) -> Outcome<Option<Vec<String>>> {
-    let mut words = Vec::new();
+    let mut arguments = Vec::new();
     let mut maps: Vec<_> = table.maps.iter().collect();
     let mut ancestor = table.parent.as_ref();
     while let Some(parent) = ancestor {
@@ -306,15 +313,15 @@ fn code(folder: &Path, table: &Table) -> Outcome<Option<Vec<String>>> {
             path if path.starts_with('/') => (path.to_owned(), map.offset),
             _ => return Ok(None),
         };
-        words.extend(["--raw".to_owned(), format!("{path}:{offset}:{}@{}", map.length, map.address)]);
+        arguments.extend(["--raw".to_owned(), format!("{path}:{offset}:{}@{}", map.length, map.address)]);
     }
-    let vdso = |code: &hodo_native_log::Code| {
+    let is_in_vdso = |code: &hodo_native_log::Code| {
         table.maps.iter().any(|map| {
             map.name == b"[vdso]" && (map.address..map.address + map.length).contains(&code.address)
         })
     };
-    let fixed = table.unmaps.is_empty() && table.code.iter().all(vdso);
-    Ok(fixed.then_some(words))
+    let fixed = table.unmaps.is_empty() && table.code.iter().all(is_in_vdso);
+    Ok(fixed.then_some(arguments))
 }
 
 /// The kernel's code for programs, which is the same in all of them.

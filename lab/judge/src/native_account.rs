@@ -24,8 +24,27 @@ const OF_SYSTEM: [&str; 5] =
 /// five instructions fewer in the emulator is not known.
 const DEPENDENT: [&str; 3] = ["_PyFaulthandler_Init", "sysconf@plt", "PyUnicode_FromWideChar"];
 
-/// What a function did: its calls, and its own instructions.
-type Share = (u64, u64);
+/// What a function did.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Share {
+    calls: u64,
+    /// Without those of the functions that it calls.
+    instructions: u64,
+}
+
+/// A function of a file.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Function {
+    module: String,
+    name: String,
+}
+
+struct Difference {
+    /// Its name and file.
+    function: String,
+    native: Share,
+    emulated: Share,
+}
 
 /// The comparison of a program's functions.
 #[derive(Default)]
@@ -34,15 +53,18 @@ pub(super) struct Account {
     equal: u64,
     /// Instructions of functions that depend on the system, and differ.
     dependent: u64,
-    /// The others, by file and name: natively and emulated.
-    different: Vec<(String, Share, Share)>,
+    /// Other functions.
+    different: Vec<Difference>,
 }
 
 impl Account {
     /// The functions that differ.
     pub(super) fn differences(&self) -> impl Iterator<Item = String> {
-        self.different.iter().map(|(function, native, emulated)| {
-            format!("{function}: calls and instructions {native:?} natively, {emulated:?} emulated")
+        self.different.iter().map(|Difference { function, native, emulated }| {
+            format!(
+                "{function}: calls and instructions ({}, {}) natively, ({}, {}) emulated",
+                native.calls, native.instructions, emulated.calls, emulated.instructions
+            )
         })
     }
 }
@@ -58,39 +80,42 @@ pub(super) fn compare(native: &[PathBuf], emulated: &Path) -> Outcome<Account> {
     let native = native.iter().map(|path| functions(path)).collect::<Outcome<Vec<_>>>()?;
     let emulated = functions(emulated)?;
     let mut account = Account::default();
-    let names: BTreeSet<_> = native.iter().flat_map(BTreeMap::keys).chain(emulated.keys()).collect();
-    for name in names {
-        let share = |of: &BTreeMap<_, Share>| of.get(name).copied().unwrap_or_default();
-        let (found, expected) = (share(&native[0]), share(&emulated));
-        if found == expected {
-            account.equal += found.1;
-        } else if OF_SYSTEM.contains(&&*name.0)
-            || DEPENDENT.contains(&&*name.1)
-            || native.iter().any(|other| share(other) != found)
+    let functions_of_any: BTreeSet<_> =
+        native.iter().flat_map(BTreeMap::keys).chain(emulated.keys()).collect();
+    for function in functions_of_any {
+        let share = |functions: &BTreeMap<_, Share>| functions.get(function).copied().unwrap_or_default();
+        let (first, emulated) = (share(&native[0]), share(&emulated));
+        if first == emulated {
+            account.equal += first.instructions;
+        } else if OF_SYSTEM.contains(&&*function.module)
+            || DEPENDENT.contains(&&*function.name)
+            || native.iter().any(|other| share(other) != first)
         {
-            account.dependent += found.1;
+            account.dependent += first.instructions;
         } else {
-            account.different.push((format!("{} of {}", name.1, name.0), found, expected));
+            let function = format!("{} of {}", function.name, function.module);
+            account.different.push(Difference { function, native: first, emulated });
         }
     }
     Ok(account)
 }
 
-/// Each function of a recording, by file and name.
-fn functions(recording: &Path) -> Outcome<BTreeMap<(String, String), Share>> {
+/// What each function of a recording did.
+fn functions(recording: &Path) -> Outcome<BTreeMap<Function, Share>> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["report", "functions", "-q", "--limit", "1000000", "--format", "json"]).arg(recording);
     let report: Value = serde_json::from_str(&command::capture(&mut hodo)?)?;
     let columns = report["columns"].as_array().ok_or("a table without columns")?;
-    let place =
+    let column =
         |name: &str| columns.iter().position(|column| column["name"] == name).ok_or(format!("no {name}"));
-    let (module, function) = (place("module")?, place("function")?);
-    let (calls, instructions) = (place("calls")?, place("self_instructions")?);
+    let (module, function) = (column("module")?, column("function")?);
+    let (calls, instructions) = (column("calls")?, column("self_instructions")?);
     let mut functions = BTreeMap::new();
     for row in report["rows"].as_array().ok_or("a table without rows")? {
-        let text = |at: usize| row[at].as_str().unwrap_or_default().to_owned();
-        let share = (row[calls].as_u64().unwrap_or(0), row[instructions].as_u64().unwrap_or(0));
-        functions.insert((text(module), text(function)), share);
+        let text = |column: usize| row[column].as_str().unwrap_or_default().to_owned();
+        let number = |column: usize| row[column].as_u64().unwrap_or(0);
+        let share = Share { calls: number(calls), instructions: number(instructions) };
+        functions.insert(Function { module: text(module), name: text(function) }, share);
     }
     Ok(functions)
 }

@@ -4,6 +4,7 @@
 
 use std::{
     collections::HashMap,
+    ops::Range,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -38,6 +39,7 @@ const fn scenario(
 }
 
 const SCENARIOS: &[Scenario] = &[
+    // Its name and what it is; the wait and its cause; the thread and the detail; the share.
     scenario(("cpu", "two threads on one CPU"), ("", "cpu"), ("subject", "rival"), 0.3),
     scenario(("mutex", "a chain of three threads"), ("lock", "running"), ("first", ""), 0.6),
     scenario(("disk", "reads past the page cache"), ("data", "block"), ("", ""), 0.3),
@@ -72,7 +74,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
     println!("|---|---|---|---|---|---|---|---|");
     let mut wrong = Vec::new();
     for scenario in
-        SCENARIOS.iter().filter(|one| names.is_empty() || names.iter().any(|name| name == one.name))
+        SCENARIOS.iter().filter(|known| names.is_empty() || names.iter().any(|name| name == known.name))
     {
         let trace = record(&program, scenario.name, &folder)?;
         if let Err(why) = judge(scenario, &trace) {
@@ -130,8 +132,8 @@ fn judge(scenario: &Scenario, trace: &Path) -> Outcome {
             && detail != "idle"
             && OWN_THREADS.iter().all(|own| !detail.starts_with(own))
     };
-    let sum = |is: &dyn Fn(&&Value) -> bool| -> u64 {
-        rows(&causes).iter().filter(is).map(|row| number(&row["total_ns"])).sum()
+    let sum = |is_counted: &dyn Fn(&&Value) -> bool| -> u64 {
+        rows(&causes).iter().filter(is_counted).map(|row| number(&row["total_ns"])).sum()
     };
     let summary = &causes["summary"];
     let span = number(&summary["span_ns"]).saturating_sub(sum(&is_foreign));
@@ -150,7 +152,7 @@ fn judge(scenario: &Scenario, trace: &Path) -> Outcome {
         scenario.detail,
         share * 100.0,
     );
-    exact(&pieces)?;
+    pieces_fill_span(&pieces)?;
     causes_ran(rows(&pieces), trace)?;
     if share < scenario.share {
         return Err(format!("the cause has {:.1} % of the span", share * 100.0).into());
@@ -159,15 +161,15 @@ fn judge(scenario: &Scenario, trace: &Path) -> Outcome {
     if scenario.name == "mutex" && !through("second") {
         return Err("no piece is reached through `second`".into());
     }
-    let network = |row: &Value| text(row, "cause") == "network";
-    if scenario.name == "network" && !rows(&causes).iter().any(network) {
+    let is_network = |row: &Value| text(row, "cause") == "network";
+    if scenario.name == "network" && !rows(&causes).iter().any(is_network) {
         return Err("no packet is on the path".into());
     }
     Ok(())
 }
 
 /// Pieces follow each other without gaps from the begin of the span to its end.
-fn exact(table: &Value) -> Outcome {
+fn pieces_fill_span(table: &Value) -> Outcome {
     let summary = &table["summary"];
     let mut now = number(&summary["path_begin_ns"]);
     let end = now + number(&summary["span_ns"]);
@@ -183,13 +185,18 @@ fn exact(table: &Value) -> Outcome {
     if now == end { Ok(()) } else { Err(format!("pieces end at {now} ns, the span at {end} ns").into()) }
 }
 
+/// The thread that the last switch of a CPU names as next.
+struct Running {
+    tid: u64,
+    since: u64,
+}
+
 /// The times at which each thread ran, by the switches of the trace.
-fn runs(trace: &Path) -> Outcome<HashMap<u64, Vec<(u64, u64)>>> {
+fn runs(trace: &Path) -> Outcome<HashMap<u64, Vec<Range<u64>>>> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["script", "--events", "--event", "sched_switch", "--quiet", "--format", "jsonl"]).arg(trace);
-    let mut runs: HashMap<u64, Vec<(u64, u64)>> = HashMap::new();
-    // By CPU: the thread that the last switch names as next, and its time.
-    let mut came: HashMap<u64, (u64, u64)> = HashMap::new();
+    let mut runs: HashMap<u64, Vec<Range<u64>>> = HashMap::new();
+    let mut running_by_cpu: HashMap<u64, Running> = HashMap::new();
     let mut wrong = None;
     command::each_line(hodo, |line| {
         let Ok(event) = serde_json::from_slice::<Value>(line) else {
@@ -197,12 +204,12 @@ fn runs(trace: &Path) -> Outcome<HashMap<u64, Vec<(u64, u64)>>> {
             return;
         };
         let (time, cpu) = (number(&event["ts"]), number(&event["context"]["cpu_id"]));
-        let begin =
-            came.insert(cpu, (number(&event["fields"]["next_pid"]), time)).map_or(0, |(_, since)| since);
-        runs.entry(number(&event["fields"]["prev_pid"])).or_default().push((begin, time));
+        let next = Running { tid: number(&event["fields"]["next_pid"]), since: time };
+        let begin = running_by_cpu.insert(cpu, next).map_or(0, |running| running.since);
+        runs.entry(number(&event["fields"]["prev_pid"])).or_default().push(begin..time);
     })?;
-    for (tid, since) in came.into_values() {
-        runs.entry(tid).or_default().push((since, u64::MAX));
+    for Running { tid, since } in running_by_cpu.into_values() {
+        runs.entry(tid).or_default().push(since..u64::MAX);
     }
     match wrong {
         None => Ok(runs),
@@ -224,11 +231,11 @@ fn causes_ran(pieces: &[Value], trace: &Path) -> Outcome {
             _ => None,
         };
         let (begin, length) = (number(&row["begin_ns"]), number(&row["duration_ns"]));
-        let holds = |tid: u64| {
+        let ran = |tid: u64| {
             runs.get(&tid)
-                .is_some_and(|runs| runs.iter().any(|&(from, to)| from <= begin && begin + length <= to))
+                .is_some_and(|runs| runs.iter().any(|run| run.start <= begin && begin + length <= run.end))
         };
-        if let Some(tid) = blamed.filter(|&tid| !holds(tid)) {
+        if let Some(tid) = blamed.filter(|&tid| !ran(tid)) {
             return Err(format!("thread {tid} did not run for {length} ns from {begin} ns").into());
         }
     }

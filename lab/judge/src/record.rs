@@ -29,15 +29,15 @@ pub(super) struct Recorded {
     pub(super) bytes: u64,
     /// The emulated processor's count.
     pub(super) instructions: u64,
-    /// The duration without recording.
-    pub(super) native: Duration,
+    /// The program's duration without recording, and with it.
+    pub(super) unrecorded: Duration,
     pub(super) recorded: Duration,
 }
 
 impl Recorded {
     /// The slow-down by recording.
     pub(super) fn slow_down(&self) -> f64 {
-        self.recorded.as_secs_f64() / self.native.as_secs_f64()
+        self.recorded.as_secs_f64() / self.unrecorded.as_secs_f64()
     }
 }
 
@@ -51,16 +51,16 @@ pub(super) fn all(jobs: Vec<Job>, folder: &Path) -> Outcome<Vec<Recorded>> {
         if !programs.contains_key(name) {
             fs::create_dir_all(&folder)?;
             let ready = (job.program.prepare)(&folder)?;
-            let native = native(&ready, &folder)?;
-            programs.insert(name, (ready, native));
+            let unrecorded = unrecorded(&ready, &folder)?;
+            programs.insert(name, (ready, unrecorded));
         }
-        let (ready, native) = &programs[name];
-        recordings.push(record(job, ready, *native, &folder)?);
+        let (ready, unrecorded) = &programs[name];
+        recordings.push(record(job, ready, *unrecorded, &folder)?);
     }
     Ok(recordings)
 }
 
-fn record(job: Job, ready: &Ready, native: Duration, folder: &Path) -> Outcome<Recorded> {
+fn record(job: Job, ready: &Ready, unrecorded: Duration, folder: &Path) -> Outcome<Recorded> {
     eprintln!("record: {} {}", job.configuration.name, job.program.name);
     let path = folder.join(format!("{}.perf.data", job.configuration.name));
     let mut hodo = Command::new(command::hodo());
@@ -71,11 +71,11 @@ fn record(job: Job, ready: &Ready, native: Duration, folder: &Path) -> Outcome<R
     let recorded = timed(hodo.arg("--").args(&ready.command), folder)?;
     let bytes = fs::metadata(&path)?.len();
     let instructions = super::instructions(&path)?;
-    Ok(Recorded { job, path, bytes, instructions, native, recorded })
+    Ok(Recorded { job, path, bytes, instructions, unrecorded, recorded })
 }
 
 /// The median of three runs without recording.
-fn native(ready: &Ready, folder: &Path) -> Outcome<Duration> {
+fn unrecorded(ready: &Ready, folder: &Path) -> Outcome<Duration> {
     let mut times = Vec::new();
     for _ in 0..3 {
         let mut command = Command::new(&ready.command[0]);

@@ -5,6 +5,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{BufRead, BufReader, Read},
+    ops::Range,
     path::Path,
     process::Command,
 };
@@ -35,8 +36,24 @@ pub(super) struct Digest {
     pub(super) instructions: u64,
     /// A hash of the addresses of each block; the last block may be shorter.
     pub(super) blocks: Vec<u64>,
-    /// The times, each with the first instruction that has it; in nanoseconds.
-    pub(super) times: Vec<(u64, u64)>,
+    /// The times, in order.
+    pub(super) times: Vec<Time>,
+}
+
+/// A time that consecutive instructions have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Time {
+    /// The number of the first of them.
+    pub(super) first: u64,
+    pub(super) nanoseconds: u64,
+}
+
+/// An instruction of a stream.
+pub(super) struct Instruction {
+    pub(super) tid: u32,
+    pub(super) address: u64,
+    /// In nanoseconds.
+    pub(super) time: u64,
 }
 
 impl Digest {
@@ -50,9 +67,9 @@ impl Digest {
         }
     }
 
-    fn set_time(&mut self, time: u64) {
-        if self.times.last().is_none_or(|&(_, last)| last != time) {
-            self.times.push((self.instructions, time));
+    fn set_time(&mut self, nanoseconds: u64) {
+        if self.times.last().is_none_or(|last| last.nanoseconds != nanoseconds) {
+            self.times.push(Time { first: self.instructions, nanoseconds });
         }
     }
 
@@ -63,16 +80,15 @@ impl Digest {
 
     /// The first block that differs, if any.
     pub(super) fn first_different(&self, other: &Digest) -> Option<u64> {
-        let both = self.blocks.len().max(other.blocks.len());
-        (0..both).find(|&at| self.blocks.get(at) != other.blocks.get(at)).map(|at| at as u64)
+        let longest = self.blocks.len().max(other.blocks.len());
+        (0..longest)
+            .find(|&block| self.blocks.get(block) != other.blocks.get(block))
+            .map(|block| block as u64)
     }
 }
 
-/// Our own decoder's streams; each instruction also goes to `take` with its thread and time.
-pub(super) fn read_hodo(
-    recording: &Path,
-    mut take: impl FnMut(u32, u64, u64) -> Outcome,
-) -> Outcome<Streams> {
+/// Our own decoder's streams; each instruction also goes to `take`.
+pub(super) fn read_hodo(recording: &Path, mut take: impl FnMut(Instruction) -> Outcome) -> Outcome<Streams> {
     let mut streams = Streams::default();
     let mut before = Prefix::default();
     let mut taken = Ok(());
@@ -80,18 +96,18 @@ pub(super) fn read_hodo(
         if let Some(address) = streams.add(line, &mut before)
             && taken.is_ok()
         {
-            taken = take(before.tid, address, before.time);
+            taken = take(Instruction { tid: before.tid, address, time: before.time });
         }
     })?;
     taken.map(|()| streams)
 }
 
-/// Instructions `from..to` of a thread, from lines of thread id and address.
-pub(super) fn part(command: Command, tid: u32, from: u64, to: u64) -> Outcome<Vec<u64>> {
+/// The addresses of a thread's instructions with these numbers, from lines of thread id and address.
+pub(super) fn addresses(command: Command, tid: u32, numbers: Range<u64>) -> Outcome<Vec<u64>> {
     let (mut index, mut addresses) = (0, Vec::new());
     each_line(command, |line| {
-        if let Some((_, address)) = instruction(line).filter(|(found, _)| *found == tid) {
-            if (from..to).contains(&index) {
+        if let Some((_, address)) = instruction(line).filter(|(of_line, _)| *of_line == tid) {
+            if numbers.contains(&index) {
                 addresses.push(address);
             }
             index += 1;
@@ -158,12 +174,12 @@ impl Streams {
 
     /// Adds a record of a digest, in the format of `lab/judges/digest.h`.
     pub(super) fn record(&mut self, record: [u64; 3]) -> Outcome {
-        let [id, at, value] = record;
+        let [id, instruction, value] = record;
         let thread = self.threads.entry(u32::try_from(id >> 2)?).or_default();
         match id & 3 {
-            0 => thread.times.push((at, value)),
+            0 => thread.times.push(Time { first: instruction, nanoseconds: value }),
             1 => thread.blocks.push(value),
-            2 => thread.instructions = at,
+            2 => thread.instructions = instruction,
             other => return Err(format!("a digest with a record of kind {other}").into()),
         }
         Ok(())
@@ -175,7 +191,8 @@ impl Streams {
         let mut record = [0; 24];
         while !file.fill_buf()?.is_empty() {
             file.read_exact(&mut record)?;
-            let word = |at: usize| record[8 * at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            let word =
+                |index: usize| record[8 * index..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
             self.record([word(0), word(1), word(2)])?;
         }
         Ok(())
@@ -199,10 +216,10 @@ pub(super) fn nanoseconds(text: &[u8]) -> Option<u64> {
 fn number(text: &[u8], base: u32) -> Option<(u64, &[u8])> {
     let text = text.trim_ascii_start();
     let mut value = 0u64;
-    for (at, &byte) in text.iter().enumerate() {
+    for (index, &byte) in text.iter().enumerate() {
         match char::from(byte).to_digit(base) {
             Some(digit) => value = value.checked_mul(u64::from(base))?.checked_add(u64::from(digit))?,
-            None if at > 0 && byte.is_ascii_whitespace() => return Some((value, &text[at..])),
+            None if index > 0 && byte.is_ascii_whitespace() => return Some((value, &text[index..])),
             None => return None,
         }
     }
@@ -217,6 +234,10 @@ mod tests {
         let mut digest = Digest::default();
         addresses.into_iter().for_each(|address| digest.add(address));
         digest
+    }
+
+    fn times(streams: &Streams, tid: u32) -> Vec<(u64, u64)> {
+        streams.threads[&tid].times.iter().map(|time| (time.first, time.nanoseconds)).collect()
     }
 
     fn streams(lines: &[&str]) -> Streams {
@@ -240,8 +261,8 @@ mod tests {
     #[test]
     fn a_time_is_kept_where_it_changes() {
         let streams = streams(&["1 1.000000005 a", "1 1.000000005 b", "2 0.000000007 a", "1 1.000000006 c"]);
-        assert_eq!(streams.threads[&1].times, [(0, 1_000_000_005), (2, 1_000_000_006)]);
-        assert_eq!(streams.threads[&2].times, [(0, 7)]);
+        assert_eq!(times(&streams, 1), [(0, 1_000_000_005), (2, 1_000_000_006)]);
+        assert_eq!(times(&streams, 2), [(0, 7)]);
         assert_eq!(streams.threads[&1].blocks, digest([10, 11, 12]).blocks);
     }
 
@@ -251,7 +272,8 @@ mod tests {
         for record in [[7 << 2, 0, 5], [7 << 2 | 1, 0, 99], [7 << 2 | 2, 3, 0]] {
             read.record(record).expect("a record");
         }
-        assert_eq!(read.threads[&7], Digest { instructions: 3, blocks: vec![99], times: vec![(0, 5)] });
+        let times = vec![Time { first: 0, nanoseconds: 5 }];
+        assert_eq!(read.threads[&7], Digest { instructions: 3, blocks: vec![99], times });
         assert!(read.record([3, 0, 0]).is_err());
     }
 
@@ -259,10 +281,10 @@ mod tests {
     fn the_first_difference_is_placed() {
         let same = digest(0..3 * BLOCK);
         assert_eq!(same.first_different(&digest(0..3 * BLOCK)), None);
-        let one_off = (0..3 * BLOCK).map(|at| at + u64::from(at == 2 * BLOCK - 1));
+        let one_off = (0..3 * BLOCK).map(|number| number + u64::from(number == 2 * BLOCK - 1));
         assert_eq!(same.first_different(&digest(one_off)), Some(1));
         assert_eq!(same.first_different(&digest(0..3 * BLOCK - 1)), Some(2));
-        let swapped = (0..3 * BLOCK).map(|at| if at < 2 { 1 - at } else { at });
+        let swapped = (0..3 * BLOCK).map(|number| if number < 2 { 1 - number } else { number });
         assert_eq!(same.first_different(&digest(swapped)), Some(0));
     }
 }

@@ -62,15 +62,16 @@ const PORT: &str = "7777";
 impl Namespaces {
     fn new() -> Outcome<Namespaces> {
         let ip = |words: &str| command::quietly(Command::new("ip").args(words.split(' ')));
-        let own = Namespaces;
+        // They are removed again if a step fails.
+        let namespaces = Namespaces;
         NAMES.iter().try_for_each(|name| ip(&format!("netns add {name}")))?;
-        let ([a, b], [one, other]) = (NAMES, DEVICES);
-        ip(&format!("link add {one} netns {a} type veth peer name {other} netns {b}"))?;
+        let ([a, b], [device_a, device_b]) = (NAMES, DEVICES);
+        ip(&format!("link add {device_a} netns {a} type veth peer name {device_b} netns {b}"))?;
         for ((name, device), address) in NAMES.iter().zip(DEVICES).zip(ADDRESSES) {
             ip(&format!("-n {name} addr add {address}/24 dev {device}"))?;
             ip(&format!("-n {name} link set {device} up"))?;
         }
-        Ok(own)
+        Ok(namespaces)
     }
 }
 
@@ -114,9 +115,9 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
 /// Lets both talk; returns the lines of what each of them saw.
 fn talk(program: &Path, folder: &Path) -> Outcome<[String; 2]> {
     let _namespaces = Namespaces::new()?;
-    let seen: [PathBuf; 2] = ["a.txt", "b.txt"].map(|name| folder.join(name));
+    let logs: [PathBuf; 2] = ["a.txt", "b.txt"].map(|name| folder.join(name));
     let mut watchers: Vec<Child> = Vec::new();
-    for (namespace, path) in seen.iter().enumerate() {
+    for (namespace, path) in logs.iter().enumerate() {
         let mut watch = inside(namespace, program, &["watch", DEVICES[namespace], MILLISECONDS]);
         watchers.push(watch.stdout(fs::File::create(path)?).spawn()?);
     }
@@ -131,31 +132,41 @@ fn talk(program: &Path, folder: &Path) -> Outcome<[String; 2]> {
         watcher.wait()?;
     }
     asked?;
-    Ok([fs::read_to_string(&seen[0])?, fs::read_to_string(&seen[1])?])
+    Ok([fs::read_to_string(&logs[0])?, fs::read_to_string(&logs[1])?])
 }
 
-/// Writes a trace of what a namespace saw.
+/// A segment that a namespace saw; in order of time.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Segment {
+    time: u64,
+    /// Sent, not received.
+    sent: bool,
+    /// The numbers of its header.
+    header: Vec<u32>,
+}
+
+/// Writes a trace of what a namespace saw; `is_wrong`: by the clock of b.
 fn write(folder: &Path, lines: &str, is_wrong: bool) -> Outcome {
     fs::create_dir_all(folder)?;
     let host = folder.file_name().and_then(|name| name.to_str()).unwrap_or("a");
     fs::write(folder.join("metadata"), METADATA.replace("HOST", host))?;
-    // Time, whether the segment was sent, and the numbers of its header.
-    let mut events: Vec<(u64, bool, Vec<u32>)> = Vec::new();
+    let mut segments: Vec<Segment> = Vec::new();
     for line in lines.lines() {
         let mut words = line.split(' ');
         let time = words.next().unwrap_or_default().parse()?;
         let sent = words.next() == Some("sent");
-        events.push((time, sent, words.map(str::parse).collect::<Result<_, _>>()?));
+        segments.push(Segment { time, sent, header: words.map(str::parse).collect::<Result<_, _>>()? });
     }
     // Packet sockets of a device deliver in order of time, but for the two directions.
-    events.sort();
-    let first = events.first().map_or(0, |event| event.0);
+    segments.sort();
+    let first = segments.first().map_or(0, |segment| segment.time);
     let mut stream = Vec::new();
-    for (truth, sent, fields) in events {
-        let [source, destination, from, to, seq, ack, flags] = fields[..] else {
+    for Segment { time: truth, sent, header } in segments {
+        let [source, destination, from, to, seq, ack, flags] = header[..] else {
             return Err("a segment of seven numbers was expected".into());
         };
         let shown = if is_wrong { truth + AHEAD + (truth - first) * FAST_PPM / 1_000_000 } else { truth };
+        // The events' ids in the metadata.
         stream.push(if sent { 1 } else { 2 });
         stream.extend(shown.to_le_bytes());
         stream.extend([source, destination].into_iter().flat_map(u32::to_be_bytes));
@@ -169,10 +180,10 @@ fn write(folder: &Path, lines: &str, is_wrong: bool) -> Outcome {
 
 /// Every interval contains the truth; nothing is inverted.
 fn judge(tables: &Value, experiment: &Path) -> Outcome {
-    let of =
+    let table_of =
         |name: &str| tables.as_array().and_then(|tables| tables.iter().find(|table| table["table"] == name));
     let cell = |table: &str, row: usize, column: &str| {
-        let table = of(table)?;
+        let table = table_of(table)?;
         let index = table["columns"].as_array()?.iter().position(|known| known["name"] == column)?;
         Some(table["rows"][row][index].clone())
     };

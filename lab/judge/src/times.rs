@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::streams::Digest;
+use super::streams::{Digest, Time};
 
 /// Why perf's time differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,34 +46,41 @@ struct Apart {
     instructions: u64,
     /// The greatest difference, in nanoseconds.
     most: u64,
-    /// Thread and number of the first instruction with this difference.
-    at: Option<(u32, u64)>,
+    /// The first instruction with this difference.
+    first: Option<Instruction>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Instruction {
+    tid: u32,
+    /// Its number in the thread.
+    number: u64,
 }
 
 impl Times {
-    /// Adds a thread whose instructions are the same in both; `cycles`: it has CYC packets.
-    pub(super) fn add(&mut self, tid: u32, ours: &Digest, theirs: &Digest, cycles: bool) {
+    /// Adds a thread whose instructions are the same in both; `has_cyc`: it has CYC packets.
+    pub(super) fn add(&mut self, tid: u32, ours: &Digest, theirs: &Digest, has_cyc: bool) {
         let mut theirs = theirs.times.iter().peekable();
         let mut their = None;
-        for (index, &(from, our)) in ours.times.iter().enumerate() {
-            let end = ours.times.get(index + 1).map_or(ours.instructions, |(next, _)| *next);
-            let mut at = from;
-            while at < end {
-                while let Some((_, time)) = theirs.next_if(|(from, _)| *from <= at) {
-                    their = Some(*time);
+        for (index, &Time { first, nanoseconds: our }) in ours.times.iter().enumerate() {
+            let end = ours.times.get(index + 1).map_or(ours.instructions, |next| next.first);
+            let mut number = first;
+            while number < end {
+                while let Some(time) = theirs.next_if(|time| time.first <= number) {
+                    their = Some(time.nanoseconds);
                 }
-                let next = theirs.peek().map_or(end, |(next, _)| end.min(*next));
+                let next = theirs.peek().map_or(end, |next| end.min(next.first));
                 if let Some(their) = their {
-                    let why = why(ours, our, their, cycles);
-                    self.count(why, our.abs_diff(their), (tid, at), next - at);
+                    let why = why(ours, our, their, has_cyc);
+                    self.count(why, our.abs_diff(their), Instruction { tid, number }, next - number);
                 }
-                at = next;
+                number = next;
             }
         }
     }
 
-    /// Counts consecutive instructions whose times differ by this much; the first one is `at`.
-    fn count(&mut self, why: Why, difference: u64, at: (u32, u64), instructions: u64) {
+    /// Counts consecutive instructions whose times differ by this much.
+    fn count(&mut self, why: Why, difference: u64, first: Instruction, instructions: u64) {
         self.instructions += instructions;
         if difference == 0 {
             return;
@@ -81,7 +88,7 @@ impl Times {
         let apart = &mut self.apart[why as usize];
         apart.instructions += instructions;
         if difference > apart.most {
-            (apart.most, apart.at) = (difference, Some(at));
+            (apart.most, apart.first) = (difference, Some(first));
         }
     }
 
@@ -91,7 +98,7 @@ impl Times {
         for (sum, apart) in self.apart.iter_mut().zip(&other.apart) {
             sum.instructions += apart.instructions;
             if apart.most > sum.most {
-                (sum.most, sum.at) = (apart.most, apart.at);
+                (sum.most, sum.first) = (apart.most, apart.first);
             }
         }
     }
@@ -101,9 +108,9 @@ impl Times {
         let differing = REASONS.iter().zip(&self.apart).filter(|(_, apart)| apart.instructions > 0);
         differing.map(|((_, reason), apart)| {
             let share = 100.0 * apart.instructions as f64 / self.instructions as f64;
-            let (tid, at) = apart.at.unwrap_or_default();
+            let Instruction { tid, number } = apart.first.unwrap_or_default();
             format!(
-                "{share:.2} % of the instructions have another time, by at most {} ns (instruction {at} of thread \
+                "{share:.2} % of the instructions have another time, by at most {} ns (instruction {number} of thread \
                  {tid}): {reason}",
                 apart.most
             )
@@ -113,10 +120,10 @@ impl Times {
 
 /// Our times never step back, so a search finds whether a packet has perf's time, and on which side of ours. An
 /// estimate may happen to be the time of a later packet; perf only looks ahead for CYC packets.
-fn why(ours: &Digest, our: u64, their: u64, cycles: bool) -> Why {
-    match ours.times.binary_search_by_key(&their, |(_, time)| *time) {
+fn why(ours: &Digest, our: u64, their: u64, has_cyc: bool) -> Why {
+    match ours.times.binary_search_by_key(&their, |time| time.nanoseconds) {
         Ok(_) if their < our => Why::Behind,
-        Ok(_) if cycles => Why::Ahead,
+        Ok(_) if has_cyc => Why::Ahead,
         _ => Why::Estimated,
     }
 }
@@ -133,7 +140,8 @@ mod tests {
     use super::*;
 
     fn digest(times: &[(u64, u64)]) -> Digest {
-        Digest { instructions: 20, times: times.to_vec(), ..Digest::default() }
+        let times = times.iter().map(|&(first, nanoseconds)| Time { first, nanoseconds }).collect();
+        Digest { instructions: 20, times, ..Digest::default() }
     }
 
     #[test]
@@ -142,7 +150,11 @@ mod tests {
         let ours = digest(&[(2, 100), (10, 200), (16, 300)]);
         times.add(7, &ours, &digest(&[(0, 100), (9, 200), (12, 205), (16, 200), (19, 300)]), true);
         assert_eq!(times.instructions, 18);
-        let apart = |instructions, most, at| Apart { instructions, most, at: Some((7, at)) };
+        let apart = |instructions, most, number| Apart {
+            instructions,
+            most,
+            first: Some(Instruction { tid: 7, number }),
+        };
         assert_eq!(times.apart, [apart(3, 100, 16), apart(1, 100, 9), apart(4, 5, 12)]);
     }
 }

@@ -86,9 +86,12 @@ fn calls_from_outside(paths: &Value) -> Outcome<u64> {
 /// The sum of a table's column.
 fn sum(table: &Value, column: &str) -> Outcome<u64> {
     let columns = table["columns"].as_array().ok_or("a table without columns")?;
-    let at = columns.iter().position(|c| c["name"] == column).ok_or_else(|| format!("no column {column}"))?;
+    let index = columns
+        .iter()
+        .position(|known| known["name"] == column)
+        .ok_or_else(|| format!("no column {column}"))?;
     let rows = table["rows"].as_array().ok_or("a table without rows")?;
-    Ok(rows.iter().filter_map(|row| row[at].as_u64()).sum())
+    Ok(rows.iter().filter_map(|row| row[index].as_u64()).sum())
 }
 
 /// The output of `hodo` for the recording, as JSON.

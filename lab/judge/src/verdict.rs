@@ -49,7 +49,7 @@ fn find(recorded: &Recorded, judges: &Judges) -> Outcome<Findings> {
     let (ours, libipt, theirs) = thread::scope(|scope| {
         let perf = scope.spawn(|| perf::read(recording, &judges.perf).map_err(|error| error.to_string()));
         let mut libipt = libipt::Judge::new(&judges.libipt, recording)?;
-        let ours = read_hodo(recording, |tid, address, time| libipt.take(tid, address, time))?;
+        let ours = read_hodo(recording, |instruction| libipt.take(&instruction))?;
         let perf = perf.join().map_err(|_| "reading perf's output failed")??;
         Ok::<_, Box<dyn std::error::Error>>((ours, libipt.end()?, perf))
     })?;
@@ -79,10 +79,10 @@ impl Findings {
         let mut tids: Vec<u32> = ours.threads.keys().chain(theirs.threads.keys()).copied().collect();
         tids.sort();
         tids.dedup();
-        let cycles = recorded.job.event.contains("cyc");
+        let has_cyc = recorded.job.event.contains("cyc");
         for tid in tids {
             match (ours.threads.get(&tid), theirs.threads.get(&tid)) {
-                (Some(our), Some(their)) if our.agrees(their) => self.times.add(tid, our, their, cycles),
+                (Some(our), Some(their)) if our.agrees(their) => self.times.add(tid, our, their, has_cyc),
                 (our, their) => self.complaints.push(difference::explain(&recorded.path, tid, our, their)?),
             }
         }

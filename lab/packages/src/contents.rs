@@ -123,10 +123,11 @@ fn stripped(program: &Path, folder: &Path) -> Outcome<Vec<u8>> {
 /// Returns N of the latest version 2.N of the C library that a program's symbols need.
 fn needed(program: &[u8]) -> Option<u32> {
     let windows = program.windows(LIBRARY_VERSION.len()).enumerate();
-    let ends = windows.filter(|(_, window)| *window == LIBRARY_VERSION).map(|(at, window)| at + window.len());
-    let number = |at: usize| {
-        let digits = program[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        std::str::from_utf8(&program[at..at + digits]).ok()?.parse().ok()
+    let ends =
+        windows.filter(|(_, window)| *window == LIBRARY_VERSION).map(|(start, window)| start + window.len());
+    let number = |start: usize| {
+        let digits = program[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        std::str::from_utf8(&program[start..start + digits]).ok()?.parse().ok()
     };
     ends.filter_map(number).max()
 }

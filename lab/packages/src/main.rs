@@ -49,28 +49,34 @@ fn run(arguments: &[String]) -> Outcome {
     }
 }
 
-/// A file that was made: its name and its bytes.
-type Made = (String, Vec<u8>);
+/// A package as a file.
+#[derive(PartialEq, Eq)]
+struct Package {
+    name: String,
+    bytes: Vec<u8>,
+}
 
 /// Makes the packages; prints the size of the programs.
-fn build(programs: &Path, static_program: Option<&Path>) -> Outcome<Vec<Made>> {
+fn build(programs: &Path, static_program: Option<&Path>) -> Outcome<Vec<Package>> {
     let time = release::commit_time()?;
     let contents = Contents::of(&Programs::shared(programs)?)?;
-    let mut made = vec![
-        (format!("hodo_{}_amd64.deb", contents::VERSION), deb::package(&contents, time)?),
-        (format!("hodo-{}-1.x86_64.rpm", contents::VERSION), rpm::package(&contents, time)?),
+    let version = contents::VERSION;
+    let mut packages = vec![
+        Package { name: format!("hodo_{version}_amd64.deb"), bytes: deb::package(&contents, time)? },
+        Package { name: format!("hodo-{version}-1.x86_64.rpm"), bytes: rpm::package(&contents, time)? },
     ];
     if let Some(program) = static_program {
-        let name = format!("hodo-{}-x86_64-linux-static", contents::VERSION);
+        let name = format!("hodo-{version}-x86_64-linux-static");
         let contents = Contents::of(&Programs::shared(programs)?.with_static(program))?.portable(&name);
-        made.push((format!("{name}.tar.gz"), archive::compressed(&contents.files, time)?));
+        let bytes = archive::compressed(&contents.files, time)?;
+        packages.push(Package { name: format!("{name}.tar.gz"), bytes });
     }
-    Ok(made)
+    Ok(packages)
 }
 
 fn make(programs: &Path, static_program: Option<&Path>, folder: &Path) -> Outcome {
     fs::create_dir_all(folder)?;
-    for (name, bytes) in build(programs, static_program)? {
+    for Package { name, bytes } in build(programs, static_program)? {
         let path = folder.join(name);
         fs::write(&path, &bytes)?;
         println!("{:>10} bytes  {}", bytes.len(), path.display());
@@ -81,17 +87,15 @@ fn make(programs: &Path, static_program: Option<&Path>, folder: &Path) -> Outcom
 /// Makes the packages twice, and reads the first ones with Debian's own program.
 fn check(programs: &Path) -> Outcome {
     let (first, second) = (build(programs, None)?, build(programs, None)?);
-    for ((name, one), (_, other)) in first.iter().zip(&second) {
-        if one != other {
-            return Err(format!("{name}: two runs made different bytes").into());
-        }
+    if let Some((package, _)) = first.iter().zip(&second).find(|(one, other)| one != other) {
+        return Err(format!("{}: two runs made different bytes", package.name).into());
     }
     let folder = tempfile::tempdir()?;
     let path = |name: &str| -> PathBuf { folder.path().join(name) };
-    for (name, bytes) in &first {
+    for Package { name, bytes } in &first {
         fs::write(path(name), bytes)?;
     }
-    let (name, _) = first.first().ok_or("nothing was made")?;
+    let Package { name, .. } = first.first().ok_or("nothing was made")?;
     let root = path("root");
     command::quietly(Command::new("dpkg-deb").arg("--extract").arg(path(name)).arg(&root))?;
     let fields = command::capture(Command::new("dpkg-deb").arg("--field").arg(path(name)))?;
@@ -110,7 +114,7 @@ fn check(programs: &Path) -> Outcome {
     }
     println!(
         "packages: the same bytes twice: {}",
-        first.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+        first.iter().map(|package| package.name.as_str()).collect::<Vec<_>>().join(", ")
     );
     Ok(())
 }

@@ -5,8 +5,9 @@ use workbench::Outcome;
 
 use crate::contents::{Contents, VERSION};
 
-/// The folder of completions for zsh is another one than Debian's.
-const ZSH: (&str, &str) = ("usr/share/zsh/vendor-completions/", "usr/share/zsh/site-functions/");
+/// The folder of completions for zsh, as Debian and as distributions with RPM name it.
+const ZSH_OF_DEBIAN: &str = "usr/share/zsh/vendor-completions/";
+const ZSH_OF_RPM: &str = "usr/share/zsh/site-functions/";
 
 /// Returns the package.
 pub(crate) fn package(contents: &Contents, time: u32) -> Outcome<Vec<u8>> {
@@ -24,7 +25,7 @@ pub(crate) fn package(contents: &Contents, time: u32) -> Outcome<Vec<u8>> {
         builder.requires(Dependency::any("libgcc_s.so.1()(64bit)"));
     }
     for file in &contents.files {
-        let path = format!("/{}", file.path.replacen(ZSH.0, ZSH.1, 1));
+        let path = format!("/{}", file.path.replacen(ZSH_OF_DEBIAN, ZSH_OF_RPM, 1));
         let options = FileOptions::new(path).permissions(file.mode);
         builder.with_file_contents(file.bytes.clone(), options)?;
     }

@@ -25,7 +25,7 @@ use ptcov::{PtCoverageDecoderBuilder, PtImage};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The size of a coverage map, as in fuzzers.
-const MAP: usize = 1 << 16;
+const COVERAGE: usize = 1 << 16;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -99,25 +99,25 @@ struct Code {
 
 /// The result of one pass.
 #[derive(Default)]
-struct Found {
+struct Count {
     items: u64,
     errors: u64,
 }
 
 /// Runs two passes and prints their CPU time.
-fn measure(traces: &[Mapped], mut pass: impl FnMut(&[u8]) -> Found) {
+fn measure(traces: &[Mapped], mut pass: impl FnMut(&[u8]) -> Count) {
     let bytes: usize = traces.iter().map(|trace| trace.len()).sum();
     let mut times = Vec::new();
-    let mut found = Found::default();
+    let mut total = Count::default();
     for _ in 0..2 {
         let begin = processor_time();
-        found = traces.iter().fold(Found::default(), |sum, trace| {
-            let one = pass(trace);
-            Found { items: sum.items + one.items, errors: sum.errors + one.errors }
+        total = traces.iter().fold(Count::default(), |sum, trace| {
+            let of_trace = pass(trace);
+            Count { items: sum.items + of_trace.items, errors: sum.errors + of_trace.errors }
         });
         times.push((processor_time() - begin).as_nanos());
     }
-    let Found { items, errors } = found;
+    let Count { items, errors } = total;
     println!(
         "{{\"bytes\":{bytes},\"cold_ns\":{},\"hot_ns\":{},\"items\":{items},\"errors\":{errors}}}",
         times[0], times[1]
@@ -178,7 +178,7 @@ fn iptr_packets(traces: &[Mapped]) {
         let mut packets = Packets::default();
         let failed = decode(trace, DecodeOptions::default(), &mut packets).is_err();
         std::hint::black_box(packets.sum);
-        Found { items: packets.count, errors: u64::from(failed) }
+        Count { items: packets.count, errors: u64::from(failed) }
     });
 }
 
@@ -217,20 +217,20 @@ impl ReadMemory for Memory {
 }
 
 fn iptr_edges(traces: &[Mapped], code: Vec<Code>) {
-    let handler = FuzzBitmapControlFlowHandler::new(vec![0u8; MAP], None);
+    let handler = FuzzBitmapControlFlowHandler::new(vec![0u8; COVERAGE], None);
     let mut analyzer = EdgeAnalyzer::new(handler, Memory(code));
     measure(traces, |trace| {
         let failed = decode(trace, DecodeOptions::default(), &mut analyzer).is_err();
-        Found { items: 0, errors: u64::from(failed) }
+        Count { items: 0, errors: u64::from(failed) }
     });
 }
 
 fn ptcov(traces: &[Mapped], code: &[Code]) {
     let images: Vec<PtImage> = code.iter().map(|code| PtImage::new(&code.bytes, code.address)).collect();
     let mut decoder = PtCoverageDecoderBuilder::new().images(&images).build();
-    let mut map = vec![0u8; MAP];
+    let mut map = vec![0u8; COVERAGE];
     measure(traces, |trace| {
         let failed = decoder.coverage(trace, &mut map).is_err();
-        Found { items: 0, errors: u64::from(failed) }
+        Count { items: 0, errors: u64::from(failed) }
     });
 }

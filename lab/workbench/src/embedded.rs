@@ -98,7 +98,7 @@ pub fn enumerate(library: &Path, folder: &Path) -> Outcome<String> {
 ///
 /// # Errors
 /// The failed check, or the compiler's error.
-pub fn parts(folder: &Path) -> Outcome<String> {
+pub fn test_parts(folder: &Path) -> Outcome<String> {
     let names = ["tests/parts.c", "hodo/sync.c", "hodo/ring.c", "hodo/platform.c", "board/oscillator.c"];
     run("parts", &names.map(source), &source("hodo"), folder)
 }

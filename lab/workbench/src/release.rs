@@ -120,15 +120,15 @@ fn trained(target: &str, packages: &[&str]) -> Outcome<PathBuf> {
         return Ok(profile);
     }
     eprintln!("training");
-    let empty = |folder: &Path| -> Outcome {
+    let make_empty = |folder: &Path| -> Outcome {
         if fs::exists(folder)? {
             fs::remove_dir_all(folder)?;
         }
         Ok(fs::create_dir_all(folder)?)
     };
-    empty(&raw)?;
+    make_empty(&raw)?;
     if target == host()? {
-        empty(&inputs)?;
+        make_empty(&inputs)?;
         prepare(&programs, &inputs)?;
     }
     train(&programs, &inputs)?;
@@ -241,7 +241,7 @@ fn recording(folder: &Path, name: &str) -> PathBuf {
 
 /// Runs the programs in a folder on the inputs in another.
 fn train(programs: &Path, folder: &Path) -> Outcome {
-    let trained = |program: &str, arguments: &[&str], input: &Path| {
+    let run = |program: &str, arguments: &[&str], input: &Path| {
         command::quietly(
             Command::new(programs.join(program))
                 .args(arguments)
@@ -253,12 +253,12 @@ fn train(programs: &Path, folder: &Path) -> Outcome {
     let kernel = folder.join("kernel");
     for threads in ["-j1", "-j2"] {
         for analysis in ["count", "cpu", "io", "syscalls", "all"] {
-            trained("hodo", &["report", analysis, "-q", threads], &kernel)?;
+            run("hodo", &["report", analysis, "-q", threads], &kernel)?;
         }
     }
     for arguments in [&["script", "--events", "-q"][..], &["script", "--events", "--format", "jsonl", "-q"]] {
-        trained("hodo", arguments, &kernel)?;
-        EVENTS.iter().try_for_each(|events| trained("hodo", arguments, &command::root().join(events)))?;
+        run("hodo", arguments, &kernel)?;
+        EVENTS.iter().try_for_each(|events| run("hodo", arguments, &command::root().join(events)))?;
     }
     command::quietly(Command::new(programs.join("hodo-fields")).arg(&kernel).arg("1").stdout(Stdio::null()))?;
 
@@ -271,7 +271,7 @@ fn train(programs: &Path, folder: &Path) -> Outcome {
             &["script", "--calls", "-q"],
             &["script", "--insns", "--fields", "ip", "-q"],
         ] {
-            trained("hodo", arguments, &recording)?;
+            run("hodo", arguments, &recording)?;
         }
         // Without a memo, every path is decoded as if it were new.
         for memo in [&[][..], &["--without-memo"]] {

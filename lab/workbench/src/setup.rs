@@ -147,9 +147,9 @@ pub fn ensure(need: Need) -> Outcome {
             install_missing([&PYTHON_TESTS])?;
         }
         install_readers()?;
-        packages_of_npm()?;
+        install_npm_readers()?;
     }
-    if need >= Need::Fuzz { fuzzer() } else { Ok(()) }
+    if need >= Need::Fuzz { install_fuzzer() } else { Ok(()) }
 }
 
 /// Other programs that read the Arrow, Parquet and exported files of tests, in the tested versions.
@@ -174,7 +174,7 @@ fn install_readers() -> Outcome {
 }
 
 /// Installs [`NPM_READERS`] in `target/npm`.
-fn packages_of_npm() -> Outcome {
+fn install_npm_readers() -> Outcome {
     let folder = command::target().join("npm");
     let list = folder.join("installed");
     if fs::read_to_string(&list).is_ok_and(|known| known == NPM_READERS) {
@@ -198,8 +198,8 @@ pub(crate) fn virtual_environment(folder: &Path) -> Outcome {
     command::run(Command::new("python3").args(["-m", "venv"]).arg(folder))
 }
 
-/// The fuzzer is a subcommand of cargo; its sanitizers are in nightly only.
-fn fuzzer() -> Outcome {
+/// Installs the fuzzer, which is a subcommand of cargo, and a nightly toolchain: its sanitizers are in nightly only.
+fn install_fuzzer() -> Outcome {
     if !installed("rustup") {
         return Err("rustup is missing; fuzzing needs a nightly toolchain".into());
     }
@@ -219,7 +219,7 @@ fn install(missing: &[&Tool]) -> Outcome {
     let ubuntu = std::fs::read_to_string("/etc/os-release").is_ok_and(|text| text.contains("ID=ubuntu"));
     let names = missing.iter().map(|tool| if ubuntu { tool.ubuntu } else { tool.debian });
     let packages: Vec<&str> = names.flat_map(str::split_whitespace).collect();
-    let line = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
+    let arguments = format!("install -y --no-install-recommends {}", packages.join(" "));
     let programs: Vec<&str> = missing.iter().map(|tool| tool.program).collect();
     let programs = programs.join(", ");
     if !installed("apt-get") {
@@ -230,23 +230,26 @@ fn install(missing: &[&Tool]) -> Outcome {
         .into());
     }
     if command::capture(Command::new("id").arg("-u"))?.trim() != "0" {
-        return Err(format!("not found: {programs}; run this and start again:\n\n    sudo {line}\n").into());
+        return Err(format!(
+            "not found: {programs}; run this and start again:\n\n    sudo apt-get {arguments}\n"
+        )
+        .into());
     }
-    let apt = |words: &str| {
+    let apt = |arguments: &str| {
         let mut apt = Command::new("apt-get");
         // A new machine may be installing its updates.
         apt.args(["-o", "DPkg::Lock::Timeout=600"]);
-        apt.args(words.split(' ').skip(1)).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+        apt.args(arguments.split(' ')).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
         command::run(&mut apt)
     };
     // The lists of packages may be missing or old; fetching them is slow, so only if necessary.
-    if apt(&line).is_err() {
-        apt("apt-get update")?;
-        apt(&line)?;
+    if apt(&arguments).is_err() {
+        apt("update")?;
+        apt(&arguments)?;
     }
     match missing.iter().find(|tool| !installed(tool.program)) {
         None => Ok(()),
-        Some(tool) => Err(format!("{} is still not found after `{line}`", tool.program).into()),
+        Some(tool) => Err(format!("{} is still not found after `apt-get {arguments}`", tool.program).into()),
     }
 }
 

@@ -8,7 +8,8 @@ use core::sync::atomic::{
 use crate::{
     context::Context,
     dispatch,
-    layout::{ARENA, ATTACHED, Attached, kind},
+    frame::DISABLED,
+    layout::{ARENA, ATTACHED, Attached, done, kind},
     log, raw, select, signal,
     signal::RAISED,
     slot, start,
@@ -22,12 +23,12 @@ use crate::{
 pub extern "C" fn hodo_attached(_: u64, vectors: u64) -> u64 {
     let thread: &Attached = raw::shared(ARENA + ATTACHED);
     // Before its stack for signals is replaced.
-    let mut alternative = [0u64, 2, 0];
+    let mut alternative = [0u64, DISABLED, 0];
     sys::call3(nr::SIGALTSTACK, 0, alternative.as_mut_ptr() as u64, 0);
     let mask = thread.mask.load(Acquire);
     let context = if thread.first.load(Relaxed) != 0 { start::process(mask) } else { further(mask) };
     let Some(context) = context else {
-        finish(thread, 2);
+        finish(thread, done::REFUSED);
         return 1;
     };
     for (to, from) in context.registers.iter().zip(&thread.registers) {
@@ -38,7 +39,7 @@ pub extern "C" fn hodo_attached(_: u64, vectors: u64) -> u64 {
     }
     context.flags.set(thread.flags.load(Relaxed));
     // The kernel says whether the thread is on that stack; that follows from its stack pointer.
-    context.alternative.set([alternative[0], alternative[1] & 2, alternative[2]]);
+    context.alternative.set([alternative[0], alternative[1] & DISABLED, alternative[2]]);
     let pc = thread.pc.load(Relaxed);
     let [address, length, signature] = thread.sequences.each_ref().map(|word| word.load(Relaxed));
     const UNREGISTER: u64 = 1;
@@ -51,7 +52,7 @@ pub extern "C" fn hodo_attached(_: u64, vectors: u64) -> u64 {
     }
     log::go_on_at(context, pc);
     context.pc.set(pc);
-    finish(thread, 1);
+    finish(thread, done::RECORDED);
     signal::set_mask(mask & !RAISED);
     dispatch::go(context, pc);
     0

@@ -20,7 +20,7 @@ pub struct Cache {
     /// Its begin.
     pub base: u64,
     /// The next free byte for code.
-    pub at: u64,
+    pub free: u64,
     /// The begin of what grows from its end.
     pub cold: u64,
     /// Blocks in it.
@@ -57,7 +57,7 @@ pub fn clear() {
         let base = CACHES.get(n).base;
         // The first page keeps the words before the code.
         sys::forget(base + 4096, LENGTH - 4096);
-        CACHES.set(n, Cache { base, at: base + BEGIN, cold: base + LENGTH, blocks: 0 });
+        CACHES.set(n, Cache { base, free: base + BEGIN, cold: base + LENGTH, blocks: 0 });
     }
 }
 
@@ -74,7 +74,7 @@ pub fn near(pc: u64) -> Option<u32> {
     let count = COUNT.load(Relaxed);
     let fits = |n: &u32| {
         let cache = CACHES.get(*n);
-        cache.base.abs_diff(pc) < REACH && cache.cold - cache.at > 2 * LARGEST
+        cache.base.abs_diff(pc) < REACH && cache.cold - cache.free > 2 * LARGEST
     };
     (0..count).find(fits).or_else(|| create(pc, count))
 }
@@ -94,15 +94,15 @@ fn create(pc: u64, count: u32) -> Option<u32> {
         .filter(|_| is_library)
         .chain(low)
         .chain(high)
-        .filter(|&at| at > 1 << 20 && at + LENGTH < 0x7fff_ffff_f000 && at.abs_diff(pc) < REACH)
-        .find(|&at| limits::map(at, LENGTH, READ_WRITE_EXECUTE) == at)?;
+        .filter(|&base| base > 1 << 20 && base + LENGTH < 0x7fff_ffff_f000 && base.abs_diff(pc) < REACH)
+        .find(|&base| limits::map(base, LENGTH, READ_WRITE_EXECUTE) == base)?;
     for (offset, stub) in [(0, stubs::hodo_enter_link as stubs::Stub), (8, stubs::hodo_enter_miss)] {
         raw::write(address + offset, stubs::address(stub));
     }
-    let mut miss = Emitter { at: address + MISS, limit: address + BEGIN, full: false };
+    let mut miss = Emitter { address: address + MISS, limit: address + BEGIN, full: false };
     // jmp [rip - 14]: the word at `address + 8`
     miss.bytes(&[0xff, 0x25, 0xf2, 0xff, 0xff, 0xff]);
-    CACHES.set(count, Cache { base: address, at: address + BEGIN, cold: address + LENGTH, blocks: 0 });
+    CACHES.set(count, Cache { base: address, free: address + BEGIN, cold: address + LENGTH, blocks: 0 });
     COUNT.store(count + 1, Relaxed);
     Some(count)
 }
@@ -117,19 +117,19 @@ const AFTER_JUMP: u64 = 6;
 /// enters the runtime with the link's number. Returns its address.
 pub fn cold_stub(number: u32, cache: &mut Cache) -> u64 {
     cache.cold -= STUB;
-    let at = cache.cold & !7;
-    cache.cold = at;
-    let mut emitter = Emitter { at, limit: at + STUB, full: false };
+    let stub = cache.cold & !7;
+    cache.cold = stub;
+    let mut emitter = Emitter { address: stub, limit: stub + STUB, full: false };
     emitter.bytes(&[0xff, 0x25]);
     emitter.word((SLOT - AFTER_JUMP) as u32);
     emitter.save(crate::emit::RCX, crate::context::offset::SAVED_RCX);
     emitter.bytes(&[0xb9]);
     emitter.word(number);
     emitter.bytes(&[0xff, 0x25]);
-    let next = emitter.at + 4;
+    let next = emitter.address + 4;
     emitter.word(cache.base.wrapping_sub(next) as u32);
-    raw::write(at + SLOT, at + AFTER_JUMP);
-    at
+    raw::write(stub + SLOT, stub + AFTER_JUMP);
+    stub
 }
 
 /// Makes a cold stub lead to `to`, or back to the runtime if that is 0.

@@ -243,12 +243,12 @@ fn unmap(address: u64, length: u64) -> u64 {
     }
     let result = sys::call3(nr::MUNMAP, address, length, 0);
     if result == 0 {
-        gone(start, end);
+        forget_unmapped(start, end);
     }
     result
 }
 
-fn gone(start: u64, end: u64) {
+fn forget_unmapped(start: u64, end: u64) {
     pages::forget(start, end);
     if regions::any(start, end) {
         regions::remove(start, end);
@@ -303,9 +303,9 @@ fn remap(arguments: [u64; 6]) -> u64 {
     if failed(result) {
         return result;
     }
-    gone(old_start, old_end);
+    forget_unmapped(old_start, old_end);
     let (start, end) = pages_of(result, new_length);
-    gone(start, end);
+    forget_unmapped(start, end);
     if executable {
         let write = if writable { regions::flag::WRITABLE } else { 0 };
         regions::add(start, end, write | regions::flag::GENERATED);

@@ -118,7 +118,7 @@ pub struct Context {
     pub info: Cell<[u64; 16]>,
     /// The program's alternative stack: address, flags, size.
     pub alternative: Cell<[u64; 3]>,
-    /// Part of the log that a stopped recording skips: not 0 while nothing is recorded.
+    /// Not 0 once the recording has stopped: the log is dropped.
     pub dropping: Cell<u32>,
     /// Entries since hot paths were last searched.
     pub since_search: Cell<u64>,
@@ -135,10 +135,10 @@ pub struct Context {
     /// The end of the entries that were finished last, where they are until they are overwritten.
     pub finished: Cell<u64>,
     /// What [`crate::hold::HOLD`] was when `resume` was set.
-    pub found: Cell<u32>,
+    pub hold_at_resume: Cell<u32>,
     /// The signal mask that a system call of the program sets while it waits, and its length, as the kernel gets them.
     pub waiting_mask: Cell<[u64; 2]>,
-    /// The register that the kernel gets instead of the program's while `waiting_mask` is in use, and the program's value.
+    /// While `waiting_mask` is in use: the number of the register that leads the kernel there, and the program's value of it.
     pub given: Cell<[u64; 2]>,
     /// Restartable sequences that were registered before the recording: address, length, signature.
     pub sequences: Cell<[u64; 3]>,
@@ -161,7 +161,7 @@ impl Context {
         self.silent.set(&raw const self.unread as u64);
     }
 
-    /// Makes the next exit fault, wherever the thread is.
+    /// Makes the next exit that is not logged write to `address`, which faults.
     pub fn poison_silent(&self, address: u64) {
         self.silent.set(address);
     }

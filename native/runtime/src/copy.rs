@@ -13,7 +13,7 @@ impl Builder {
     pub(crate) fn operand(&mut self, instruction: &Instruction, code: &[u8], pc: u64) {
         if instruction.relative_at != 0 && instruction.prefixes & prefix::FS == 0 {
             let address = instruction.relative_address(pc, code);
-            let after = self.emitter.at + 7;
+            let after = self.emitter.address + 7;
             let distance = address.wrapping_sub(after);
             if distance as i32 as i64 as u64 == distance {
                 self.emitter.bytes(&[0x48, 0x8b, 0x0d]);
@@ -55,7 +55,7 @@ impl Builder {
             return self.emitter.bytes(own);
         }
         let address = instruction.relative_address(pc, code);
-        let after = self.emitter.at + own.len() as u64;
+        let after = self.emitter.address + own.len() as u64;
         let distance = address.wrapping_sub(after);
         if distance as i32 as i64 as u64 == distance {
             own[instruction.relative_at as usize..][..4].copy_from_slice(&(distance as u32).to_le_bytes());

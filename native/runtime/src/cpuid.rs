@@ -28,7 +28,7 @@ impl Emitter {
         // add al, 127; sahf
         self.bytes(&[0x04, 0x7f, 0x9e]);
         self.load(RAX, offset::TARGET);
-        let end = self.at;
+        let end = self.address;
         for jump in [of_other_leaf, of_other_part] {
             self.aim_short(jump, end);
         }
@@ -42,7 +42,7 @@ impl Emitter {
         self.bytes(&[0x65, 0x8b, 0x0c, 0x25]);
         self.word(word);
         self.bytes(&[0x8d, 0x49, value.wrapping_neg(), 0xe3, 2, 0xeb, 0]);
-        self.at - 1
+        self.address - 1
     }
 
     fn aim_short(&mut self, displacement: u64, to: u64) {

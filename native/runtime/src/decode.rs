@@ -110,20 +110,20 @@ const I16: u8 = 8;
 const BAD: u8 = 128;
 
 /// Operands of one-byte opcodes.
-const ONE: [u8; 256] = one();
+const ONE_BYTE: [u8; 256] = one_byte();
 /// Operands of opcodes after 0f.
-const TWO: [u8; 256] = two();
+const TWO_BYTES: [u8; 256] = two_bytes();
 
 const fn fill(mut table: [u8; 256], from: usize, to: usize, value: u8) -> [u8; 256] {
-    let mut at = from;
-    while at <= to {
-        table[at] = value;
-        at += 1;
+    let mut position = from;
+    while position <= to {
+        table[position] = value;
+        position += 1;
     }
     table
 }
 
-const fn one() -> [u8; 256] {
+const fn one_byte() -> [u8; 256] {
     let mut table = [0; 256];
     let mut row = 0;
     while row < 0x40 {
@@ -168,7 +168,7 @@ const fn one() -> [u8; 256] {
     fill(table, 0xfe, 0xff, M)
 }
 
-const fn two() -> [u8; 256] {
+const fn two_bytes() -> [u8; 256] {
     let mut table = [M; 256];
     table = fill(table, 0x04, 0x0c, 0);
     table[0x04] = BAD;
@@ -195,8 +195,8 @@ const fn two() -> [u8; 256] {
     fill(table, 0xc8, 0xcf, 0)
 }
 
-fn signed(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
-    let bytes = bytes.get(at..at + length)?;
+fn signed(bytes: &[u8], position: usize, length: usize) -> Option<u64> {
+    let bytes = bytes.get(position..position + length)?;
     let mut value = if bytes[length - 1] & 0x80 != 0 { u64::MAX } else { 0 };
     for &byte in bytes.iter().rev() {
         value = value << 8 | u64::from(byte);
@@ -219,29 +219,29 @@ pub fn decode(bytes: &[u8], pc: u64) -> Option<Instruction> {
         gs_at: 0,
         flow: Flow::Next,
     };
-    let mut at = prefixes(&mut instruction, bytes)?;
-    let operands = opcode(&mut instruction, bytes, &mut at)?;
+    let mut position = prefixes(&mut instruction, bytes)?;
+    let operands = opcode(&mut instruction, bytes, &mut position)?;
     if operands & BAD != 0 {
         return None;
     }
     if operands & M != 0 {
-        modrm(&mut instruction, bytes, &mut at)?;
+        modrm(&mut instruction, bytes, &mut position)?;
     }
-    let immediate = at;
-    at += immediates(&instruction, operands);
-    if at > LONGEST || at > bytes.len() {
+    let immediate = position;
+    position += immediates(&instruction, operands);
+    if position > LONGEST || position > bytes.len() {
         return None;
     }
-    instruction.length = at as u8;
+    instruction.length = position as u8;
     instruction.flow = flow(&instruction, bytes, immediate, pc)?;
     Some(instruction)
 }
 
 /// Reads prefixes; returns where the opcode is.
 fn prefixes(instruction: &mut Instruction, bytes: &[u8]) -> Option<usize> {
-    let mut at = 0;
+    let mut position = 0;
     loop {
-        let byte = *bytes.get(at)?;
+        let byte = *bytes.get(position)?;
         let bit = match byte {
             0x66 => prefix::OPERAND_SIZE,
             0x67 => prefix::ADDRESS_SIZE,
@@ -253,13 +253,13 @@ fn prefixes(instruction: &mut Instruction, bytes: &[u8]) -> Option<usize> {
             0x26 | 0x2e | 0x36 | 0x3e => 0,
             0x40..=0x4f => {
                 instruction.rex = byte;
-                at += 1;
+                position += 1;
                 continue;
             }
-            _ => return Some(at),
+            _ => return Some(position),
         };
         if bit == prefix::GS {
-            instruction.gs_at = at as u8;
+            instruction.gs_at = position as u8;
             instruction.prefixes &= !prefix::FS;
         }
         if bit == prefix::FS {
@@ -268,55 +268,55 @@ fn prefixes(instruction: &mut Instruction, bytes: &[u8]) -> Option<usize> {
         // A prefix after REX makes REX void.
         instruction.rex = 0;
         instruction.prefixes |= bit;
-        at += 1;
-        if at >= LONGEST {
+        position += 1;
+        if position >= LONGEST {
             return None;
         }
     }
 }
 
 /// Reads the opcode; returns its operands.
-fn opcode(instruction: &mut Instruction, bytes: &[u8], at: &mut usize) -> Option<u8> {
-    let first = *bytes.get(*at)?;
-    *at += 1;
+fn opcode(instruction: &mut Instruction, bytes: &[u8], position: &mut usize) -> Option<u8> {
+    let first = *bytes.get(*position)?;
+    *position += 1;
     match first {
         0x0f => {
-            let second = *bytes.get(*at)?;
-            *at += 1;
+            let second = *bytes.get(*position)?;
+            *position += 1;
             if second == 0x38 || second == 0x3a {
                 instruction.map = if second == 0x38 { 2 } else { 3 };
-                instruction.opcode = *bytes.get(*at)?;
-                *at += 1;
+                instruction.opcode = *bytes.get(*position)?;
+                *position += 1;
                 return Some(if instruction.map == 3 { M | I8 } else { M });
             }
             (instruction.map, instruction.opcode) = (1, second);
-            Some(TWO[second as usize])
+            Some(TWO_BYTES[second as usize])
         }
         // VEX with one further byte.
         0xc5 => {
-            let extra = *bytes.get(*at)?;
+            let extra = *bytes.get(*position)?;
             instruction.rex = if extra & 0x80 == 0 { 0x44 } else { 0 };
-            instruction.opcode = *bytes.get(*at + 1)?;
-            *at += 2;
+            instruction.opcode = *bytes.get(*position + 1)?;
+            *position += 2;
             (instruction.map, instruction.vector) = (1, true);
             vector_operands(instruction)
         }
         // VEX with two further bytes, EVEX with three.
         0xc4 | 0x62 => {
-            let extra = *bytes.get(*at)?;
+            let extra = *bytes.get(*position)?;
             let skip = if first == 0x62 { 3 } else { 2 };
             instruction.rex = 0x40 | (!extra >> 5) & 7;
             instruction.map = if first == 0x62 { extra & 7 } else { extra & 31 };
-            instruction.opcode = *bytes.get(*at + skip)?;
-            *at += skip + 1;
+            instruction.opcode = *bytes.get(*position + skip)?;
+            *position += skip + 1;
             instruction.vector = true;
             vector_operands(instruction)
         }
         // The prefix XOP of old AMD processors, not `POP`.
-        0x8f if bytes.get(*at)? & 0x38 != 0 => None,
+        0x8f if bytes.get(*position)? & 0x38 != 0 => None,
         _ => {
             (instruction.map, instruction.opcode) = (0, first);
-            Some(ONE[first as usize])
+            Some(ONE_BYTE[first as usize])
         }
     }
 }
@@ -331,10 +331,10 @@ fn vector_operands(instruction: &Instruction) -> Option<u8> {
 }
 
 /// Reads ModRM, SIB and the displacement.
-fn modrm(instruction: &mut Instruction, bytes: &[u8], at: &mut usize) -> Option<()> {
-    instruction.modrm_at = *at as u8;
-    instruction.modrm = *bytes.get(*at)?;
-    *at += 1;
+fn modrm(instruction: &mut Instruction, bytes: &[u8], position: &mut usize) -> Option<()> {
+    instruction.modrm_at = *position as u8;
+    instruction.modrm = *bytes.get(*position)?;
+    *position += 1;
     let (mode, rm) = (instruction.modrm >> 6, instruction.modrm & 7);
     // Moves of control and debug registers have registers whatever the mode is.
     if mode == 3
@@ -344,17 +344,17 @@ fn modrm(instruction: &mut Instruction, bytes: &[u8], at: &mut usize) -> Option<
     }
     let mut base = rm;
     if rm == 4 {
-        base = *bytes.get(*at)? & 7;
-        *at += 1;
+        base = *bytes.get(*position)? & 7;
+        *position += 1;
     }
     match mode {
         0 if rm == 5 => {
-            instruction.relative_at = *at as u8;
-            *at += 4;
+            instruction.relative_at = *position as u8;
+            *position += 4;
         }
-        0 if rm == 4 && base == 5 => *at += 4,
-        1 => *at += 1,
-        2 => *at += 4,
+        0 if rm == 4 && base == 5 => *position += 4,
+        1 => *position += 1,
+        2 => *position += 4,
         _ => {}
     }
     Some(())

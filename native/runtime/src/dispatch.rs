@@ -53,7 +53,7 @@ pub fn go(context: &Context, pc: u64) {
 /// Continues in a block, which was found while the lock was held.
 pub fn resume(context: &Context, pc: u64, block: Option<u32>, lock: Lock) {
     context.pc.set(pc);
-    context.found.set(HOLD.load(Relaxed));
+    context.hold_at_resume.set(HOLD.load(Relaxed));
     if let Some(block) = block {
         return context.resume.set(BLOCKS.get(block).cache);
     }
@@ -62,7 +62,7 @@ pub fn resume(context: &Context, pc: u64, block: Option<u32>, lock: Lock) {
     // There is code, but no room for its translation, until all others are removed.
     if !own && crate::regions::executable_from(pc) != 0 && flush::flush(context) {
         let _lock = state::lock();
-        context.found.set(HOLD.load(Relaxed));
+        context.hold_at_resume.set(HOLD.load(Relaxed));
         if let Some(block) = block_at(pc) {
             return context.resume.set(BLOCKS.get(block).cache);
         }
@@ -107,13 +107,13 @@ fn missed(context: &Context, target: u64) {
     resume(context, target, block, lock);
 }
 
-/// Ends the process with a message: the runtime itself is broken. `at` and `address` say where.
-pub fn broken(what: &str, at: u64, address: u64) -> ! {
+/// Ends the process with a message: the runtime itself is broken. `position`, an instruction or a line, and `address` are printed.
+pub fn broken(what: &str, position: u64, address: u64) -> ! {
     const STANDARD_ERROR: u64 = 2;
     let say =
         |bytes: &[u8]| sys::call3(sys::nr::WRITE, STANDARD_ERROR, bytes.as_ptr() as u64, bytes.len() as u64);
     say(what.as_bytes());
-    for value in [at, address] {
+    for value in [position, address] {
         let mut digits = *b" 0000000000000000";
         for (index, digit) in digits[1..].iter_mut().rev().enumerate() {
             *digit = b"0123456789abcdef"[(value >> (4 * index) & 15) as usize];

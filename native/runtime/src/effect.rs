@@ -124,9 +124,9 @@ fn arithmetic(instruction: &Instruction, reg: u32, rm: u32, memory: u32, small: 
 /// A register that the code at `pc` writes before it reads it. Never `rsp` or `r12`, whose addressing is longer.
 pub fn dead_register(bytes: &[u8], mut pc: u64) -> Option<u8> {
     let mut read = RSP | 1 << 12;
-    let mut at = 0;
+    let mut offset = 0;
     for _ in 0..SEARCHED {
-        let code = bytes.get(at..)?;
+        let code = bytes.get(offset..)?;
         let instruction = decode(code, pc)?;
         let effect = effect(&instruction, code)?;
         let free = effect.writes & !read & !effect.reads;
@@ -137,7 +137,7 @@ pub fn dead_register(bytes: &[u8], mut pc: u64) -> Option<u8> {
         if instruction.flow != Flow::Next {
             return None;
         }
-        at += instruction.length as usize;
+        offset += instruction.length as usize;
         pc += u64::from(instruction.length);
     }
     None

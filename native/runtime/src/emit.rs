@@ -14,7 +14,7 @@ pub const RDX: u8 = 2;
 /// A position in a cache where code is written.
 pub struct Emitter {
     /// The address of the next byte.
-    pub at: u64,
+    pub address: u64,
     /// The end of the room. Beyond it nothing is written, and `full` is set.
     pub limit: u64,
     /// Whether something had no room.
@@ -29,12 +29,12 @@ pub const LEAVE: bool = false;
 impl Emitter {
     /// Writes bytes.
     pub fn bytes(&mut self, bytes: &[u8]) {
-        if self.at + bytes.len() as u64 > self.limit {
+        if self.address + bytes.len() as u64 > self.limit {
             self.full = true;
             return;
         }
-        raw::write_bytes(self.at, bytes);
-        self.at += bytes.len() as u64;
+        raw::write_bytes(self.address, bytes);
+        self.address += bytes.len() as u64;
     }
 
     /// Writes 32 bits.
@@ -59,7 +59,7 @@ impl Emitter {
             &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
             &[0x0f, 0x1f, 0x80, 0, 0, 0, 0],
         ];
-        let missing = (self.at + distance).wrapping_neg() & (alignment - 1);
+        let missing = (self.address + distance).wrapping_neg() & (alignment - 1);
         self.bytes(NOPS[(missing & 7) as usize]);
     }
 
@@ -82,14 +82,14 @@ impl Emitter {
     /// `jmp` to an address within reach, whose displacement can be replaced in one store.
     pub fn patchable_jump(&mut self, to: u64) -> u64 {
         self.align(1, 4);
-        let site = self.at;
+        let site = self.address;
         self.jump(to);
         site
     }
 
     /// `jmp` to an address within reach.
     pub fn jump(&mut self, to: u64) {
-        let from = self.at + 5;
+        let from = self.address + 5;
         self.bytes(&[0xe9]);
         self.word(to.wrapping_sub(from) as u32);
     }
@@ -101,7 +101,7 @@ impl Emitter {
         if register.is_none() {
             self.save(RCX, offset::SAVED_RCX);
         }
-        let begin = self.at;
+        let begin = self.address;
         self.load(r, offset::POINTER);
         self.store_number(number, r);
         // lea r, [r+4]
@@ -120,7 +120,7 @@ impl Emitter {
         if register.is_none() {
             self.save(RCX, offset::SAVED_RCX);
         }
-        let begin = self.at;
+        let begin = self.address;
         self.load(r, core::mem::offset_of!(crate::context::Context, silent) as u32);
         self.store_number(number, r);
         if register.is_none() && reload {

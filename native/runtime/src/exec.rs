@@ -9,7 +9,7 @@ use crate::{
     limits,
     log::{self, arena},
     raw,
-    signal::{self, Action, RAISED},
+    signal::{self, Action, IGNORE, RAISED},
     state::lock,
     stubs::{self, INTERRUPTED},
     sys::{self, failed, nr},
@@ -17,12 +17,13 @@ use crate::{
     wire::note,
 };
 
-const CURRENT: u64 = -100i64 as u64;
+/// `AT_FDCWD`.
+const CURRENT_FOLDER: u64 = -100i64 as u64;
 
 /// `execve` and `execveat`.
 pub fn execute(context: &Context, arguments: [u64; 6]) -> Outcome {
     let (folder, path, flags) = match context.register(register::RAX) {
-        nr::EXECVE => (CURRENT, arguments[0], 0),
+        nr::EXECVE => (CURRENT_FOLDER, arguments[0], 0),
         _ => (arguments[0], arguments[1], arguments[4]),
     };
     let Some(mask) = signal::block(context) else { return Outcome::Interrupted };
@@ -68,10 +69,13 @@ fn gains_privileges(folder: u64, path: u64, flags: u64) -> bool {
     const OWNER: u64 = 28;
     const SET_USER: u32 = 0o4000;
     const SET_GROUP: u32 = 0o2010;
+    // AT_EMPTY_PATH and AT_SYMLINK_NOFOLLOW.
+    const PATH_FLAGS: u64 = 0x1100;
     const GETEUID: u64 = 107;
     const GETXATTR: u64 = 191;
     let mut status = [0u64; 18];
-    let result = sys::call(nr::NEWFSTATAT, [folder, path, status.as_mut_ptr() as u64, flags & 0x1100, 0, 0]);
+    let result =
+        sys::call(nr::NEWFSTATAT, [folder, path, status.as_mut_ptr() as u64, flags & PATH_FLAGS, 0, 0]);
     if failed(result) {
         return false;
     }
@@ -136,11 +140,11 @@ pub enum Execution {
 fn set_ignored(context: &Context, execution: Execution) {
     for number in 1..=31 {
         let action = signal::action_of(context, number);
-        if RAISED >> (number - 1) & 1 == 0 || action.handler != 1 {
+        if RAISED >> (number - 1) & 1 == 0 || action.handler != IGNORE {
             continue;
         }
         if execution == Execution::Begins {
-            let ignored = Action { handler: 1, flags: 0, restorer: 0, mask: 0 };
+            let ignored = Action { handler: IGNORE, flags: 0, restorer: 0, mask: 0 };
             sys::call(nr::RT_SIGACTION, [u64::from(number), &raw const ignored as u64, 0, 8, 0, 0]);
         } else {
             signal::install(number, &action);

@@ -12,7 +12,7 @@ use crate::{
     slot,
     state::{
         BLOCK_AT, BLOCKS, CALL_AT, EXITS, FIRST, LANDING_AT, LINKS, MOST_BLOCKS, MOST_EXITS, MOST_LINKS,
-        MOST_STEPS, NEXT_BLOCK, NEXT_EXIT, NEXT_LINK, NEXT_STEP, STEPS, USED,
+        MOST_STEPS, NEXT_BLOCK, NEXT_EXIT, NEXT_LINK, NEXT_STEP, STEPS, USED, first,
     },
     sys,
 };
@@ -48,11 +48,11 @@ pub fn flush(context: &Context) -> bool {
         LANDING_AT.clear();
         pages::clear_all();
         cache::clear();
-        release(&BLOCKS, FIRST[0].load(Relaxed), NEXT_BLOCK.load(Relaxed), MOST_BLOCKS);
-        release(&EXITS, FIRST[1].load(Relaxed), NEXT_EXIT.load(Relaxed), MOST_EXITS);
-        release(&STEPS, FIRST[3].load(Relaxed), NEXT_STEP.load(Relaxed), MOST_STEPS);
+        release(&BLOCKS, FIRST[first::BLOCK].load(Relaxed), NEXT_BLOCK.load(Relaxed), MOST_BLOCKS);
+        release(&EXITS, FIRST[first::EXIT].load(Relaxed), NEXT_EXIT.load(Relaxed), MOST_EXITS);
+        release(&STEPS, FIRST[first::STEP].load(Relaxed), NEXT_STEP.load(Relaxed), MOST_STEPS);
         // Threads that are in the runtime already may still read their link.
-        let current = FIRST[2].load(Relaxed);
+        let current = FIRST[first::LINK].load(Relaxed);
         release(&LINKS, LINKS_RELEASED.swap(current, Relaxed), current, MOST_LINKS);
         for (first, next) in FIRST.iter().zip([&NEXT_BLOCK, &NEXT_EXIT, &NEXT_LINK, &NEXT_STEP]) {
             first.store(next.load(Relaxed), Relaxed);

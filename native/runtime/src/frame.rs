@@ -29,6 +29,8 @@ const SOFTWARE: u64 = 464;
 const MAGIC: u32 = 0x4650_5853;
 /// The longest vector state that is handled.
 const MOST_VECTORS: u64 = 0x4000;
+/// Flag of an alternative stack that there is none (`SS_DISABLE`).
+pub const DISABLED: u64 = 2;
 /// Bits of the flags that a handler starts without: trap, direction, resume.
 const CLEARED: u64 = 0x100 | 0x400 | 0x1_0000;
 
@@ -44,12 +46,12 @@ impl Frame {
 
     /// A general register.
     pub fn register(self, number: usize) -> u64 {
-        raw::read(self.0 + REGISTERS + place(number))
+        raw::read(self.0 + REGISTERS + register_offset(number))
     }
 
     /// Sets a general register.
     pub fn set_register(self, number: usize, value: u64) {
-        raw::write(self.0 + REGISTERS + place(number), value);
+        raw::write(self.0 + REGISTERS + register_offset(number), value);
     }
 
     /// The instruction pointer.
@@ -79,7 +81,7 @@ impl Frame {
     }
 }
 
-fn place(number: usize) -> u64 {
+fn register_offset(number: usize) -> u64 {
     ORDER.iter().position(|&n| n == number).unwrap_or(0) as u64 * 8
 }
 
@@ -93,30 +95,31 @@ fn vector_length(address: u64) -> u64 {
 /// `false` if the program's stack is inaccessible.
 pub fn build(context: &Context, number: u32, info: u64, action: &Action, frame: Frame) -> bool {
     let rsp = frame.register(register::RSP);
-    let [alternative, off, size] = context.alternative.get();
+    let [alternative, alternative_flags, size] = context.alternative.get();
     let inside = size != 0 && rsp.wrapping_sub(alternative) <= size;
+    // Below the red zone.
     let mut top = rsp - 128;
-    if action.flags & flag::ONSTACK != 0 && off & 2 == 0 && size != 0 && !inside {
+    if action.flags & flag::ONSTACK != 0 && alternative_flags & DISABLED == 0 && size != 0 && !inside {
         top = alternative + size;
     }
     let vectors: u64 = raw::read(frame.0 + VECTORS);
     let length = if vectors == 0 { 0 } else { vector_length(vectors) };
     let vectors_at = (top - length) & !63;
-    let at = ((vectors_at - LENGTH - INFO_LENGTH - 8) & !15) - 8;
-    let user = at + 8;
+    let handler_stack = ((vectors_at - LENGTH - INFO_LENGTH - 8) & !15) - 8;
+    let user = handler_stack + 8;
     let mut copied = [0u8; LENGTH as usize];
     copied.copy_from_slice(raw::bytes(frame.0, LENGTH as usize));
     let own = copied.as_mut_ptr() as u64;
-    raw::write(own + STACK, [alternative, off, size]);
+    raw::write(own + STACK, [alternative, alternative_flags, size]);
     raw::write(own + VECTORS, if vectors == 0 { 0 } else { vectors_at });
-    let failed = raw::copy(at, &raw const action.restorer as u64, 8)
+    let failed = raw::copy(handler_stack, &raw const action.restorer as u64, 8)
         + raw::copy(user, own, LENGTH)
         + raw::copy(user + LENGTH, info, INFO_LENGTH)
         + raw::copy(vectors_at, vectors, length);
     if failed != 0 {
         return false;
     }
-    frame.set_register(register::RSP, at);
+    frame.set_register(register::RSP, handler_stack);
     frame.set_register(register::RDI, u64::from(number));
     frame.set_register(register::RSI, user + LENGTH);
     frame.set_register(register::RDX, user);
@@ -134,25 +137,25 @@ pub fn return_from_handler(context: &Context) -> Outcome {
     }
     let user = context.register(register::RSP);
     let own = context.private() + FRAME_ROOM;
-    let at = own + 8;
-    if raw::copy(at, user, LENGTH) != 0 {
+    let ucontext = own + 8;
+    if raw::copy(ucontext, user, LENGTH) != 0 {
         crate::dispatch::go(context, 0);
         return Outcome::Elsewhere;
     }
-    let frame = Frame(at);
-    let vectors: u64 = raw::read(at + VECTORS);
+    let frame = Frame(ucontext);
+    let vectors: u64 = raw::read(ucontext + VECTORS);
     if vectors != 0 {
         // Behind the `ucontext`, aligned as XRSTOR requires.
         let room = (own + 0x400) & !63;
         raw::copy(room, vectors, FXSAVE_LENGTH);
         let length = vector_length(room);
         raw::copy(room, vectors, length);
-        raw::write(at + VECTORS, room);
+        raw::write(ucontext + VECTORS, room);
     }
-    let [stack, off, size]: [u64; 3] = raw::read(at + STACK);
-    context.alternative.set([stack, off & 2, size]);
+    let [stack, flags, size]: [u64; 3] = raw::read(ucontext + STACK);
+    context.alternative.set([stack, flags & DISABLED, size]);
     raw::write(
-        at + STACK,
+        ucontext + STACK,
         [context.private() + crate::layout::SIGNAL_STACK, 0, crate::layout::SIGNAL_STACK_BYTES],
     );
     context.blocked.set(frame.mask() & RAISED);
@@ -160,5 +163,5 @@ pub fn return_from_handler(context: &Context) -> Outcome {
     context.pc.set(frame.rip());
     log::go_on_at(context, frame.rip());
     frame.set_rip(stubs::address(stubs::hodo_enter_pc));
-    stubs::sigreturn(at)
+    stubs::sigreturn(ucontext)
 }

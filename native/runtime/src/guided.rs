@@ -36,7 +36,7 @@ impl Builder {
                 self.leave(exit::NONE, step.pc);
                 break;
             };
-            let begin = self.emitter.at;
+            let begin = self.emitter.address;
             self.instructions += 1;
             let done = self.guided(&instruction, &code[..instruction.length as usize], index, steps);
             if let Done::Before = done {
@@ -45,7 +45,7 @@ impl Builder {
                 break;
             }
             let kind = if let Done::On(kind) = done { kind } else { exit::NONE };
-            let cached = (self.emitter.at - begin) as u16;
+            let cached = (self.emitter.address - begin) as u16;
             let next =
                 if let Done::On(_) = done { step.next } else { step.pc + u64::from(instruction.length) };
             STEPS.set(take(&NEXT_STEP), Step { next, length: instruction.length, kind, cached });
@@ -124,7 +124,7 @@ impl Builder {
         self.emitter.long(address.wrapping_neg());
         // lea rcx, [rcx+rdx]; jrcxz over the jump; jmp side
         self.emitter.bytes(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 5, 0xe9]);
-        let jump = self.emitter.at;
+        let jump = self.emitter.address;
         self.emitter.word(0);
         self.emitter.load(RDX, offset::SAVED_RDX);
         self.emitter.load(RCX, offset::SAVED_RCX);

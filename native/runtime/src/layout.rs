@@ -189,8 +189,18 @@ pub struct Attached {
     pub sequences: [AtomicU64; 3],
     /// Not 0: it is the first thread of its process.
     pub first: AtomicU32,
-    /// 0 until the thread is recorded (1), or cannot be recorded (2).
+    /// One of [`done`].
     pub done: AtomicU32,
+}
+
+/// Values of [`Attached::done`].
+pub mod done {
+    /// The thread has not entered the runtime yet.
+    pub const NO: u32 = 0;
+    /// It is recorded.
+    pub const RECORDED: u32 = 1;
+    /// It cannot be recorded.
+    pub const REFUSED: u32 = 2;
 }
 
 /// From the runtime's entry for new programs to that for threads of running ones.

@@ -8,7 +8,7 @@ use crate::{
     raw,
     state::{
         BLOCK_AT, BLOCKS, BY_CACHE, BY_CACHE_ROOM, Block, CALL_AT, EXITS, FIRST, LANDING_AT, LINKS, Link,
-        STEPS, block_flag,
+        STEPS, block_flag, first,
     },
     wire::exit,
 };
@@ -16,7 +16,7 @@ use crate::{
 /// Makes a link lead to a block.
 pub fn connect(number: u32, to: u32) {
     let link = LINKS.get(number);
-    let is_old = number < FIRST[2].load(Relaxed);
+    let is_old = number < FIRST[first::LINK].load(Relaxed);
     if is_old || link.site == 0 || link.linked != 0 {
         return;
     }
@@ -81,15 +81,15 @@ pub fn landing(pc: u64, number: u32) -> u64 {
     }
     let Some(home) = cache::containing(block.cache) else { return 0 };
     let mut cache = CACHES.get(home);
-    if cache.cold - cache.at < cache::LARGEST {
+    if cache.cold - cache.free < cache::LARGEST {
         return 0;
     }
-    let mut emitter = Emitter { at: cache.at, limit: cache.cold, full: false };
+    let mut emitter = Emitter { address: cache.free, limit: cache.cold, full: false };
     emitter.align(0, 8);
-    let begin = emitter.at;
+    let begin = emitter.address;
     emitter.landing(pc, cache.base + cache::MISS);
     emitter.jump(block.cache);
-    cache.at = emitter.at;
+    cache.free = emitter.address;
     CACHES.set(home, cache);
     BLOCKS.set(number, Block { prologue: begin, ..block });
     begin

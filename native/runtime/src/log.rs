@@ -222,6 +222,3 @@ pub fn suspend(context: &Context) {
     flush(context);
     context.skips.store(1, Release);
 }
-
-/// Whether a full table of the process means that its recording ended.
-pub const NO_ROOM: u32 = note::NO_ROOM;

@@ -41,14 +41,14 @@ fn mix(state: u32, word: u32) -> u32 {
 /// Guesses every word, collects those that were guessed wrong and sets their bits; returns their number.
 #[inline(always)]
 fn guess(
-    some: &[u32],
+    group: &[u32],
     first: &mut [u32; FIRST],
     wrong: &mut [u32; MOST],
     count: &mut usize,
     state: &mut u32,
 ) -> u8 {
     let mut set = 0;
-    for &word in some {
+    for &word in group {
         let guess = &mut first[*state as usize % FIRST];
         let is_wrong = *guess != word;
         *guess = word;
@@ -77,8 +77,8 @@ pub fn pack(words: &[u32], bytes: &mut [u8], work: &mut [u32]) -> usize {
     let (head, rest) = bytes.split_at_mut(head);
     let (mut count, mut state) = (0, 0);
     let (whole, last) = words.as_chunks::<8>();
-    for (some, bits) in whole.iter().zip(&mut head[COUNT..]) {
-        *bits = guess(some, first, wrong, &mut count, &mut state);
+    for (group, bits) in whole.iter().zip(&mut head[COUNT..]) {
+        *bits = guess(group, first, wrong, &mut count, &mut state);
     }
     if let (false, Some(bits)) = (last.is_empty(), head.last_mut()) {
         *bits = guess(last, first, wrong, &mut count, &mut state) << (8 - last.len());
@@ -103,9 +103,9 @@ pub fn unpack(bytes: &[u8], words: &mut [u32], work: &mut [u32]) -> Option<()> {
     unpack_wrong(rest, wrong, pairs.as_chunks_mut::<2>().0)?;
     let mut wrong = wrong.iter();
     let mut state = 0;
-    for (some, bits) in words.chunks_mut(8).zip(bits) {
+    for (group, bits) in words.chunks_mut(8).zip(bits) {
         let mut set = *bits;
-        for word in some {
+        for word in group {
             let guess = &mut first[state as usize % FIRST];
             if set & 0x80 != 0 {
                 *guess = *wrong.next()?;
@@ -133,10 +133,10 @@ fn pack_wrong(words: &[u32], bytes: &mut [u8], guesses: &mut [[u32; 2]]) -> Opti
     guesses.fill([0; 2]);
     let guesses: &mut [[u32; 2]; GUESSES] = guesses.try_into().ok()?;
     let (controls, stored) = bytes.split_at_mut_checked(words.len().div_ceil(4))?;
-    let (mut before, mut last, mut at) = (0, 0, 0);
-    for (some, control) in words.chunks(4).zip(&mut *controls) {
+    let (mut before, mut last, mut length) = (0, 0, 0);
+    for (group, control) in words.chunks(4).zip(&mut *controls) {
         let mut codes = 0;
-        for (index, &word) in some.iter().enumerate() {
+        for (index, &word) in group.iter().enumerate() {
             let pair = &mut guesses[slot(before, last)];
             let [one, two] = *pair;
             let (not_one, not_two) = (u32::from(one != word), u32::from(two != word));
@@ -149,19 +149,19 @@ fn pack_wrong(words: &[u32], bytes: &mut [u8], guesses: &mut [[u32; 2]]) -> Opti
             if is_whole {
                 coded = WHOLE;
             }
-            stored.get_mut(at..at + 4)?.copy_from_slice(&coded.to_le_bytes());
+            stored.get_mut(length..length + 4)?.copy_from_slice(&coded.to_le_bytes());
             // 0, 0, 2 or 3 bytes.
-            at += (0x3200 >> (4 * code) & 15) as usize;
+            length += (0x3200 >> (4 * code) & 15) as usize;
             if is_whole {
-                stored.get_mut(at..at + 4)?.copy_from_slice(&word.to_le_bytes());
-                at += 4;
+                stored.get_mut(length..length + 4)?.copy_from_slice(&word.to_le_bytes());
+                length += 4;
             }
             codes |= code << (2 * index);
             (before, last) = (last, word);
         }
         *control = codes as u8;
     }
-    Some(controls.len() + at)
+    Some(controls.len() + length)
 }
 
 /// Unpacks `words.len()` words that were guessed wrong.
@@ -175,8 +175,8 @@ fn unpack_wrong(bytes: &[u8], words: &mut [u32], guesses: &mut [[u32; 2]]) -> Op
         Some(taken.iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte)))
     };
     let (mut before, mut last) = (0u32, 0u32);
-    for (some, &control) in words.chunks_mut(4).zip(controls) {
-        for (index, word) in some.iter_mut().enumerate() {
+    for (group, &control) in words.chunks_mut(4).zip(controls) {
+        for (index, word) in group.iter_mut().enumerate() {
             let pair = &mut guesses[slot(before, last)];
             let code = control >> (2 * index) & 3;
             *word = match code {

@@ -56,7 +56,7 @@ fn page(number: u64) -> Option<u32> {
     }
 }
 
-fn existing(number: u64) -> Option<u32> {
+fn index_of(number: u64) -> Option<u32> {
     (PAGE_AT.get(number) as u32).checked_sub(1)
 }
 
@@ -69,14 +69,14 @@ pub fn register(number: u32) {
         let length = u64::from(crate::state::STEPS.get(block.steps + index).length);
         for page in [pc >> 12, (pc + length - 1) >> 12] {
             if page != last {
-                enter(page, number);
+                add_to_page(page, number);
                 last = page;
             }
         }
     }
 }
 
-fn enter(number: u64, block: u32) {
+fn add_to_page(number: u64, block: u32) {
     let Some(index) = page(number) else { return };
     let mut page = PAGES.get(index);
     if page.first != 0 && NODES.get(page.first).block == block {
@@ -157,7 +157,7 @@ fn for_each(start: u64, end: u64, mut action: impl FnMut(u32)) {
             }
         }
     } else {
-        for index in (first..last).filter_map(existing) {
+        for index in (first..last).filter_map(index_of) {
             action(index);
         }
     }
@@ -175,7 +175,7 @@ pub fn any(start: u64, end: u64) -> bool {
 pub fn set_protection(start: u64, end: u64, wanted: u64) {
     let mut begin = start;
     for number in start >> 12..end >> 12 {
-        let Some(index) = existing(number).filter(|&index| PAGES.get(index).first != 0) else { continue };
+        let Some(index) = index_of(number).filter(|&index| PAGES.get(index).first != 0) else { continue };
         if begin < number << 12 {
             sys::protect(begin, (number << 12) - begin, wanted);
         }
@@ -207,7 +207,7 @@ pub fn release() -> bool {
 
 /// A write failed at `address`. If the page is protected for its blocks, removes them and lets the program write.
 pub fn written(address: u64) -> bool {
-    let Some(index) = existing(address >> 12) else { return false };
+    let Some(index) = index_of(address >> 12) else { return false };
     let page = PAGES.get(index);
     if u64::from(page.wanted) & WRITE == 0 {
         return false;

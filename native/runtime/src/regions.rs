@@ -40,21 +40,21 @@ fn after(address: u64) -> u32 {
     low
 }
 
-fn insert(at: u32, region: Region) {
+fn insert(position: u32, region: Region) {
     let count = COUNT.load(Relaxed);
     if region.start >= region.end || count == MOST {
         return;
     }
-    for index in (at..count).rev() {
+    for index in (position..count).rev() {
         REGIONS.set(index + 1, REGIONS.get(index));
     }
-    REGIONS.set(at, region);
+    REGIONS.set(position, region);
     COUNT.store(count + 1, Relaxed);
 }
 
-fn delete(at: u32) {
+fn delete(position: u32) {
     let count = COUNT.load(Relaxed);
-    for index in at..count - 1 {
+    for index in position..count - 1 {
         REGIONS.set(index, REGIONS.get(index + 1));
     }
     COUNT.store(count - 1, Relaxed);
@@ -62,17 +62,17 @@ fn delete(at: u32) {
 
 /// Memory that is not executable any more.
 pub fn remove(start: u64, end: u64) {
-    let mut at = after(start);
-    while at < COUNT.load(Relaxed) && REGIONS.get(at).start < end {
-        let old = REGIONS.get(at);
-        delete(at);
+    let mut first = after(start);
+    while first < COUNT.load(Relaxed) && REGIONS.get(first).start < end {
+        let old = REGIONS.get(first);
+        delete(first);
         if old.start < start {
-            insert(at, Region { end: start, ..old });
-            at += 1;
+            insert(first, Region { end: start, ..old });
+            first += 1;
         }
         if old.end > end {
-            insert(at, Region { start: end, ..old });
-            at += 1;
+            insert(first, Region { start: end, ..old });
+            first += 1;
         }
     }
 }
@@ -87,9 +87,9 @@ pub fn add(start: u64, end: u64, flags: u64) {
 /// no file.
 pub fn protect(start: u64, end: u64, executable: bool, writable: bool, generated: bool) {
     let mut flags = if generated { flag::GENERATED } else { 0 };
-    let at = after(start);
-    if at < COUNT.load(Relaxed) && REGIONS.get(at).start < end {
-        flags = REGIONS.get(at).flags;
+    let first = after(start);
+    if first < COUNT.load(Relaxed) && REGIONS.get(first).start < end {
+        flags = REGIONS.get(first).flags;
     }
     remove(start, end);
     if executable {
@@ -100,15 +100,15 @@ pub fn protect(start: u64, end: u64, executable: bool, writable: bool, generated
 
 /// The number of executable bytes from `pc` on.
 pub fn executable_from(pc: u64) -> u64 {
-    let mut at = after(pc);
+    let mut first = after(pc);
     let mut end = pc;
-    while at < COUNT.load(Relaxed) {
-        let region = REGIONS.get(at);
+    while first < COUNT.load(Relaxed) {
+        let region = REGIONS.get(first);
         if region.start > end {
             break;
         }
         end = region.end;
-        at += 1;
+        first += 1;
         if end - pc > 4096 {
             break;
         }
@@ -118,16 +118,16 @@ pub fn executable_from(pc: u64) -> u64 {
 
 /// Whether some of the memory is executable.
 pub fn any(start: u64, end: u64) -> bool {
-    let at = after(start);
-    at < COUNT.load(Relaxed) && REGIONS.get(at).start < end
+    let first = after(start);
+    first < COUNT.load(Relaxed) && REGIONS.get(first).start < end
 }
 
 fn flags(pc: u64) -> u64 {
-    let at = after(pc);
-    if at >= COUNT.load(Relaxed) {
+    let first = after(pc);
+    if first >= COUNT.load(Relaxed) {
         return 0;
     }
-    let region = REGIONS.get(at);
+    let region = REGIONS.get(first);
     if region.start <= pc { region.flags } else { 0 }
 }
 

@@ -68,23 +68,23 @@ pub fn unmapped(start: u64, end: u64) {
 
 /// Whether a name matches a pattern, in which `*` stands for any bytes.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut from) = (0, 0);
+    let (mut in_pattern, mut in_name) = (0, 0);
     // The last `*`, and where what it stands for ends.
     let mut star = None;
-    while from < name.len() {
-        if pattern.get(at) == Some(&b'*') {
-            star = Some((at, from));
-            at += 1;
-        } else if pattern.get(at) == Some(&name[from]) {
-            (at, from) = (at + 1, from + 1);
+    while in_name < name.len() {
+        if pattern.get(in_pattern) == Some(&b'*') {
+            star = Some((in_pattern, in_name));
+            in_pattern += 1;
+        } else if pattern.get(in_pattern) == Some(&name[in_name]) {
+            (in_pattern, in_name) = (in_pattern + 1, in_name + 1);
         } else if let Some((begin, end)) = star {
             star = Some((begin, end + 1));
-            (at, from) = (begin + 1, end + 1);
+            (in_pattern, in_name) = (begin + 1, end + 1);
         } else {
             return false;
         }
     }
-    pattern.iter().skip(at).all(|&byte| byte == b'*')
+    pattern.iter().skip(in_pattern).all(|&byte| byte == b'*')
 }
 
 /// Whether this thread is recorded now.

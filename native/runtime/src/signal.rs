@@ -36,7 +36,7 @@ const LONGEST_EXIT: u64 = 200;
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Action {
-    /// The handler; 0 for the default, 1 to ignore.
+    /// The handler, [`DEFAULT`] or [`IGNORE`].
     pub handler: u64,
     /// Bits of [`flag`].
     pub flags: u64,
@@ -45,6 +45,14 @@ pub struct Action {
     /// Signals that are blocked meanwhile.
     pub mask: u64,
 }
+
+/// Handler of an [`Action`]: what the kernel does by default.
+pub const DEFAULT: u64 = 0;
+/// Handler of an [`Action`]: nothing.
+pub const IGNORE: u64 = 1;
+/// Offsets in `siginfo`.
+const SI_CODE: u64 = 8;
+const SI_ADDRESS: u64 = 16;
 
 /// Flags of an [`Action`].
 pub mod flag {
@@ -84,7 +92,7 @@ pub fn install(number: u32, action: &Action) -> u64 {
         mask: !RAISED,
     };
     let raised = RAISED >> (number - 1) & 1 != 0;
-    let known = if action.handler > 1 || raised { &own } else { action };
+    let known = if action.handler > IGNORE || raised { &own } else { action };
     sys::call(nr::RT_SIGACTION, [u64::from(number), known as *const Action as u64, 0, 8, 0, 0])
 }
 
@@ -199,7 +207,7 @@ pub fn alternative(context: &Context, new: u64, old: u64) -> u64 {
 extern "C" fn hodo_signal(number: u32, info: u64, frame: u64) {
     let context = raw::context();
     let frame = Frame::new(frame);
-    let code: i32 = raw::read(info + 8);
+    let code: i32 = raw::read(info + SI_CODE);
     if (number, code) == (hold::SIGNAL, hold::CODE) {
         return hold::fetched(context, frame);
     }
@@ -213,7 +221,7 @@ extern "C" fn hodo_signal(number: u32, info: u64, frame: u64) {
 
 fn handle_raised(context: &Context, number: u32, info: u64, frame: Frame) {
     let rip = frame.rip();
-    let address: u64 = raw::read(info + 16);
+    let address: u64 = raw::read(info + SI_ADDRESS);
     if (stubs::address(stubs::hodo_copy_fault)..stubs::address(stubs::hodo_copy_end)).contains(&rip) {
         // Nothing is copied to the program while this thread has the lock.
         let may_write = frame.is_write() && {
@@ -262,7 +270,7 @@ fn next_buffer(context: &Context, frame: Frame, end: u64) {
 fn arrive(context: &Context, number: u32, info: u64, frame: Frame) {
     let action = action_of(context, number);
     let raised = RAISED >> (number - 1) & 1 != 0;
-    if raised && action.handler == 1 {
+    if raised && action.handler == IGNORE {
         return;
     }
     let own = 1 << (number - 1);
@@ -304,7 +312,7 @@ pub fn next_queued(context: &Context) {
     let ready = context.queued.get() & !context.blocked.get();
     let number = ready.trailing_zeros() + 1;
     context.queued.set(context.queued.get() & !(1 << (number - 1)));
-    if action_of(context, number).handler == 1 {
+    if action_of(context, number).handler == IGNORE {
         set_mask(mask);
         return;
     }
@@ -401,15 +409,15 @@ fn deliver_waiting(context: &Context, frame: Frame) {
 fn deliver(context: &Context, number: u32, info: u64, frame: Frame) {
     let action = action_of(context, number);
     match action.handler {
-        0 => die(context, number, info, frame),
+        DEFAULT => die(context, number, info, frame),
         // It was set to be ignored in the meantime.
-        1 => resume(context, frame),
+        IGNORE => resume(context, frame),
         handler => {
             // Where an indirect branch before the signal led.
             log::go_on_at(context, frame.rip());
             log::signal(context, number, handler);
             if action.flags & flag::RESETHAND != 0 {
-                let default = Action { handler: 0, ..action };
+                let default = Action { handler: DEFAULT, ..action };
                 set_action(context, number, default);
                 install(number, &default);
             }
@@ -441,7 +449,7 @@ fn resume(context: &Context, frame: Frame) {
 /// The signal ends the process: the kernel does it.
 fn die(context: &Context, number: u32, info: u64, frame: Frame) {
     log::signal(context, number, 0);
-    let default = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    let default = Action { handler: DEFAULT, flags: 0, restorer: 0, mask: 0 };
     let bytes = &raw const default as u64;
     sys::call(nr::RT_SIGACTION, [u64::from(number), bytes, 0, 8, 0, 0]);
     let (process, thread) = (u64::from(context.process.get()), u64::from(context.thread.get()));
@@ -471,7 +479,7 @@ fn fault(context: &Context, number: u32, info: u64, frame: Frame, address: u64) 
         Some(position) => restore(context, &position, frame),
         // A jump into the runtime's memory, which led to the guard page instead.
         None if rip == context.log_end() => {
-            raw::write(info + 16, context.pc.get());
+            raw::write(info + SI_ADDRESS, context.pc.get());
             context.pc.get()
         }
         None => rip,
@@ -485,7 +493,7 @@ fn fault(context: &Context, number: u32, info: u64, frame: Frame, address: u64) 
         return rewrite(context, waiting, pc, frame);
     }
     if number != SEGV && number != BUS {
-        raw::write(info + 16, pc);
+        raw::write(info + SI_ADDRESS, pc);
     }
     if waiting {
         // The waiting signal comes first; the instruction raises its signal again afterwards.
@@ -493,7 +501,7 @@ fn fault(context: &Context, number: u32, info: u64, frame: Frame, address: u64) 
     }
     let blocked = frame.mask() | context.blocked.get();
     let handler = action_of(context, number).handler;
-    if blocked >> (number - 1) & 1 != 0 || handler == 1 {
+    if blocked >> (number - 1) & 1 != 0 || handler == IGNORE {
         return die(context, number, info, frame);
     }
     frame.set_mask(blocked);
@@ -509,8 +517,8 @@ fn restore(context: &Context, position: &link::Position, frame: Frame) -> u64 {
     let inside = rip - position.begin;
     for number in first..first + u32::from(block.exits) {
         let out = EXITS.get(number);
-        let at = block.cache + u64::from(out.log_at);
-        let after = rip > at && rip < at + LONGEST_EXIT;
+        let entry = block.cache + u64::from(out.log_at);
+        let after = rip > entry && rip < entry + LONGEST_EXIT;
         if u32::from(out.instructions) == position.index + 1 && link::stands_before(out.kind) && after {
             if block.flags & block_flag::SILENT == 0 {
                 log::take_back(context);

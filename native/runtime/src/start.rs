@@ -5,15 +5,19 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::{
     context::{Context, register},
     dispatch,
+    frame::DISABLED,
     layout::{HEAP, HEAP_ROOM, kind},
     log, regions,
-    signal::{self, ACTION_BYTES, Action, RAISED},
+    signal::{self, ACTION_BYTES, Action, DEFAULT, IGNORE, RAISED},
     slot,
     state::{self, TABLE_SLOT},
     stubs,
     sys::{self, nr},
     table, thread, translate,
 };
+
+/// Flags of the processor when a program begins: interrupts are enabled, and bit 1, which is always set.
+const FLAGS: u64 = 0x202;
 
 /// The program's handlers.
 static ACTIONS: [AtomicU64; (ACTION_BYTES / 8) as usize] =
@@ -34,8 +38,8 @@ pub extern "C" fn hodo_begin(pc: u64, stack: u64) -> u64 {
         value.set([0; 2]);
     }
     context.set_register(register::RSP, stack);
-    context.flags.set(0x202);
-    context.alternative.set([0, 2, 0]);
+    context.flags.set(FLAGS);
+    context.alternative.set([0, DISABLED, 0]);
     log::go_on_at(context, pc);
     dispatch::go(context, pc);
     0
@@ -49,9 +53,8 @@ pub fn process(mask: u64) -> Option<&'static Context> {
     context.table_key.set(process.key.get());
     let arena = log::arena();
     translate::BRANCHES.store(arena.branches.load(Relaxed), Relaxed);
-    for (place, stub) in arena.call.iter().zip([stubs::hodo_call_check as stubs::Stub, stubs::hodo_call_end])
-    {
-        place.store(stubs::address(stub), Relaxed);
+    for (word, stub) in arena.call.iter().zip([stubs::hodo_call_check as stubs::Stub, stubs::hodo_call_end]) {
+        word.store(stubs::address(stub), Relaxed);
     }
     context.blocked.set(mask & RAISED);
     slot::enter(context);
@@ -93,10 +96,10 @@ fn slots() -> Option<(&'static Context, &'static Context)> {
 fn handlers(context: &Context) {
     context.actions.set(actions());
     for number in 1..=64u32 {
-        let mut action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+        let mut action = Action { handler: DEFAULT, flags: 0, restorer: 0, mask: 0 };
         sys::call(nr::RT_SIGACTION, [u64::from(number), 0, &raw mut action as u64, 8, 0, 0]);
         signal::set_action(context, number, action);
-        if RAISED >> (number - 1) & 1 != 0 || action.handler > 1 {
+        if RAISED >> (number - 1) & 1 != 0 || action.handler > IGNORE {
             signal::install(number, &action);
         }
     }
@@ -147,9 +150,11 @@ fn mapping(line: &[u8]) {
     let flags = if writable { regions::flag::WRITABLE } else { 0 }
         | if !is_file || writable { regions::flag::GENERATED } else { 0 };
     regions::add(start, end, flags);
+    // PROT_READ, PROT_EXEC, PROT_WRITE.
     let protection = 5 | u64::from(writable) << 1;
-    let at = line.len() - name.len();
-    let name = if name.is_empty() { name } else { &line[at.min(line.len())..] };
+    // A name may contain spaces.
+    let begin = line.len() - name.len();
+    let name = if name.is_empty() { name } else { &line[begin.min(line.len())..] };
     table::map(start, end - start, hexadecimal(offset), protection, name);
 }
 

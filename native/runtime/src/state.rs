@@ -141,8 +141,19 @@ pub static TABLE_SLOT: AtomicU64 = AtomicU64::new(0);
 /// Bytes of translated code and of the tables about it since the last [`crate::flush`].
 pub static USED: AtomicU64 = AtomicU64::new(0);
 /// The first block, exit, link and step since then: smaller numbers stand for nothing any more.
+///
+/// In the order of [`first`].
 pub static FIRST: [AtomicU32; 4] =
     [AtomicU32::new(1), AtomicU32::new(1), AtomicU32::new(1), AtomicU32::new(0)];
+
+/// Indices in [`FIRST`].
+pub mod first {
+    #![allow(missing_docs)]
+    pub const BLOCK: usize = 0;
+    pub const EXIT: usize = 1;
+    pub const LINK: usize = 2;
+    pub const STEP: usize = 3;
+}
 
 /// The most exits that the table has room for.
 pub const MOST_EXITS: u32 = 1 << 25;
@@ -192,29 +203,29 @@ impl Map {
     fn find(&self, key: u64) -> (u32, bool) {
         let mask = (1u32 << self.bits) - 1;
         // Neighbours share pages of the table: memory is used by the page.
-        let mut at = ((key >> 3).wrapping_add((key >> 20).wrapping_mul(0x9e_3779)) as u32) & mask;
+        let mut index = ((key >> 3).wrapping_add((key >> 20).wrapping_mul(0x9e_3779)) as u32) & mask;
         loop {
-            let [found, _] = self.entries.get(at);
+            let [found, _] = self.entries.get(index);
             if found == key || found == 0 {
-                return (at, found == key);
+                return (index, found == key);
             }
-            at = (at + 1) & mask;
+            index = (index + 1) & mask;
         }
     }
 
     /// The value of a key; 0 if it has none.
     pub fn get(&self, key: u64) -> u64 {
         match self.find(key) {
-            (at, true) => self.entries.get(at)[1],
+            (index, true) => self.entries.get(index)[1],
             _ => 0,
         }
     }
 
     /// Sets the value of a key that is not 0.
     pub fn set(&self, key: u64, value: u64) {
-        let (at, found) = self.find(key);
+        let (index, found) = self.find(key);
         self.keys.fetch_add(u32::from(!found), Relaxed);
-        self.entries.set(at, [key, value]);
+        self.entries.set(index, [key, value]);
     }
 
     /// Whether a quarter of the room, or less, is left.

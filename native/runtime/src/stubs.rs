@@ -81,7 +81,7 @@ hodo_tail:
     je 5f
 4:
     mov eax, dword ptr [rip + {hold}]
-    cmp eax, dword ptr gs:[{found}]
+    cmp eax, dword ptr gs:[{hold_at_resume}]
     je 6f
 5:
     mov dword ptr gs:[{inside}], 1
@@ -250,7 +250,7 @@ hodo_exit:
     park = sym crate::hold::hodo_park,
     hold = sym crate::hold::HOLD,
     borrows = const core::mem::offset_of!(Context, borrows),
-    found = const core::mem::offset_of!(Context, found),
+    hold_at_resume = const core::mem::offset_of!(Context, hold_at_resume),
     inside = const core::mem::offset_of!(Context, inside),
     leaving = const crate::layout::ARENA + core::mem::offset_of!(crate::layout::ArenaHeader, leaving) as u64,
 );

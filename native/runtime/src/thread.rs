@@ -21,23 +21,32 @@ const VM: u64 = 0x100;
 const SIGHAND: u64 = 0x800;
 const VFORK: u64 = 0x4000;
 
-/// What the program asks for: flags, and the top of the new stack or 0.
-fn request(number: u64, arguments: [u64; 6]) -> Option<(u64, u64)> {
-    match number {
-        nr::FORK => Some((0, 0)),
-        nr::VFORK => Some((VM | VFORK, 0)),
-        nr::CLONE => Some((arguments[0], arguments[1])),
+/// What the program asks for.
+struct Request {
+    flags: u64,
+    /// The end of the new stack, or 0.
+    stack: u64,
+}
+
+fn request(number: u64, arguments: [u64; 6]) -> Option<Request> {
+    Some(match number {
+        nr::FORK => Request { flags: 0, stack: 0 },
+        nr::VFORK => Request { flags: VM | VFORK, stack: 0 },
+        nr::CLONE => Request { flags: arguments[0], stack: arguments[1] },
         _ => {
+            // `struct clone_args`: the begin of the stack, and its size.
             let stack = raw::word(arguments[0] + 40)?;
-            Some((raw::word(arguments[0])?, stack + raw::word(arguments[0] + 48)?))
+            Request { flags: raw::word(arguments[0])?, stack: stack + raw::word(arguments[0] + 48)? }
         }
-    }
+    })
 }
 
 /// `clone`, `clone3`, `fork` and `vfork`.
 pub fn clone(context: &Context, arguments: [u64; 6], next: u64) -> Outcome {
     let number = context.register(register::RAX);
-    let Some((flags, stack)) = request(number, arguments) else { return Outcome::Done(errno::EFAULT) };
+    let Some(Request { flags, stack }) = request(number, arguments) else {
+        return Outcome::Done(errno::EFAULT);
+    };
     let Some(mask) = signal::block(context) else { return Outcome::Interrupted };
     let Some(child) = slot::take(kind::LOG) else {
         signal::set_mask(mask);
@@ -53,7 +62,7 @@ pub fn clone(context: &Context, arguments: [u64; 6], next: u64) -> Outcome {
     child.actions.set(context.actions.get());
     let shares = flags & VM != 0;
     if shares && flags & VFORK == 0 {
-        child.alternative.set([0, 2, 0]);
+        child.alternative.set([0, crate::frame::DISABLED, 0]);
     }
     if shares && flags & SIGHAND == 0 {
         let own = child.private() + ACTIONS;

@@ -13,7 +13,7 @@ use crate::{
     raw::Table,
     state::{
         BLOCKS, EXITS, FIRST, MOST_BLOCKS as MOST_BLOCKS_KNOWN, MOST_EXITS, NEXT_EXIT, STEPS, WORK_HEAP,
-        block_flag, lock,
+        block_flag, first, lock,
     },
     translate::{self, Planned},
     wire::{escape, exit},
@@ -92,14 +92,14 @@ pub fn look(context: &Context) {
 /// Counts the last entries; returns how many exits were counted.
 fn count(context: &Context) -> u32 {
     let finished = context.finished.get();
-    let mut at = (finished - SAMPLE * 4).max(context.log());
+    let mut position = (finished - SAMPLE * 4).max(context.log());
     let (mut counted, mut before) = (0, 0);
-    let (first, end) = (FIRST[1].load(Relaxed), NEXT_EXIT.load(Relaxed));
-    while at < finished {
-        let word: u32 = raw::read(at);
-        at += 4;
+    let (first, end) = (FIRST[first::EXIT].load(Relaxed), NEXT_EXIT.load(Relaxed));
+    while position < finished {
+        let word: u32 = raw::read(position);
+        position += 4;
         if word >= end || word < first {
-            at += escape::words(word).unwrap_or(0) as u64 * 4;
+            position += escape::words(word).unwrap_or(0) as u64 * 4;
             before = 0;
             continue;
         }

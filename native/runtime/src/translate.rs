@@ -38,7 +38,7 @@ pub static BRANCHES: AtomicU32 = AtomicU32::new(2);
 
 /// Bytes of the program's code.
 pub struct Window {
-    at: u64,
+    start: u64,
     length: usize,
     bytes: [u8; WINDOW],
 }
@@ -52,18 +52,18 @@ impl Default for Window {
 impl Window {
     /// Nothing is read yet.
     pub const fn new() -> Window {
-        Window { at: 0, length: 0, bytes: [0; WINDOW] }
+        Window { start: 0, length: 0, bytes: [0; WINDOW] }
     }
 
     /// The bytes from `pc` on, at least those of one instruction if memory is executable so far.
     pub fn from(&mut self, pc: u64) -> &[u8] {
-        let inside = pc.wrapping_sub(self.at);
+        let inside = pc.wrapping_sub(self.start);
         if inside >= self.length as u64 || (self.length as u64 - inside) < LONGEST as u64 {
             let room = regions::executable_from(pc).min(WINDOW as u64);
             let missing = raw::copy(self.bytes.as_mut_ptr() as u64, pc, room);
-            (self.at, self.length) = (pc, (room - missing) as usize);
+            (self.start, self.length) = (pc, (room - missing) as usize);
         }
-        &self.bytes[(pc - self.at) as usize..self.length]
+        &self.bytes[(pc - self.start) as usize..self.length]
     }
 }
 
@@ -90,10 +90,13 @@ pub(crate) enum Way {
     Return(u16),
 }
 
+/// A side exit that is emitted after the path.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Side {
+    /// Where the displacement of the jump to it is.
     pub(crate) jump: u64,
     pub(crate) target: u64,
+    /// The number of the exit.
     pub(crate) number: u32,
     pub(crate) way: Way,
 }
@@ -111,13 +114,15 @@ pub struct Builder {
     pub(crate) branches: u32,
     pub(crate) sides: [Side; SIDES],
     pub(crate) side_count: usize,
+    /// Addresses to which the path led.
     pub(crate) seen: [u64; SIDES],
     pub(crate) seen_count: usize,
+    /// Whether its code is in a file, so that it does not change.
     pub(crate) stable: bool,
     /// Return addresses of calls that the path contains whole.
     pub(crate) calls: [u64; DEPTH],
     pub(crate) depth: usize,
-    /// Its exits are not logged.
+    /// Whether its exits are not logged.
     pub(crate) silent: bool,
 }
 
@@ -158,7 +163,7 @@ fn translate(pc: u64, most: u32, is_found: IsFound) -> Option<u32> {
         BLOCKS.set(builder.block, block);
     }
     builder.run(pc, most);
-    builder.finish(pc, number, found);
+    builder.finish(pc, number, is_found);
     let block = builder.block;
     if found {
         pages::register(block);
@@ -172,7 +177,7 @@ pub fn refused(pc: u64) -> Option<u32> {
     let mut builder = Builder::new(pc, CACHES.get(number));
     builder.undecodable(pc);
     builder.emit_sides();
-    builder.finish(pc, number, false);
+    builder.finish(pc, number, IsFound::No);
     Some(builder.block)
 }
 
@@ -185,7 +190,7 @@ pub fn translate_path(pc: u64, steps: u32) -> Option<u32> {
     let mut builder = Builder::new(pc, CACHES.get(number));
     builder.follow(steps);
     BLOCKS.set(builder.block, Block { pc, flags: block_flag::TRACE, ..EMPTY });
-    builder.finish(pc, number, true);
+    builder.finish(pc, number, IsFound::Yes);
     pages::register(builder.block);
     Some(builder.block)
 }
@@ -214,11 +219,11 @@ fn no_room() -> bool {
 
 impl Builder {
     fn new(pc: u64, cache: Cache) -> Builder {
-        let begin = (cache.at + 15) & !15;
+        let begin = (cache.free + 15) & !15;
         let block = take(&NEXT_BLOCK);
         BLOCKS.set(block, Block { pc, ..EMPTY });
         Builder {
-            emitter: Emitter { at: begin, limit: cache.cold, full: false },
+            emitter: Emitter { address: begin, limit: cache.cold, full: false },
             cache,
             window: Window::new(),
             block,
@@ -255,14 +260,14 @@ impl Builder {
                 self.leave(exit::NONE, pc);
                 break;
             }
-            let begin = self.emitter.at;
+            let begin = self.emitter.address;
             let next = pc.wrapping_add(u64::from(instruction.length));
             self.instructions += 1;
-            let led = self.instruction(&instruction, &code[..instruction.length as usize], pc);
-            let (kind, to) = led.unwrap_or((exit::NONE, next));
-            let cached = (self.emitter.at - begin) as u16;
+            let continues = self.instruction(&instruction, &code[..instruction.length as usize], pc);
+            let (kind, to) = continues.unwrap_or((exit::NONE, next));
+            let cached = (self.emitter.address - begin) as u16;
             STEPS.set(take(&NEXT_STEP), Step { next: to, length: instruction.length, kind, cached });
-            match led {
+            match continues {
                 Some(_) => pc = to,
                 None => break,
             }
@@ -388,23 +393,24 @@ impl Builder {
     pub(crate) fn side(&mut self, condition: u8, kind: u8, target: u64) {
         let number = self.exit(kind, target);
         self.emitter.bytes(&[0x0f, 0x80 | condition]);
-        let jump = self.emitter.at;
+        let jump = self.emitter.address;
         self.emitter.word(0);
         self.sides[self.side_count] = Side { jump, target, number, way: Way::Direct };
         self.side_count += 1;
     }
 
-    /// `LOOP` and its like have short displacements: taken over a jump.
+    /// `LOOP` and its like have short displacements: if one is taken, it skips a jump to the other exit.
     fn counted(&mut self, instruction: &Instruction, code: &[u8], target: u64, next: u64) {
         self.branches += 1;
-        let at = self.emitter.at;
+        let begin = self.emitter.address;
         self.emitter.bytes(code);
         let number = self.exit(exit::NOT_TAKEN, next);
         self.emitter.bytes(&[0xe9]);
-        let jump = self.emitter.at;
+        let jump = self.emitter.address;
         self.emitter.word(0);
         if !self.emitter.full {
-            raw::write(at + u64::from(instruction.length) - 1, 5u8);
+            // The length of the jump.
+            raw::write(begin + u64::from(instruction.length) - 1, 5u8);
         }
         self.sides[self.side_count] = Side { jump, target: next, number, way: Way::Direct };
         self.side_count += 1;
@@ -417,7 +423,7 @@ impl Builder {
             if self.emitter.full {
                 return;
             }
-            raw::write(side.jump, self.emitter.at.wrapping_sub(side.jump + 4) as u32);
+            raw::write(side.jump, self.emitter.address.wrapping_sub(side.jump + 4) as u32);
             if !matches!(side.way, Way::Direct) {
                 self.repeat(&side);
                 continue;
@@ -438,13 +444,13 @@ impl Builder {
     }
 
     pub(crate) fn log(&mut self, number: u32, register: Option<u8>, reload: bool) {
-        let at = if self.silent {
+        let entry = if self.silent {
             self.emitter.silent(number, register, reload)
         } else {
             self.emitter.log(number, register, reload)
         };
         let exit = EXITS.get(number);
-        let log_at = (at - self.begin) as u32;
+        let log_at = (entry - self.begin) as u32;
         EXITS.set(number, Exit { log_at, register: register.unwrap_or(SPILLED), ..exit });
     }
 
@@ -482,21 +488,21 @@ impl Builder {
     /// translated one. There is one for each call of the program.
     pub(crate) fn call(&mut self, pc: u64, next: u64, target: Option<u64>) {
         let there = link::call_at(pc);
-        if there != 0 && there.abs_diff(self.emitter.at) < 1 << 30 {
+        if there != 0 && there.abs_diff(self.emitter.address) < 1 << 30 {
             return self.emitter.jump(there);
         }
         self.emitter.align(5, 8);
-        let begin = self.emitter.at;
+        let begin = self.emitter.address;
         self.emitter.bytes(&[0xe8]);
-        let over = self.emitter.at;
+        let over = self.emitter.address;
         self.emitter.word(0);
-        let landing = self.emitter.at;
+        let landing = self.emitter.address;
         self.emitter.landing(next, self.cache.base + cache::MISS);
         self.link(next);
         if self.emitter.full {
             return;
         }
-        raw::write(over, (self.emitter.at - landing) as u32);
+        raw::write(over, (self.emitter.address - landing) as u32);
         // lea rsp, [rsp+8]
         self.emitter.bytes(&[0x48, 0x8d, 0x64, 0x24, 8]);
         self.emitter.push(next);
@@ -515,7 +521,7 @@ impl Builder {
         self.emitter.bytes(&[0xb9]);
         self.emitter.word(number | bit);
         self.emitter.bytes(&[0xff, 0x25]);
-        let after = self.emitter.at + 4;
+        let after = self.emitter.address + 4;
         self.emitter.word(self.cache.base.wrapping_sub(after) as u32);
     }
 
@@ -529,37 +535,37 @@ impl Builder {
         if self.instructions != 0 {
             return self.leave(exit::NONE, pc);
         }
-        let begin = self.emitter.at;
+        let begin = self.emitter.address;
         self.instructions = 1;
         self.refuse();
-        let cached = (self.emitter.at - begin) as u16;
+        let cached = (self.emitter.address - begin) as u16;
         STEPS.set(take(&NEXT_STEP), Step { next: pc + 1, length: 1, kind: exit::NONE, cached });
         self.leave(exit::NONE, pc + 1);
     }
 
-    fn finish(&mut self, pc: u64, number: u32, found: bool) {
+    fn finish(&mut self, pc: u64, number: u32, is_found: IsFound) {
         let old = BLOCKS.get(self.block);
         let block = Block {
             pc,
             cache: self.begin,
-            cache_length: (self.emitter.at - self.begin) as u32,
+            cache_length: (self.emitter.address - self.begin) as u32,
             first_exit: self.first_exit,
             steps: self.first_step,
             exits: (NEXT_EXIT.load(Relaxed) - self.first_exit) as u16,
             instructions: self.instructions,
             flags: old.flags
                 | if self.silent { block_flag::SILENT } else { 0 }
-                | if found { block_flag::FOUND } else { 0 },
+                | if is_found == IsFound::Yes { block_flag::FOUND } else { 0 },
             ..old
         };
         BLOCKS.set(self.block, block);
         let stubs = CACHES.get(number).cold - self.cache.cold;
-        let code = self.emitter.at - self.cache.at + stubs;
+        let code = self.emitter.address - self.cache.free + stubs;
         let about = size_of::<Block>() as u64
             + u64::from(block.exits) * (size_of::<Exit>() + size_of::<Link>()) as u64
             + u64::from(block.instructions) * size_of::<Step>() as u64;
         USED.fetch_add(code + about, Relaxed);
-        self.cache.at = self.emitter.at;
+        self.cache.free = self.emitter.address;
         if self.cache.blocks < BY_CACHE_ROOM {
             BY_CACHE.set(number * BY_CACHE_ROOM + self.cache.blocks, self.block);
             self.cache.blocks += 1;

@@ -71,14 +71,23 @@ const MAY_USE: &[(&str, &str)] = &[
     ("xtask", "workbench"),
 ];
 
-/// Crates whose folders are extension points; the begin and the end of each crate's list; and the folders that are not
-/// extensions.
-const LISTS: &[(&str, [&str; 2], &[&str])] = &[
+/// A crate whose folders are extensions, all of which its list names.
+struct ExtensionPoint {
+    /// The folder of the crate in `crates/`.
+    name: &'static str,
+    /// What its list begins with, and what it ends with.
+    begin: &'static str,
+    end: &'static str,
+    /// Folders that are not extensions.
+    others: &'static [&'static str],
+}
+
+const EXTENSION_POINTS: &[ExtensionPoint] = &[
     // `events` is shared by the formats of events.
-    ("formats", ["const FORMATS:", ";"], &["events"]),
+    ExtensionPoint { name: "formats", begin: "const FORMATS:", end: ";", others: &["events"] },
     // `calls` is a stream of calls for `hodo script --calls`, and makes no table.
-    ("analyses", ["fn reports<", "\n}"], &["calls"]),
-    ("views", ["const VIEWS:", ";"], &[]),
+    ExtensionPoint { name: "analyses", begin: "fn reports<", end: "\n}", others: &["calls"] },
+    ExtensionPoint { name: "views", begin: "const VIEWS:", end: ";", others: &[] },
 ];
 
 /// The architecture map.
@@ -94,8 +103,8 @@ pub(crate) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
         dependencies(member, findings);
     }
     map(root, &members, findings);
-    for &(room, list, others) in LISTS {
-        listed(root, files, (room, list, others), findings)?;
+    for point in EXTENSION_POINTS {
+        listed(root, files, point, findings)?;
     }
     let weight: u64 =
         files.iter().filter(|file| file.path.starts_with("fixtures/")).map(|file| file.size).sum();
@@ -163,14 +172,10 @@ fn map(root: &Path, members: &[Member], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Every folder of an extension point is in its list; the point is an entry of [`LISTS`].
-fn listed(
-    root: &Path,
-    files: &[File],
-    (room, [begin, end], others): (&str, [&str; 2], &[&str]),
-    findings: &mut Vec<Finding>,
-) -> Outcome {
-    let source = format!("crates/{room}/src/");
+/// Every folder of an extension point is in its list.
+fn listed(root: &Path, files: &[File], point: &ExtensionPoint, findings: &mut Vec<Finding>) -> Outcome {
+    let ExtensionPoint { name, begin, end, others } = *point;
+    let source = format!("crates/{name}/src/");
     let folders: BTreeSet<&str> = files
         .iter()
         .filter_map(|file| file.path.strip_prefix(&source)?.split_once('/').map(|(folder, _)| folder))
@@ -180,11 +185,12 @@ fn listed(
     }
     let path = format!("{source}lib.rs");
     let text = rust::mask(&fs::read_to_string(root.join(&path))?);
-    let declared = text.find(begin);
-    let entries = declared.map_or("", |at| text[at..].split_once(end).map_or("", |(entries, _)| entries));
+    let list = text.find(begin).and_then(|start| text[start..].split_once(end));
+    let entries = list.map_or("", |(entries, _)| entries);
     // A whole word: `syscalls::` does not list the folder `calls`.
-    let is_listed =
-        |folder: &str| rust::words(entries, folder).any(|at| entries[at + folder.len()..].starts_with("::"));
+    let is_listed = |folder: &str| {
+        rust::occurrences(entries, folder).any(|start| entries[start + folder.len()..].starts_with("::"))
+    };
     for folder in folders.iter().filter(|folder| !is_listed(folder) && !others.contains(*folder)) {
         findings.push(Finding::at(
             &path,

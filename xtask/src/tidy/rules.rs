@@ -38,7 +38,7 @@ const TEXT: &[&str] = &["md", "toml", "ratchet"];
 
 /// Adds the findings about each file.
 pub(crate) fn check(root: &Path, files: &[File], ratchet: &Ratchet, findings: &mut Vec<Finding>) -> Outcome {
-    let mut lengths = Lengths { ratchet, seen: BTreeSet::new(), findings };
+    let mut lengths = Lengths { ratchet, too_long: BTreeSet::new(), findings };
     for file in files {
         names(file, lengths.findings);
         let is_code = CODE.contains(&file.extension());
@@ -106,14 +106,14 @@ fn unfinished(file: &File, text: &str, findings: &mut Vec<Finding>) {
 
 /// `unsafe` occurs only in permitted folders, and each block and implementation explains why it is sound.
 fn unsafety(file: &File, text: &str, masked: &str, findings: &mut Vec<Finding>) {
-    let allowed = UNSAFE.iter().any(|(place, _)| file.path.starts_with(place));
+    let allowed = UNSAFE.iter().any(|(folder, _)| file.path.starts_with(folder));
     let lines: Vec<&str> = text.lines().collect();
-    for at in rust::words(masked, "unsafe") {
-        let line = rust::line_of(masked, at);
+    for offset in rust::occurrences(masked, "unsafe") {
+        let line = rust::line_of(masked, offset);
         if !allowed {
             findings.push(Finding::at(&file.path, Some(line), "`unsafe` has no place here"));
         }
-        let after = masked[at + "unsafe".len()..].trim_start();
+        let after = masked[offset + "unsafe".len()..].trim_start();
         let claims = after.starts_with('{') || after.starts_with("impl");
         if claims && !explained(&lines, line - 1) {
             findings.push(Finding::at(&file.path, Some(line), "`unsafe` without a `// SAFETY:` comment"));
@@ -141,7 +141,8 @@ fn explained(lines: &[&str], index: usize) -> bool {
 /// Lengths, compared with their limits and with the ratchet, which may only shrink.
 struct Lengths<'a> {
     ratchet: &'a Ratchet,
-    seen: BTreeSet<String>,
+    /// The names of those above the limit.
+    too_long: BTreeSet<String>,
     findings: &'a mut Vec<Finding>,
 }
 
@@ -151,7 +152,7 @@ impl Lengths<'_> {
             return;
         }
         let path = name.split(':').next().unwrap_or(name);
-        self.seen.insert(name.to_owned());
+        self.too_long.insert(name.to_owned());
         match self.ratchet.get(name) {
             Some(&allowed) if lines < allowed => {
                 let what = format!("{name} shrank to {lines} lines: lower it from {allowed} in {RATCHET}");
@@ -168,7 +169,7 @@ impl Lengths<'_> {
 
     /// Entries of the ratchet that are no longer too long.
     fn stale(&mut self) {
-        for name in self.ratchet.keys().filter(|name| !self.seen.contains(*name)) {
+        for name in self.ratchet.keys().filter(|name| !self.too_long.contains(*name)) {
             self.findings.push(Finding::at(
                 RATCHET,
                 None,

@@ -6,7 +6,7 @@ pub(crate) fn mask(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let length = literal(rest, masked.chars().next_back());
+        let length = literal_length(rest, masked.chars().next_back());
         if length == 0 {
             masked.push(first);
             rest = &rest[first.len_utf8()..];
@@ -20,7 +20,7 @@ pub(crate) fn mask(text: &str) -> String {
 
 /// The length in bytes of the comment or literal that `text` begins with; 0 for code. `before` is the preceding
 /// character.
-fn literal(text: &str, before: Option<char>) -> usize {
+fn literal_length(text: &str, before: Option<char>) -> usize {
     if text.starts_with("//") {
         return text.find('\n').unwrap_or(text.len());
     }
@@ -31,8 +31,8 @@ fn literal(text: &str, before: Option<char>) -> usize {
         return quoted(text, '"');
     }
     let raw = text.trim_start_matches('b');
-    let hashes =
-        raw.trim_start_matches('r').len() - raw.trim_start_matches('r').trim_start_matches('#').len();
+    let after_r = raw.trim_start_matches('r');
+    let hashes = after_r.len() - after_r.trim_start_matches('#').len();
     let opening = format!("r{}\"", "#".repeat(hashes));
     if raw.starts_with(&opening) && !before.is_some_and(is_word) {
         let closing = format!("\"{}", "#".repeat(hashes));
@@ -44,33 +44,33 @@ fn literal(text: &str, before: Option<char>) -> usize {
 
 /// The length of a block comment, which may be nested.
 fn block_comment(text: &str) -> usize {
-    let (mut depth, mut at) = (0, 0);
-    while at < text.len() {
-        let rest = &text[at..];
+    let (mut depth, mut length) = (0, 0);
+    while length < text.len() {
+        let rest = &text[length..];
         if rest.starts_with("/*") {
             depth += 1;
-            at += 2;
+            length += 2;
         } else if rest.starts_with("*/") {
             depth -= 1;
-            at += 2;
+            length += 2;
             if depth == 0 {
-                return at;
+                return length;
             }
         } else {
-            at += rest.chars().next().map_or(1, char::len_utf8);
+            length += rest.chars().next().map_or(1, char::len_utf8);
         }
     }
     text.len()
 }
 
-/// A literal between two quotes, with escapes.
+/// The length of a literal between two quotes, with escapes.
 fn quoted(text: &str, quote: char) -> usize {
     let mut characters = text.char_indices().skip(1);
-    while let Some((at, c)) = characters.next() {
+    while let Some((offset, c)) = characters.next() {
         if c == '\\' {
             characters.next();
         } else if c == quote {
-            return at + 1;
+            return offset + 1;
         }
     }
     text.len()
@@ -91,17 +91,17 @@ pub(crate) fn is_word(c: char) -> bool {
 }
 
 /// The byte offsets of `word` as a whole word in masked text.
-pub(crate) fn words<'a>(masked: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    masked.match_indices(word).map(|(at, _)| at).filter(move |&at| {
-        let before = masked[..at].chars().next_back();
-        let after = masked[at + word.len()..].chars().next();
+pub(crate) fn occurrences<'a>(masked: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    masked.match_indices(word).map(|(start, _)| start).filter(move |&start| {
+        let before = masked[..start].chars().next_back();
+        let after = masked[start + word.len()..].chars().next();
         !before.is_some_and(is_word) && !after.is_some_and(is_word)
     })
 }
 
 /// The line number of a byte offset; the first is 1.
-pub(crate) fn line_of(text: &str, at: usize) -> usize {
-    text[..at].matches('\n').count() + 1
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    text[..offset].matches('\n').count() + 1
 }
 
 /// A function with a body.
@@ -116,24 +116,24 @@ pub(crate) struct Function<'a> {
 
 /// The functions of masked text, nested ones too.
 pub(crate) fn functions(masked: &str) -> Vec<Function<'_>> {
-    words(masked, "fn").filter_map(|at| function(masked, at)).collect()
+    occurrences(masked, "fn").filter_map(|start| function(masked, start)).collect()
 }
 
-/// The function whose `fn` is at `at`; `None` for a type (`fn(u8)`) or a signature without a body.
-fn function(masked: &str, at: usize) -> Option<Function<'_>> {
-    let after = masked[at + 2..].trim_start();
+/// The function whose `fn` is at `start`; `None` for a type (`fn(u8)`) or a signature without a body.
+fn function(masked: &str, start: usize) -> Option<Function<'_>> {
+    let after = masked[start + "fn".len()..].trim_start();
     let name = &after[..after.find(|c| !is_word(c))?];
     if name.is_empty() {
         return None;
     }
     // `[u8; N]` in a signature contains a semicolon that ends nothing, so brackets are counted as well.
     let (mut braces, mut brackets) = (0, 0);
-    for (offset, c) in masked[at..].char_indices() {
+    for (offset, c) in masked[start..].char_indices() {
         match c {
             '{' => braces += 1,
             '}' if braces == 1 => {
-                let line = line_of(masked, at);
-                return Some(Function { name, line, lines: line_of(masked, at + offset) - line + 1 });
+                let line = line_of(masked, start);
+                return Some(Function { name, line, lines: line_of(masked, start + offset) - line + 1 });
             }
             '}' => braces -= 1,
             '(' | '[' => brackets += 1,

@@ -44,12 +44,11 @@ pub(crate) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
         }
         let text = fs::read_to_string(root.join(&file.path))?;
         let masked = rust::mask(&text);
-        let mut find = |at: usize, what: &str| {
-            let line = text[..at].matches('\n').count() + 1;
-            findings.push(Finding::at(&file.path, Some(line), what.to_owned()));
+        let mut report = |offset: usize, what: &str| {
+            findings.push(Finding::at(&file.path, Some(rust::line_of(&text, offset)), what));
         };
         for seam in seams {
-            masked.match_indices(seam.text).for_each(|(at, _)| find(at, seam.why));
+            masked.match_indices(seam.text).for_each(|(offset, _)| report(offset, seam.why));
         }
         for name in names.iter().filter(|_| within(BLIND)) {
             let why = format!(
@@ -58,9 +57,12 @@ pub(crate) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
             for way in
                 [format!("\"{name}\" =>"), format!("report(\"{name}\")"), format!("kind == \"{name}\"")]
             {
-                let is_code =
-                    |at: usize| !text[..at].rsplit('\n').next().unwrap_or("").trim_start().starts_with("//");
-                text.match_indices(&way).filter(|(at, _)| is_code(*at)).for_each(|(at, _)| find(at, &why));
+                let is_code = |offset: usize| {
+                    !text[..offset].rsplit('\n').next().unwrap_or("").trim_start().starts_with("//")
+                };
+                text.match_indices(&way)
+                    .filter(|(offset, _)| is_code(*offset))
+                    .for_each(|(offset, _)| report(offset, &why));
             }
         }
     }

@@ -235,7 +235,7 @@ fn words_in_comments_and_literals_are_not_code() {
                 let c = b'\"'; fn f<'a>(x: &'a str) { 'unsafe_label: loop {} } unsafe";
     let masked = rust::mask(text);
     assert_eq!(masked.len(), text.len());
-    assert_eq!(rust::words(&masked, "unsafe").collect::<Vec<_>>(), [text.len() - "unsafe".len()]);
+    assert_eq!(rust::occurrences(&masked, "unsafe").collect::<Vec<_>>(), [text.len() - "unsafe".len()]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Guests of virtual machines: entries and exits.
 
-use super::{Encoder, HOST, Sink, packet};
-use crate::packet::Packet;
+use super::{Encoder, HOST, Sink, Target, packet};
+use crate::packet::{FUP, Packet, TIP};
 
 /// The types of CFE and EVD packets (SDM, "CFE Packet Type and Vector Fields Details", "EVD Packet").
 const VM_ENTRY: u8 = 7;
@@ -17,45 +17,39 @@ pub struct Guest {
     pub cr3: u64,
 }
 
+/// An exit from a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// The guest's instruction that did not run.
+    pub ip: u64,
+    /// The exit reason (SDM, "VMX Basic Exit Reasons").
+    pub reason: u64,
+}
+
 impl Encoder {
-    /// The instruction at `ip` enters a guest at `target`, with code of 16, 32 or 64 bits (SDM, "Tracing of VMX"): emits
+    /// The instruction at `ip` enters a guest at `target` (SDM, "Tracing of VMX"): emits
     /// CFE and FUP (event trace), VMCS, PIP with NR, MODE.Exec if the width changes, TIP.
-    pub fn enter_guest(
-        &mut self,
-        ip: u64,
-        guest: Guest,
-        (target, bits): (u64, u64),
-        now: u64,
-        sink: &mut impl Sink,
-    ) {
+    pub fn enter_guest(&mut self, ip: u64, guest: Guest, target: Target, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
         packet(Packet::Cfe { ip: true, kind: VM_ENTRY, vector: 0 }, sink);
-        self.ip_packet(0x1d, ip, sink);
+        self.ip_packet(FUP, ip, sink);
         (self.vmcs, self.cr3) = (guest.vmcs, guest.cr3);
         self.paging(sink);
-        self.set_bits(bits, sink);
-        self.ip_packet(0x0d, target, sink);
+        self.set_bits(target.bits, sink);
+        self.ip_packet(TIP, target.ip, sink);
     }
 
-    /// A guest exits before the instruction at `ip`, and the host, whose code has 64 bits, continues at `target`: emits
-    /// EVD with the reason, CFE (event trace), FUP, PIP, MODE.Exec if the width changes, TIP.
-    pub fn exit_guest(
-        &mut self,
-        ip: u64,
-        reason: u64,
-        (target, cr3): (u64, u64),
-        now: u64,
-        sink: &mut impl Sink,
-    ) {
+    /// A guest exits, and the host, whose code has 64 bits, continues at `target` with its `cr3`: emits EVD with the reason, CFE (event trace), FUP, PIP, MODE.Exec if the width changes, TIP.
+    pub fn exit_guest(&mut self, exit: Exit, target: u64, cr3: u64, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
-        packet(Packet::Evd { kind: EXIT_REASON, payload: reason }, sink);
+        packet(Packet::Evd { kind: EXIT_REASON, payload: exit.reason }, sink);
         packet(Packet::Cfe { ip: false, kind: VM_EXIT, vector: 0 }, sink);
-        self.ip_packet(0x1d, ip, sink);
+        self.ip_packet(FUP, exit.ip, sink);
         (self.vmcs, self.cr3) = (HOST, cr3);
         self.paging(sink);
         self.set_bits(64, sink);
-        self.ip_packet(0x0d, target, sink);
+        self.ip_packet(TIP, target, sink);
     }
 }

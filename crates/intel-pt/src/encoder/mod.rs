@@ -13,10 +13,10 @@
 mod guest;
 mod time;
 
-pub use guest::Guest;
+pub use guest::{Exit, Guest};
 pub use time::{TSC_TICKS_PER_CTC, Timing};
 
-use crate::packet::{IpPayload, PSB, Packet};
+use crate::packet::{FUP, IpFields, IpPayload, LONG_TNT, PSB, Packet, TIP, TIP_PGD, TIP_PGE};
 
 /// Receives trace bytes.
 pub trait Sink {
@@ -28,6 +28,15 @@ impl Sink for Vec<u8> {
     fn put(&mut self, word: u64, length: usize) {
         self.extend_from_slice(&word.to_le_bytes()[..length]);
     }
+}
+
+/// Where a transfer leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Address of the next instruction.
+    pub ip: u64,
+    /// Width of the code there: 16, 32 or 64 bits.
+    pub bits: u64,
 }
 
 /// The trace settings: the fields of IA32_RTIT_CTL that the caller selects.
@@ -53,9 +62,9 @@ const CR3_SHOWN: u64 = ((1 << 52) - 1) & !0x1f;
 const NO_CR3: u64 = u64::MAX;
 
 /// Maximum branches of a TNT-64 packet.
-const LONG_TNT: u32 = 47;
+const LONG_TNT_BRANCHES: u32 = 47;
 /// Maximum branches of a TNT-8 packet.
-const SHORT_TNT: u32 = 6;
+const SHORT_TNT_BRANCHES: u32 = 6;
 
 /// In place of the address of a VMCS while no guest runs.
 const HOST: u64 = u64::MAX;
@@ -89,7 +98,8 @@ impl Encoder {
     /// Creates the state of a processor that does not trace yet; `now` is its clock.
     pub fn new(settings: Settings, now: u64) -> Encoder {
         // CYC packets precede TNT packets, so short TNT packets give more cycle counts.
-        let capacity = if settings.timing.cyc_threshold.is_some() { SHORT_TNT } else { LONG_TNT };
+        let capacity =
+            if settings.timing.cyc_threshold.is_some() { SHORT_TNT_BRANCHES } else { LONG_TNT_BRANCHES };
         Encoder {
             tnt: 1,
             tnt_full: 1 << capacity,
@@ -146,7 +156,7 @@ impl Encoder {
     pub fn indirect(&mut self, target: u64, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
-        self.ip_packet(0x0d, target, sink);
+        self.ip_packet(TIP, target, sink);
     }
 
     /// Begins tracing at `ip`: emits TIP.PGE, preceded by MODE.Exec unless that was sent since the last PSB.
@@ -156,7 +166,7 @@ impl Encoder {
         if self.mode_known == 0 {
             self.mode(sink);
         }
-        self.ip_packet(0x11, ip, sink);
+        self.ip_packet(TIP_PGE, ip, sink);
     }
 
     /// Tracing ends with a branch: emits TIP.PGD, with the branch's target unless it belongs to another privilege
@@ -168,7 +178,7 @@ impl Encoder {
             Some(ip) => {
                 // Calls may leave and return untraced; later returns must not match older calls.
                 self.returns_depth = 0;
-                self.ip_packet(0x01, ip, sink);
+                self.ip_packet(TIP_PGD, ip, sink);
             }
             None => packet(Packet::TipPgd(IpPayload::Suppressed), sink),
         }
@@ -185,37 +195,36 @@ impl Encoder {
     pub fn interrupt_out(&mut self, ip: u64, handler: Option<u64>, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
-        self.ip_packet(0x1d, ip, sink);
+        self.ip_packet(FUP, ip, sink);
         self.disable(handler, now, sink);
     }
 
     /// An interrupt, fault or trap transfers from before the instruction at `ip` to traced code at `target`: emits
     /// FUP, then TIP.
     pub fn interrupt_to(&mut self, ip: u64, target: u64, now: u64, sink: &mut impl Sink) {
-        self.interrupt_to_code(ip, (target, self.bits), now, sink);
+        self.interrupt_to_code(ip, Target { ip: target, bits: self.bits }, now, sink);
     }
 
-    /// As [`Encoder::interrupt_to`], to code of 16, 32 or 64 bits: emits MODE.Exec before the TIP if the width changes.
-    pub fn interrupt_to_code(&mut self, ip: u64, (target, bits): (u64, u64), now: u64, sink: &mut impl Sink) {
+    /// As [`Encoder::interrupt_to`], to code of any width: emits MODE.Exec before the TIP if the width changes.
+    pub fn interrupt_to_code(&mut self, ip: u64, target: Target, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
-        self.ip_packet(0x1d, ip, sink);
-        self.set_bits(bits, sink);
-        self.ip_packet(0x0d, target, sink);
+        self.ip_packet(FUP, ip, sink);
+        self.set_bits(target.bits, sink);
+        self.ip_packet(TIP, target.ip, sink);
     }
 
-    /// Encodes a far transfer to code of 16, 32 or 64 bits that stays in traced code: emits MODE.Exec if the width
-    /// changes, then TIP.
-    pub fn far(&mut self, (target, bits): (u64, u64), now: u64, sink: &mut impl Sink) {
+    /// Encodes a far transfer that stays in traced code: emits MODE.Exec if the width changes, then TIP.
+    pub fn far(&mut self, target: Target, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
-        self.set_bits(bits, sink);
-        self.indirect(target, now, sink);
+        self.set_bits(target.bits, sink);
+        self.indirect(target.ip, now, sink);
     }
 
     /// Encodes the FUP of a packet beside the flow, which the caller just emitted (SDM, "FUP Packet"): PTW, EXSTOP, BEP or
     /// CFE with IP, or MODE.Exec. [`Encoder::flush`] comes before that packet.
     pub fn fup(&mut self, ip: u64, sink: &mut impl Sink) {
-        self.ip_packet(0x1d, ip, sink);
+        self.ip_packet(FUP, ip, sink);
     }
 
     /// Returns the width of the code, as the trace shows it.
@@ -264,7 +273,7 @@ impl Encoder {
         self.time.cyc(now, sink);
         packet(Packet::Overflow, sink);
         if let Some(ip) = next {
-            self.ip_packet(0x1d, ip, sink);
+            self.ip_packet(FUP, ip, sink);
         }
     }
 
@@ -292,7 +301,7 @@ impl Encoder {
         self.paging(sink);
         if let Some(ip) = next {
             self.mode(sink);
-            self.ip_packet(0x1d, ip, sink);
+            self.ip_packet(FUP, ip, sink);
         }
         packet(Packet::PsbEnd, sink);
     }
@@ -318,8 +327,8 @@ impl Encoder {
         self.time.tick(now, sink);
     }
 
-    /// Emits a CYC packet for the cycles so far, if CYC packets are wanted: a decoder counts anew from a TSC packet only
-    /// right behind one.
+    /// Emits a CYC packet for the cycles so far, if CYC packets are enabled. A decoder restarts its count of cycles at a
+    /// TSC packet only if a CYC packet is right before it.
     pub fn count_cycles(&mut self, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
@@ -331,21 +340,20 @@ impl Encoder {
         self.time.set(now, sink);
     }
 
-    /// Emits the pending branches: as a TNT-64 if it is no longer than the TNT-8 packets
-    /// for them.
+    /// Emits the pending branches: as TNT-8 packets if four suffice, else as a TNT-64.
     pub fn flush(&mut self, now: u64, sink: &mut impl Sink) {
         let mut count = self.tnt.ilog2();
         if count == 0 {
             return;
         }
         self.time.cyc(now, sink);
-        if count > 4 * SHORT_TNT {
-            sink.put(self.tnt << 16 | 0xa302, 8);
+        if count > 4 * SHORT_TNT_BRANCHES {
+            sink.put(self.tnt << 16 | u64::from(LONG_TNT), 8);
         } else {
-            let mask = (1 << SHORT_TNT) - 1;
-            while count > SHORT_TNT {
-                count -= SHORT_TNT;
-                sink.put((self.tnt >> count & mask | 1 << SHORT_TNT) << 1, 1);
+            let mask = (1 << SHORT_TNT_BRANCHES) - 1;
+            while count > SHORT_TNT_BRANCHES {
+                count -= SHORT_TNT_BRANCHES;
+                sink.put((self.tnt >> count & mask | 1 << SHORT_TNT_BRANCHES) << 1, 1);
             }
             let rest = self.tnt & ((1 << count) - 1);
             sink.put((rest | 1 << count) << 1, 1);
@@ -362,10 +370,10 @@ impl Encoder {
 
     /// Emits an IP packet with the shortest update of the last IP.
     #[inline]
-    fn ip_packet(&mut self, opcode: u64, ip: u64, sink: &mut impl Sink) {
-        let (ip_bytes, payload, size) = compress(self.last_ip, ip).parts();
+    fn ip_packet(&mut self, opcode: u8, ip: u64, sink: &mut impl Sink) {
+        let IpFields { ip_bytes, payload, size } = compress(self.last_ip, ip).fields();
         self.last_ip = ip;
-        let head = opcode | u64::from(ip_bytes) << 5;
+        let head = u64::from(opcode | ip_bytes << 5);
         if size == 8 {
             sink.put(head, 1);
             sink.put(payload, 8);
@@ -465,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn returns_are_compressed_where_their_calls_are_remembered() {
+    fn returns_are_compressed_if_their_calls_are_on_the_return_stack() {
         let mut encoder = Encoder::new(QUIET, 0);
         let mut bytes = Vec::new();
         (0..70).for_each(|address| encoder.call(address));
@@ -504,10 +512,16 @@ mod tests {
         let mut encoder = Encoder::new(QUIET, 0);
         let mut bytes = Vec::new();
         encoder.set_cr3(0x5000, 0, &mut bytes);
-        encoder.enter_guest(0x2000, Guest { vmcs: 0x7000, cr3: 0 }, (0x1000, 16), 0, &mut bytes);
-        encoder.far((0x1100, 32), 0, &mut bytes);
+        encoder.enter_guest(
+            0x2000,
+            Guest { vmcs: 0x7000, cr3: 0 },
+            Target { ip: 0x1000, bits: 16 },
+            0,
+            &mut bytes,
+        );
+        encoder.far(Target { ip: 0x1100, bits: 32 }, 0, &mut bytes);
         encoder.synchronize(Some(0x1102), 7, &mut bytes);
-        encoder.exit_guest(0x1102, 0x72, (0x2003, 0x5000), 0, &mut bytes);
+        encoder.exit_guest(Exit { ip: 0x1102, reason: 0x72 }, 0x2003, 0x5000, 0, &mut bytes);
         let mode = |cs_l, cs_d| Packet::ModeExec { cs_l, cs_d, interrupt_flag: false };
         let host = Packet::Pip { cr3: 0x5000, non_root: false };
         let guest = Packet::Pip { cr3: 0, non_root: true };

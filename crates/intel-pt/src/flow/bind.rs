@@ -5,6 +5,8 @@
 //! FUP of the transfer that they cause, and PTWRITE, MOV to CR3, VM entries and returns are bound to the next matching
 //! instruction.
 
+use std::ops::Range;
+
 use hodo_code::{Labels, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
 
@@ -46,7 +48,7 @@ impl PendingEvents {
         let bound = std::mem::take(&mut self.bound);
         for mut event in self.events.drain(..) {
             if ip.is_some() {
-                place(&mut event, ip, bound);
+                set_address(&mut event, ip, bound);
             }
             sink.event(event);
         }
@@ -108,12 +110,12 @@ impl PendingEvents {
 }
 
 /// Sets the address of an event from a FUP. If the FUP is not `bound`, it belongs to another event at that address.
-fn place(event: &mut Event, at: Option<u64>, bound: bool) {
+fn set_address(event: &mut Event, address: Option<u64>, bound: bool) {
     match event {
         // These two have no instruction of their own.
         Event::ControlFlow(ControlFlow { cause, .. })
             if matches!(cause.kind, ControlFlowKind::Rsm | ControlFlowKind::Sipi) => {}
-        Event::ControlFlow(ControlFlow { ip, .. }) | Event::Transaction { ip, .. } => *ip = at,
+        Event::ControlFlow(ControlFlow { ip, .. }) | Event::Transaction { ip, .. } => *ip = address,
         Event::PtWrite { ip, .. }
         | Event::Mwait { ip, .. }
         | Event::ExStop { ip }
@@ -121,7 +123,7 @@ fn place(event: &mut Event, at: Option<u64>, bound: bool) {
         | Event::Block(ValueBlock { ip, .. })
             if bound =>
         {
-            *ip = at;
+            *ip = address;
         }
         _ => {}
     }
@@ -180,8 +182,8 @@ impl Decoder<'_> {
         if bound && self.machine.mode_waits() { self.arrive(context) } else { Ok(()) }
     }
 
-    /// Where only a packet that an erratum may have made up claims that tracing is on (BDM70, APL12), the next packet of
-    /// the flow decides: TIP.PGE turns tracing on.
+    /// If the only packet that shows that tracing is on may be wrong by an erratum (BDM70, APL12), the next packet of the
+    /// flow decides: before a TIP.PGE, tracing was off.
     fn settle_erratum(&mut self) {
         let in_doubt = match self.state {
             State::OnSincePsb => self.errata.has(Erratum::Bdm70),
@@ -226,7 +228,7 @@ impl Decoder<'_> {
         context: &mut Context<'_, '_, L, S>,
     ) {
         let wrong_branch = self.announced.aborts() && self.errata.has(Erratum::Bdm64);
-        let (walk, graph, sink) = self.parts(context);
+        let (walk, graph, sink) = self.walk_graph_sink(context);
         match walk.walk_to(graph, sink, ip) {
             Ok(()) => self.state = State::On,
             // The abort followed a branch that was reported wrongly: execution is at its real target.
@@ -394,9 +396,9 @@ impl Decoder<'_> {
         let found = self.find(|instruction| instruction.mnemonic() == Mnemonic::Ptwrite, context);
         let mut walked = Ok(());
         match found {
-            Some((address, length)) => self.walk_to(address + length, context),
+            Some(ref instruction) => self.walk_to(instruction.end, context),
             None if self.is_on() => {
-                let (walk, graph, sink) = self.parts(context);
+                let (walk, graph, sink) = self.walk_graph_sink(context);
                 walked = match walk.next_decision(graph, sink) {
                     Err(trouble @ Trouble::Code(_)) => Err(trouble),
                     _ => Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::PtWrite }),
@@ -404,19 +406,19 @@ impl Decoder<'_> {
             }
             None => {}
         }
-        context.sink.event(Event::PtWrite { ip: found.map(|(address, _)| address), payload });
+        context.sink.event(Event::PtWrite { ip: found.map(|instruction| instruction.start), payload });
         walked
     }
 
-    /// Walks over the instruction at the current position if it `ran`.
+    /// Walks over the instruction at the current position if it is `wanted`.
     fn pass<L: Labels, S: Sink>(
         &mut self,
-        ran: impl Fn(&Instruction) -> bool,
+        wanted: impl Fn(&Instruction) -> bool,
         context: &mut Context<'_, '_, L, S>,
     ) {
-        let (walk, graph, _) = self.parts(context);
-        let instruction = graph.snapshot(walk.at).instruction(walk.ip);
-        if let Some(read) = instruction.ok().filter(|read| ran(&read.instruction)) {
+        let (walk, graph, _) = self.walk_graph_sink(context);
+        let instruction = graph.snapshot(walk.tick).instruction(walk.ip);
+        if let Some(read) = instruction.ok().filter(|read| wanted(&read.instruction)) {
             self.walk_to(read.instruction.next_ip(), context);
         }
     }
@@ -435,11 +437,11 @@ impl Decoder<'_> {
             return;
         }
         if let Some(count) = instructions.filter(|_| self.is_on()) {
-            let (walk, graph, _) = self.parts(context);
+            let (walk, graph, _) = self.walk_graph_sink(context);
             if let Some(address) = walk.ahead(graph, count) {
                 self.walk_to(address, context);
                 let bound = true;
-                place(&mut event, Some(address), bound);
+                set_address(&mut event, Some(address), bound);
             }
         }
         context.sink.event(event);
@@ -478,9 +480,9 @@ impl Decoder<'_> {
                 return;
             }
         };
-        if let Some((address, _)) = self.find(instruction, context) {
-            self.walk_to(address, context);
-            event.ip = Some(address);
+        if let Some(Range { start, .. }) = self.find(instruction, context) {
+            self.walk_to(start, context);
+            event.ip = Some(start);
         }
         context.sink.event(Event::ControlFlow(event));
     }
@@ -497,9 +499,9 @@ impl Decoder<'_> {
         }
         if self.is_on() {
             match self.find(instruction, context) {
-                Some((address, length)) => self.walk_to(address + length, context),
+                Some(instruction) => self.walk_to(instruction.end, context),
                 None => {
-                    let (walk, graph, sink) = self.parts(context);
+                    let (walk, graph, sink) = self.walk_graph_sink(context);
                     match walk.next_decision(graph, sink) {
                         // A far transfer: its TIP follows.
                         Ok(Terminator::Far) => return Ok(()),
@@ -512,21 +514,21 @@ impl Decoder<'_> {
         self.arrive(context)
     }
 
-    /// Returns the first `wanted` instruction ahead, if the flow is known.
+    /// Returns the addresses of the first `wanted` instruction ahead, if the flow is known.
     fn find<L: Labels, S: Sink>(
         &mut self,
         wanted: impl Fn(&Instruction) -> bool,
         context: &mut Context<'_, '_, L, S>,
-    ) -> Option<(u64, u64)> {
+    ) -> Option<Range<u64>> {
         let on = self.is_on();
-        let (walk, graph, _) = self.parts(context);
+        let (walk, graph, _) = self.walk_graph_sink(context);
         if on { walk.find(graph, wanted) } else { None }
     }
 
     /// Walks to an address found ahead.
     fn walk_to<L: Labels, S: Sink>(&mut self, address: u64, context: &mut Context<'_, '_, L, S>) {
         self.state = State::On;
-        let (walk, graph, sink) = self.parts(context);
+        let (walk, graph, sink) = self.walk_graph_sink(context);
         if let Err(trouble) = walk.walk_to(graph, sink, address) {
             self.lose(trouble);
         }

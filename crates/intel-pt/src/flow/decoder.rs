@@ -60,7 +60,7 @@ pub struct Decoder<'t> {
     pub(super) packets: packet::Decoder<'t>,
     pub(super) span: Range<usize>,
     /// Position of the current packet.
-    pub(super) at: usize,
+    pub(super) packet_position: usize,
     pub(super) timing: Timing,
     pub(super) last_ip: LastIp,
     pub(super) walk: Walk,
@@ -121,7 +121,7 @@ impl<'t> Decoder<'t> {
         let errata = config.errata();
         Decoder {
             packets: packet::Decoder::new(stream, span.start).with_errata(errata),
-            at: span.start,
+            packet_position: span.start,
             certain_at: span.start,
             span,
             timing: Timing::new(config),
@@ -190,10 +190,10 @@ impl<'t> Decoder<'t> {
         self.walk.exchange(&mut memos.function_runs);
     }
 
-    /// Reads and follows a packet; returns `false` at the end of the segment.
+    /// Reads and follows a packet. Returns `false` at the end of the segment.
     #[inline]
     fn step<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) -> bool {
-        self.at = self.packets.position();
+        self.packet_position = self.packets.position();
         match self.packets.next_before(self.span.end) {
             Ok(None) => return false,
             Ok(Some(packet)) => {
@@ -208,7 +208,7 @@ impl<'t> Decoder<'t> {
                 }
             }
         }
-        self.at < self.span.end
+        self.packet_position < self.span.end
     }
 
     fn finish<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
@@ -280,7 +280,7 @@ impl<'t> Decoder<'t> {
             self.switch_is_due = now >= self.next_switch;
         }
         let is_counted = self.timing.cycles() != self.reported_cycles;
-        let (walk, graph, sink) = self.parts(context);
+        let (walk, graph, sink) = self.walk_graph_sink(context);
         match next {
             Some(now) => {
                 if !walk.emit_until(now, graph, sink) {
@@ -299,7 +299,7 @@ impl<'t> Decoder<'t> {
 
     /// Returns the walk, the current graph and the sink.
     #[inline]
-    pub(super) fn parts<'c, 'a, L: Labels, S: Sink>(
+    pub(super) fn walk_graph_sink<'c, 'a, L: Labels, S: Sink>(
         &mut self,
         context: &'c mut Context<'_, 'a, L, S>,
     ) -> (&mut Walk, &'c mut Graph<'a, L>, &'c mut S) {
@@ -324,7 +324,7 @@ impl<'t> Decoder<'t> {
         }
         let mut left = tnt.count;
         loop {
-            let (walk, graph, sink) = self.parts(context);
+            let (walk, graph, sink) = self.walk_graph_sink(context);
             let rest = Tnt { count: left, ..tnt };
             left = if sink.takes_function_runs() {
                 walk.follow(graph, rest, None);
@@ -360,7 +360,7 @@ impl<'t> Decoder<'t> {
             match self.next_of_segment()? {
                 Some(Packet::Tip(payload)) => {
                     let to = self.last_ip.join(payload).ok_or(Trouble::NoAddress)?;
-                    let (walk, graph, sink) = self.parts(context);
+                    let (walk, graph, sink) = self.walk_graph_sink(context);
                     return walk.indirect(graph, sink, to);
                 }
                 Some(packet) if packet == Packet::Pad || self.timing.follow(&packet) => {}
@@ -398,7 +398,7 @@ impl<'t> Decoder<'t> {
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
         let from = self.left_from;
-        let (walk, graph, sink) = self.parts(context);
+        let (walk, graph, sink) = self.walk_graph_sink(context);
         let walked = match from {
             Some(from) => walk.walk_to(graph, sink, from),
             None => walk.indirect(graph, sink, to),
@@ -431,7 +431,7 @@ impl<'t> Decoder<'t> {
             Trouble::Contradiction { at, expected: Expected::Indirect | Expected::Reach(_) }
                 if self.no_tnt =>
             {
-                let (walk, graph, sink) = self.parts(context);
+                let (walk, graph, sink) = self.walk_graph_sink(context);
                 walk.pass_decision(graph, sink).err().unwrap_or(Trouble::NotTraced { at })
             }
             trouble => trouble,
@@ -537,8 +537,8 @@ impl<'t> Decoder<'t> {
     ) -> Result<(), Trouble> {
         let filter = std::mem::take(&mut self.filter);
         let (direct_unseen, on_trial) = (self.errata.has(Erratum::Skl014), self.on_trial);
-        let (walk, graph, sink) = self.parts(context);
-        let at = walk.at;
+        let (walk, graph, sink) = self.walk_graph_sink(context);
+        let at = walk.tick;
         let traced = |graph: &Graph<'_, L>, address: u64| {
             let origin = graph.origin(address, at);
             let is_file =
@@ -570,8 +570,8 @@ impl<'t> Decoder<'t> {
         from: u64,
         context: &mut Context<'_, '_, L, S>,
     ) -> bool {
-        let (walk, graph, _) = self.parts(context);
-        let instruction = graph.snapshot(walk.at).instruction(from);
+        let (walk, graph, _) = self.walk_graph_sink(context);
+        let instruction = graph.snapshot(walk.tick).instruction(from);
         instruction.is_ok_and(|read| enters_guest(&read.instruction)) && self.errata.has(Erratum::Skd022)
     }
 

@@ -1,5 +1,7 @@
 //! Walks ahead along code that needs no packet, without reports.
 
+use std::ops::Range;
+
 use hodo_code::{Block, BlockId, Graph, Labels, Terminator};
 use iced_x86::Instruction;
 
@@ -42,23 +44,23 @@ pub(super) struct Lookahead {
     pub(super) ip: u64,
     /// The block at `ip`, once looked up.
     block: Option<BlockId>,
-    /// Tick of the code to walk over.
-    at: u64,
+    /// The tick whose code is walked over.
+    tick: u64,
     /// Number of blocks passed.
     pub(super) steps: u32,
     guard: CircleGuard,
 }
 
 impl Lookahead {
-    pub(super) fn new(ip: u64, block: Option<BlockId>, at: u64) -> Lookahead {
-        Lookahead { ip, block, at, steps: 0, guard: CircleGuard::after(0) }
+    pub(super) fn new(ip: u64, block: Option<BlockId>, tick: u64) -> Lookahead {
+        Lookahead { ip, block, tick, steps: 0, guard: CircleGuard::after(0) }
     }
 
     /// Returns the block at the current position.
     pub(super) fn current_block<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
         match self.block {
             Some(id) => Ok(id),
-            None => graph.at(self.ip, self.at).map_err(Trouble::Code),
+            None => graph.at(self.ip, self.tick).map_err(Trouble::Code),
         }
     }
 
@@ -74,21 +76,21 @@ impl Lookahead {
             return Err(Trouble::EndlessLoop { at: self.ip });
         }
         self.ip = to;
-        self.block = graph.follow(id, !runs_on, self.at).ok();
+        self.block = graph.follow(id, !runs_on, self.tick).ok();
         self.steps += 1;
         Ok(true)
     }
 
-    /// Continues to the first `wanted` instruction and returns its address and length, if there is one before the
-    /// next decision or at it.
+    /// Continues to the first `wanted` instruction and returns its addresses, if there is one before the next decision
+    /// or at it.
     pub(super) fn find<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
         wanted: impl Fn(&Instruction) -> bool,
-    ) -> Option<(u64, u64)> {
+    ) -> Option<Range<u64>> {
         loop {
             let id = self.current_block(graph).ok()?;
-            if let Some(found) = find_inside(graph, id, self.at, &wanted) {
+            if let Some(found) = find_inside(graph, id, self.tick, &wanted) {
                 return Some(found);
             }
             if !self.step(graph, id).ok()? {
@@ -98,20 +100,20 @@ impl Lookahead {
     }
 }
 
-/// Returns address and length of the first `wanted` instruction of a block.
+/// Returns the addresses of the first `wanted` instruction of a block.
 fn find_inside<L: Labels>(
     graph: &Graph<'_, L>,
     id: BlockId,
-    at: u64,
+    tick: u64,
     wanted: impl Fn(&Instruction) -> bool,
-) -> Option<(u64, u64)> {
+) -> Option<Range<u64>> {
     let block = graph.block(id);
     let mut address = block.start;
     graph.lengths(block).iter().find_map(|&length| {
-        let here = address;
+        let start = address;
         address += u64::from(length);
-        let read = graph.snapshot(at).instruction(here).ok()?;
-        wanted(&read.instruction).then_some((here, u64::from(length)))
+        let read = graph.snapshot(tick).instruction(start).ok()?;
+        wanted(&read.instruction).then_some(start..address)
     })
 }
 

@@ -50,7 +50,7 @@ impl<'t> Machine<'t> {
         }
     }
 
-    /// MODE.Exec: CS.L, CS.D and RFLAGS.IF.
+    /// Keeps the content of a MODE.Exec for the next TIP, or for the FUP bound to it.
     pub(super) fn mode(&mut self, cs_l: bool, cs_d: bool, interrupt_flag: bool) {
         let bits = match (cs_l, cs_d) {
             (true, _) => Bits::B64,
@@ -61,13 +61,13 @@ impl<'t> Machine<'t> {
         self.changes = true;
     }
 
-    /// PIP. Returns the previous one if no packet bound it.
+    /// Keeps the content of a PIP likewise. Returns the previous one if no packet bound it.
     pub(super) fn paging(&mut self, cr3: u64, non_root: bool) -> Option<(u64, bool)> {
         self.changes = true;
         self.next_paging.replace((cr3, non_root))
     }
 
-    /// VMCS. Returns the previous one if no packet bound it.
+    /// Keeps the content of a VMCS packet likewise. Returns the previous one if no packet bound it.
     pub(super) fn virtual_machine(&mut self, base: u64) -> Option<u64> {
         self.changes = true;
         self.next_vmcs.replace(base)

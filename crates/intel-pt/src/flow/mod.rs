@@ -71,11 +71,11 @@ pub struct Executed<'a> {
     pub block: &'a Block,
     /// Lengths of the instructions that ran, from the block's start on, in bytes.
     pub lengths: &'a [u8],
-    /// The block's number, and what is known of all blocks: see [`Executed::bytes`] and [`Executed::provenance`].
+    /// The block's number.
     pub id: BlockId,
-    /// As `id` says.
+    /// The bytes of all blocks; [`Executed::bytes`] returns those that ran.
     pub bytes: &'a BlockBytes,
-    /// As `id` says.
+    /// The sources of all blocks, by number; [`Executed::provenance`] returns the block's.
     pub provenances: &'a [Provenance],
     /// The code that contains the block.
     pub code: Snapshot<'a>,

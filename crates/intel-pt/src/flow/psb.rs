@@ -55,7 +55,6 @@ impl Decoder<'_> {
         if let Some(switch) = switched {
             context.sink.event(Event::Switch(switch));
         }
-        self.certain_at = psb_at;
         let missing_guest = self.machine.missing_guest();
         match plus.ip {
             Some(ip) if missing_guest.is_none() => {
@@ -71,6 +70,7 @@ impl Decoder<'_> {
             }
             _ => {}
         }
+        // Also after the end of a gap, which sets it to the current position.
         self.certain_at = psb_at;
         self.emit_time(context);
         match missing_guest {
@@ -85,7 +85,7 @@ impl Decoder<'_> {
 
     /// Walks up to the address in the PSB+, where execution was.
     fn reach_psb<L: Labels, S: Sink>(&mut self, plus: &PsbPlus, context: &mut Context<'_, '_, L, S>) {
-        let (walk, graph, sink) = self.parts(context);
+        let (walk, graph, sink) = self.walk_graph_sink(context);
         match plus.ip {
             Some(ip) => {
                 if let Err(trouble) = walk.walk_to(graph, sink, ip) {

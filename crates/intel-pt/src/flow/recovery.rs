@@ -69,7 +69,7 @@ impl Decoder<'_> {
         let (Trouble::EmptyReturnStack { at }, Some(hidden)) = (trouble, self.hidden_calls) else {
             return trouble;
         };
-        let (walk, graph, sink) = self.parts(context);
+        let (walk, graph, sink) = self.walk_graph_sink(context);
         if let Some(id) = walk.block() {
             walk.report(graph, id, sink);
         }
@@ -115,7 +115,7 @@ impl Decoder<'_> {
         if let Some(switch) = self.switch_program() {
             context.sink.event(Event::Switch(switch));
             let at = self.timing.now().map_or(0, |now| now.0);
-            let (walk, graph, _) = self.parts(context);
+            let (walk, graph, _) = self.walk_graph_sink(context);
             walk.look_at(graph, at);
         }
     }
@@ -148,7 +148,7 @@ impl Decoder<'_> {
         self.announced.take_cause();
         self.waiting = if doubtful { Waiting::Unknown } else { self.pending_after() };
         self.hidden_calls = trouble.hides().or(self.hidden_calls);
-        let at = self.at as u64;
+        let at = self.packet_position as u64;
         let since = self.timing.now();
         let gap = self.gap.get_or_insert(Gap {
             from: at,
@@ -168,7 +168,7 @@ impl Decoder<'_> {
     /// Returns the branches that may be pending after the packet that could not be followed.
     fn pending_after(&self) -> Waiting {
         let mut packets = self.packets.clone();
-        packets.skip_to(self.at);
+        packets.skip_to(self.packet_position);
         match packets.next_packet() {
             // This requires that no TIP packets of these branches were read.
             Ok(Some(Packet::Tnt8(tnt) | Packet::Tnt64(tnt)))

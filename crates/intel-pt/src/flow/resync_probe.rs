@@ -22,9 +22,9 @@ const CONFIRMED_TIPS: u32 = 8;
 const MOST_PROBE_PACKETS: u32 = 256;
 
 /// Number of return stacks from before the damage to try: each lacks one more of the newest calls, which may have
-/// returned within the damage. A probe reads at most [`CONFIRMED_TIPS`] TIP packets, so decoding takes at most `RETURNED` times
-/// [`CONFIRMED_TIPS`] as long.
-const RETURNED: usize = 16;
+/// returned within the damage. A probe reads at most [`CONFIRMED_TIPS`] TIP packets, so decoding takes at most
+/// `MOST_RETURNED` times [`CONFIRMED_TIPS`] as long.
+const MOST_RETURNED: usize = 16;
 
 /// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +58,8 @@ impl Decoder<'_> {
         ip: u64,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
-        let (walk, graph, _) = self.parts(context);
-        graph.at(ip, walk.at).map(|_| ()).map_err(Trouble::Code)
+        let (walk, graph, _) = self.walk_graph_sink(context);
+        graph.at(ip, walk.tick).map(|_| ()).map_err(Trouble::Code)
     }
 
     /// Decides whether execution continues at `ip`, the address in the last packet, while the flow is lost. `certain`:
@@ -83,10 +83,12 @@ impl Decoder<'_> {
             let mut older = calls.clone();
             older.pop().map(|_| older)
         });
-        let before = before.take(RETURNED).filter(|calls| !calls.is_empty());
+        let before = before.take(MOST_RETURNED).filter(|calls| !calls.is_empty());
         let mut trouble = Trouble::LostAddress;
+        // The confirmed TIP packets limit these probes.
+        let mut unlimited = u32::MAX;
         for calls in before.chain([ReturnStack::default()]) {
-            match self.run_probe(ip, &calls, None, &mut { u32::MAX }, context) {
+            match self.run_probe(ip, &calls, None, &mut unlimited, context) {
                 Verdict::Confirmed => {}
                 Verdict::Open if certain => {}
                 Verdict::Open => continue,
@@ -113,22 +115,22 @@ impl Decoder<'_> {
         if self.on_trial || self.damaged || self.read(ip, context).is_err() {
             return false;
         }
-        let mut patience = MOST_PROBE_PACKETS;
+        let mut packets_left = MOST_PROBE_PACKETS;
         (1..=tnt.count).all(|count| {
             let waiting = Tnt { count, ..tnt };
-            let verdict = self.run_probe(ip, &ReturnStack::default(), Some(waiting), &mut patience, context);
+            let verdict = self.run_probe(ip, &ReturnStack::default(), Some(waiting), &mut packets_left, context);
             matches!(verdict, Verdict::Contradicted(trouble) if !matches!(trouble, Trouble::EndlessLoop { .. }))
         })
     }
 
-    /// Decodes from `ip` on, with the return stack `calls` and after the `waiting` branches. Reads at most `patience`
+    /// Decodes from `ip` on, with the return stack `calls` and after the `waiting` branches. Reads at most `packets_left`
     /// packets.
     fn run_probe<L: Labels, S: Sink>(
         &self,
         ip: u64,
         calls: &ReturnStack,
         waiting: Option<Tnt>,
-        patience: &mut u32,
+        packets_left: &mut u32,
         context: &mut Context<'_, '_, L, S>,
     ) -> Verdict {
         let mut trial = self.clone();
@@ -147,10 +149,10 @@ impl Decoder<'_> {
             let (followed, is_tip) = match waiting.take() {
                 Some(followed) => (followed, false),
                 None => {
-                    trial.at = trial.packets.position();
+                    trial.packet_position = trial.packets.position();
                     let Ok(Some(packet)) = trial.packets.next_packet() else { return Verdict::Open };
-                    let Some(left) = patience.checked_sub(1) else { return Verdict::Open };
-                    *patience = left;
+                    let Some(rest) = packets_left.checked_sub(1) else { return Verdict::Open };
+                    *packets_left = rest;
                     let is_tip = matches!(packet, Packet::Tip(_) | Packet::TipPgd(_));
                     (trial.follow(packet, context), is_tip)
                 }
@@ -172,7 +174,7 @@ impl Decoder<'_> {
                 Some(_) => return Verdict::Open,
                 None => {}
             }
-            if trial.at >= trial.span.end {
+            if trial.packet_position >= trial.span.end {
                 break;
             }
             confirmed_tips += u32::from(is_tip);
@@ -181,7 +183,7 @@ impl Decoder<'_> {
     }
 
     /// After invalid bytes, skips to the next packet that may give an address, or to the end of the segment. Returns
-    /// `false` at the end of the stream. What lies before it is not followed, as it may not be packets.
+    /// `false` at the end of the stream. The packets in between are not followed: their bytes may be no packets.
     pub(super) fn find_packet(&mut self) -> bool {
         loop {
             let before = self.packets.clone();

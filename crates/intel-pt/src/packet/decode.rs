@@ -2,7 +2,7 @@
 
 use std::{fmt, iter};
 
-use super::{IpPayload, Packet, Tnt};
+use super::{FUP, IpPayload, Packet, TIP, TIP_PGD, TIP_PGE, Tnt};
 use crate::{Errata, Erratum};
 
 /// The sixteen bytes of a PSB packet.
@@ -244,10 +244,10 @@ impl<'a> Decoder<'a> {
             };
         }
         match opcode & 0x1f {
-            0x0d => ip_packet(opcode, rest, Packet::Tip),
-            0x11 => ip_packet(opcode, rest, Packet::TipPge),
-            0x01 => ip_packet(opcode, rest, Packet::TipPgd),
-            0x1d => ip_packet(opcode, rest, Packet::Fup),
+            TIP => ip_packet(opcode, rest, Packet::Tip),
+            TIP_PGE => ip_packet(opcode, rest, Packet::TipPge),
+            TIP_PGD => ip_packet(opcode, rest, Packet::TipPgd),
+            FUP => ip_packet(opcode, rest, Packet::Fup),
             _ if opcode & 3 == 3 => self.cyc(opcode, rest),
             _ => match opcode {
                 0x99 => mode(rest),

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::{IpPayload, PSB, Packet, Tnt};
+use super::{FUP, IpPayload, PSB, Packet, TIP, TIP_PGD, TIP_PGE, Tnt};
 
 /// The bytes of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,11 @@ pub struct Encoded {
 }
 
 impl Encoded {
+    /// Creates a packet of fixed bytes.
+    fn fixed(bytes: &[u8]) -> Encoded {
+        Encoded::new(bytes, 0, 0)
+    }
+
     /// Creates a packet of `head` and the first `count` bytes of `payload` in little-endian order.
     fn new(head: &[u8], payload: u64, count: usize) -> Encoded {
         let mut bytes = [0; 16];
@@ -29,18 +34,28 @@ impl Deref for Encoded {
     }
 }
 
+/// The fields of an IP packet after its opcode.
+pub(crate) struct IpFields {
+    /// IPBytes: how the payload updates the last IP.
+    pub(crate) ip_bytes: u8,
+    pub(crate) payload: u64,
+    /// Size of the payload in bytes.
+    pub(crate) size: usize,
+}
+
 impl IpPayload {
-    /// Returns the IPBytes field, the payload, and the payload's size in bytes.
+    /// Returns the fields of the packet that carries this payload.
     #[inline]
-    pub fn parts(self) -> (u8, u64, usize) {
-        match self {
+    pub(crate) fn fields(self) -> IpFields {
+        let (ip_bytes, payload, size) = match self {
             IpPayload::Suppressed => (0, 0, 0),
             IpPayload::Update16(low) => (1, u64::from(low), 2),
             IpPayload::Update32(low) => (2, u64::from(low), 4),
             IpPayload::Sext48(low) => (3, low, 6),
             IpPayload::Update48(low) => (4, low, 6),
             IpPayload::Full(ip) => (6, ip, 8),
-        }
+        };
+        IpFields { ip_bytes, payload, size }
     }
 }
 
@@ -58,32 +73,32 @@ impl Packet {
     /// [`Packet::Bbp`], so use [`Packet::encode_item`] for it.
     pub fn encode(&self) -> Encoded {
         match *self {
-            Packet::Pad => Encoded::new(&[0], 0, 0),
-            Packet::Psb => Encoded::new(&PSB, 0, 0),
-            Packet::PsbEnd => Encoded::new(&[2, 0x23], 0, 0),
+            Packet::Pad => Encoded::fixed(&[0]),
+            Packet::Psb => Encoded::fixed(&PSB),
+            Packet::PsbEnd => Encoded::fixed(&[2, 0x23]),
             Packet::Tnt8(tnt) => Encoded::new(&[], tnt.with_stop_bit() << 1, 1),
             Packet::Tnt64(tnt) => Encoded::new(&[2, 0xa3], tnt.with_stop_bit(), 6),
-            Packet::Tip(ip) => with_ip(0x0d, ip),
-            Packet::TipPge(ip) => with_ip(0x11, ip),
-            Packet::TipPgd(ip) => with_ip(0x01, ip),
-            Packet::Fup(ip) => with_ip(0x1d, ip),
+            Packet::Tip(ip) => with_ip(TIP, ip),
+            Packet::TipPge(ip) => with_ip(TIP_PGE, ip),
+            Packet::TipPgd(ip) => with_ip(TIP_PGD, ip),
+            Packet::Fup(ip) => with_ip(FUP, ip),
             Packet::Pip { cr3, non_root } => Encoded::new(&[2, 0x43], cr3 >> 5 << 1 | u64::from(non_root), 6),
             Packet::ModeExec { cs_l, cs_d, interrupt_flag } => {
-                Encoded::new(&[0x99, bit(cs_l, 0) | bit(cs_d, 1) | bit(interrupt_flag, 2)], 0, 0)
+                Encoded::fixed(&[0x99, bit(cs_l, 0) | bit(cs_d, 1) | bit(interrupt_flag, 2)])
             }
             Packet::ModeTsx { in_transaction, aborted } => {
-                Encoded::new(&[0x99, 0x20 | bit(in_transaction, 0) | bit(aborted, 1)], 0, 0)
+                Encoded::fixed(&[0x99, 0x20 | bit(in_transaction, 0) | bit(aborted, 1)])
             }
-            Packet::TraceStop => Encoded::new(&[2, 0x83], 0, 0),
-            Packet::Cbr(ratio) => Encoded::new(&[2, 3, ratio, 0], 0, 0),
+            Packet::TraceStop => Encoded::fixed(&[2, 0x83]),
+            Packet::Cbr(ratio) => Encoded::fixed(&[2, 3, ratio, 0]),
             Packet::Tsc(tsc) => Encoded::new(&[0x19], tsc, 7),
             Packet::Tma { ctc, fast_counter } => {
                 Encoded::new(&[2, 0x73], u64::from(ctc) | u64::from(fast_counter & 0x1ff) << 24, 5)
             }
-            Packet::Mtc(ctc) => Encoded::new(&[0x59, ctc], 0, 0),
+            Packet::Mtc(ctc) => Encoded::fixed(&[0x59, ctc]),
             Packet::Cyc(cycles) => cyc(cycles),
             Packet::Vmcs(base) => Encoded::new(&[2, 0xc8], base >> 12, 5),
-            Packet::Overflow => Encoded::new(&[2, 0xf3], 0, 0),
+            Packet::Overflow => Encoded::fixed(&[2, 0xf3]),
             Packet::Mnt(payload) => Encoded::new(&[2, 0xc3, 0x88], payload, 8),
             Packet::PtWrite { payload, wide, ip } => {
                 Encoded::new(&[2, 0x12 | bit(wide, 5) | bit(ip, 7)], payload, if wide { 8 } else { 4 })
@@ -95,27 +110,25 @@ impl Packet {
     /// Packets of the power event, PEBS and event trace features.
     fn encode_optional(&self) -> Encoded {
         match *self {
-            Packet::ExStop { ip } => Encoded::new(&[2, 0x62 | bit(ip, 7)], 0, 0),
+            Packet::ExStop { ip } => Encoded::fixed(&[2, 0x62 | bit(ip, 7)]),
             Packet::Mwait { hints, extensions } => {
                 Encoded::new(&[2, 0xc2], u64::from(hints) | u64::from(extensions & 3) << 32, 8)
             }
             Packet::Pwre { hardware, state, sub_state } => {
-                Encoded::new(&[2, 0x22, bit(hardware, 7), state << 4 | sub_state & 15], 0, 0)
+                Encoded::fixed(&[2, 0x22, bit(hardware, 7), state << 4 | sub_state & 15])
             }
             Packet::Pwrx { last, deepest, reason } => {
                 Encoded::new(&[2, 0xa2, last << 4 | deepest & 15, reason & 15], 0, 3)
             }
             Packet::Bbp { short_items, kind } => {
-                Encoded::new(&[2, 0x63, bit(short_items, 7) | kind & 0x1f], 0, 0)
+                Encoded::fixed(&[2, 0x63, bit(short_items, 7) | kind & 0x1f])
             }
             Packet::Bip { .. } => {
                 let short_items = false;
                 self.encode_item(short_items)
             }
-            Packet::Bep { ip } => Encoded::new(&[2, 0x33 | bit(ip, 7)], 0, 0),
-            Packet::Cfe { ip, kind, vector } => {
-                Encoded::new(&[2, 0x13, bit(ip, 7) | kind & 0x1f, vector], 0, 0)
-            }
+            Packet::Bep { ip } => Encoded::fixed(&[2, 0x33 | bit(ip, 7)]),
+            Packet::Cfe { ip, kind, vector } => Encoded::fixed(&[2, 0x13, bit(ip, 7) | kind & 0x1f, vector]),
             Packet::Evd { kind, payload } => Encoded::new(&[2, 0x53, kind & 0x3f], payload, 8),
             Packet::Trig { ip, instructions, multiple, triggers } => {
                 let flags = bit(ip, 7) | bit(instructions.is_some(), 6) | bit(multiple, 5);
@@ -142,7 +155,7 @@ fn bit(set: bool, index: u8) -> u8 {
 }
 
 fn with_ip(opcode: u8, ip: IpPayload) -> Encoded {
-    let (ip_bytes, payload, size) = ip.parts();
+    let IpFields { ip_bytes, payload, size } = ip.fields();
     Encoded::new(&[opcode | ip_bytes << 5], payload, size)
 }
 
@@ -263,7 +276,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(packet in prop_oneof![flow(), state(), optional()], short_items: bool) {
+        fn encoded_packets_decode_to_themselves(packet in prop_oneof![flow(), state(), optional()], short_items: bool) {
             let mut bytes = Vec::new();
             if matches!(packet, Packet::Bip { .. }) {
                 bytes.extend_from_slice(&Packet::Bbp { short_items, kind: 1 }.encode());

@@ -7,6 +7,13 @@ mod show;
 pub use decode::{Decoder, Error, ErrorKind, PSB, find_psb};
 pub(crate) use decode::{LONG_TNT, frequent, leading_tnts, short_cyc, tnt};
 pub use encode::Encoded;
+pub(crate) use encode::IpFields;
+
+/// The low five bits of the first byte of IP packets; IPBytes are above them.
+pub(crate) const TIP: u8 = 0x0d;
+pub(crate) const TIP_PGE: u8 = 0x11;
+pub(crate) const TIP_PGD: u8 = 0x01;
+pub(crate) const FUP: u8 = 0x1d;
 
 /// Branch outcomes of a TNT packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

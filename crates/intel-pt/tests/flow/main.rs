@@ -13,8 +13,8 @@ use hodo_intel_pt::{
 };
 use proptest::prelude::*;
 use walker::{
-    BASE, Code, Damage, End, Hole, SLOTS, Seen, Walker, damage_changes_nothing_before, decode,
-    decode_with_holes, events_took_place, goes_on_where_packets_say, walker,
+    BASE, Code, Damage, Decoded, End, Hole, SLOTS, START, Walker, damage_changes_nothing_before, decode,
+    decode_with_holes, events_took_place, gaps_end_where_packets_say, walker,
 };
 
 fn end(slot: u64) -> impl Strategy<Value = End> {
@@ -73,19 +73,19 @@ fn the_mode_may_change_anywhere() {
 
 /// Returns whether each part between two gaps is a contiguous part of what ran, in order and from the start to the
 /// end.
-fn is_part_of(seen: &Seen, truth: &[u64]) -> bool {
+fn is_part_of(seen: &Decoded, truth: &[u64]) -> bool {
     let ends = seen.gap_after.iter().copied().chain([seen.addresses.len()]);
     let mut start = 0;
     let mut rest = truth;
     for end in ends {
         let shown = &seen.addresses[start..end];
         start = end;
-        let Some(at) =
-            (0..=rest.len() - shown.len().min(rest.len())).find(|&at| rest[at..].starts_with(shown))
+        let Some(found) =
+            (0..=rest.len() - shown.len().min(rest.len())).find(|&start| rest[start..].starts_with(shown))
         else {
             return false;
         };
-        rest = &rest[at + shown.len()..];
+        rest = &rest[found + shown.len()..];
     }
     true
 }
@@ -95,17 +95,19 @@ fn is_part_of(seen: &Seen, truth: &[u64]) -> bool {
 fn defer_tips(trace: &[u8]) -> Vec<u8> {
     let mut decoder = packet::Decoder::new(trace, 0);
     let mut packets: Vec<Packet> = std::iter::from_fn(|| decoder.next_packet().unwrap()).collect();
-    let mut at = 0;
-    while at + 3 < packets.len() {
-        if let [Packet::Tnt8(before), tip @ Packet::Tip(_), Packet::Tnt8(after), next] = packets[at..at + 4] {
+    let mut index = 0;
+    while index + 3 < packets.len() {
+        if let [Packet::Tnt8(before), tip @ Packet::Tip(_), Packet::Tnt8(after), next] =
+            packets[index..index + 4]
+        {
             let joined =
                 Tnt { bits: before.bits << after.count | after.bits, count: before.count + after.count };
             let forced = !matches!(next, Packet::Tnt8(_) | Packet::Tnt64(_) | Packet::Tip(_));
             if joined.count == 6 || joined.count < 6 && forced {
-                packets.splice(at..at + 3, [Packet::Tnt8(joined), tip]);
+                packets.splice(index..index + 3, [Packet::Tnt8(joined), tip]);
             }
         }
-        at += 1;
+        index += 1;
     }
     packets.iter().flat_map(|packet| packet.encode().to_vec()).collect()
 }
@@ -143,13 +145,13 @@ proptest! {
         prop_assert_eq!(seen.transfers.len(), ran.transfers.len());
         prop_assert_eq!(seen.ptwrites.len(), ran.ptwrites.len());
         prop_assert!(seen.addresses == *truth, "{} addresses, expected {}", seen.addresses.len(), truth.len());
-        // The walk begins at 1000 and takes one tick per instruction. No estimated time is later than its end.
-        let end = 1000 + truth.len() as u64;
-        prop_assert!(seen.times.iter().all(|(time, _)| (1000..=end).contains(time)), "{:?} {end}", seen.times);
+        // The walk takes one tick per instruction. No estimated time is later than its end.
+        let end = START + truth.len() as u64;
+        prop_assert!(seen.times.iter().all(|(time, _)| (START..=end).contains(time)), "{:?} {end}", seen.times);
         // An item began at the reported time or earlier; cycles too few for a CYC packet
         // are tolerated.
         let slack = 1 + cyc_threshold.unwrap_or(0);
-        let late = seen.times.iter().find(|(time, before)| 1000 + *before as u64 > time + slack);
+        let late = seen.times.iter().find(|(time, before)| START + *before as u64 > time + slack);
         prop_assert_eq!(late, None);
         let back = seen.times.windows(2).find(|pair| pair[1].0 < pair[0].0);
         prop_assert_eq!(back, None, "{:?}", seen.times);
@@ -183,7 +185,7 @@ proptest! {
         let seen = decode_with_holes(&code, &holes, trace, &config);
         // Deferred packets have other positions.
         if !deferred {
-            prop_assert_eq!(goes_on_where_packets_say(&seen, truth, written), Ok(()));
+            prop_assert_eq!(gaps_end_where_packets_say(&seen, truth, written), Ok(()));
             prop_assert_eq!(events_took_place(&seen, &ran), Ok(()));
         }
         prop_assert!(is_part_of(&seen, truth), "{:x?}\n{:x?}", seen.addresses, truth);

@@ -31,7 +31,7 @@ impl Labels for Functions {
 
 #[derive(Debug, PartialEq)]
 enum Item {
-    Run { start: u64, end: u64, label: (u32, u32, Place), instructions: u64, transfer: Transfer },
+    Run { start: u64, end: u64, label: Label, instructions: u64, transfer: Transfer },
     Event(Event),
 }
 
@@ -52,11 +52,10 @@ struct Reports<const BLOCKS: bool> {
 
 impl<const BLOCKS: bool> Reports<BLOCKS> {
     fn run(&mut self, start: u64, end: u64, label: Label, instructions: u64, transfer: Transfer) {
-        let label = (label.module, label.function, label.place);
         if let Some(Item::Run { end: until, label: last, instructions: sum, transfer: by, .. }) =
             self.items.last_mut()
             && *by == Transfer::None
-            && (last.0, last.1) == (label.0, label.1)
+            && (last.module, last.function) == (label.module, label.function)
         {
             (*until, *by) = (end, transfer);
             *sum += instructions;
@@ -154,9 +153,9 @@ fn reduce_to_function_runs<const BLOCKS: bool>(mut reported: Reports<BLOCKS>) ->
                 if *transfer != Transfer::Call {
                     *end = 0;
                 }
-                let function = (label.0, label.1);
+                let function = (label.module, label.function);
                 if still_running == Some(function) {
-                    (*start, label.2) = (0, Place::Unknown);
+                    (*start, label.place) = (0, Place::Unknown);
                 }
                 still_running = Some(function).filter(|_| *transfer == Transfer::None);
             }
@@ -167,7 +166,13 @@ fn reduce_to_function_runs<const BLOCKS: bool>(mut reported: Reports<BLOCKS>) ->
     reported.items
 }
 
-/// Decodes a trace segment by segment, twice, and with the same memo if there is one.
+/// For [`reported`]: without a memo.
+const NO_MEMO: Option<Memos> = None;
+/// For [`reported`]: without function runs.
+const NO_FUNCTION_RUNS: Option<u32> = None;
+
+/// Decodes a trace segment by segment, twice, and with the same memo if there is one. `function_runs`: for a sink that
+/// takes them, by native code after this many walks over a graph.
 fn reported<const BLOCKS: bool>(
     space: &AddressSpace<'_>,
     trace: &[u8],
@@ -211,7 +216,7 @@ proptest! {
         native_after in 1u32..100,
     ) {
         let timing = Timing { tsc: true, mtc_period, cyc_threshold };
-        let (trace, ..) = walker(&code, &choices, Settings { return_compression, timing }, loss).walk(steps);
+        let trace = walker(&code, &choices, Settings { return_compression, timing }, loss).run(steps).trace;
         let mut trace = if deferred { defer_tips(&trace) } else { trace };
         for (position, byte) in damage {
             let position = position.index(trace.len());
@@ -232,15 +237,15 @@ proptest! {
             max_nonturbo_ratio: Some(10),
             ..Config::default()
         };
-        let without = reported::<false>(&space, &trace, &config, None, None);
+        let without = reported::<false>(&space, &trace, &config, NO_MEMO, NO_FUNCTION_RUNS);
         let memo = || Some(Memos::default());
-        prop_assert_eq!(&reported::<false>(&space, &trace, &config, memo(), None).items, &without.items);
+        prop_assert_eq!(&reported::<false>(&space, &trace, &config, memo(), NO_FUNCTION_RUNS).items, &without.items);
         let small = Some(Memos::with_capacity(most));
-        prop_assert_eq!(&reported::<true>(&space, &trace, &config, small, None).items, &without.items);
+        prop_assert_eq!(&reported::<true>(&space, &trace, &config, small, NO_FUNCTION_RUNS).items, &without.items);
         let without = reduce_to_function_runs(without);
         for native_after in [u32::MAX, native_after] {
             let function_runs = Some(native_after);
-            prop_assert_eq!(&reduce_to_function_runs(reported::<false>(&space, &trace, &config, None, function_runs)), &without);
+            prop_assert_eq!(&reduce_to_function_runs(reported::<false>(&space, &trace, &config, NO_MEMO, function_runs)), &without);
             prop_assert_eq!(&reduce_to_function_runs(reported::<false>(&space, &trace, &config, memo(), function_runs)), &without);
         }
     }
@@ -258,18 +263,19 @@ fn a_plain_trace_is_reported_by_paths_and_function_runs() {
     let mut trace: Vec<u8> = psb_plus.iter().flat_map(|packet| packet.encode().to_vec()).collect();
     let (packets, branches) = (60, Tnt { bits: 1, count: 2 });
     trace.extend((0..packets).flat_map(|_| Packet::Tnt8(branches).encode().to_vec()));
-    let with = reported::<false>(&space, &trace, &Config::default(), Some(Memos::default()), None);
+    let with =
+        reported::<false>(&space, &trace, &Config::default(), Some(Memos::default()), NO_FUNCTION_RUNS);
     // The trace is decoded twice; the first packet and some of the last eight bytes need the decoder.
     assert!(with.by_path >= 2 * 2 * (packets - 1 - 8));
     assert!(with.joined > 0);
     // Several consecutive blocks are in one function.
-    let together = reported::<false>(&space, &trace, &Config::default(), None, Some(u32::MAX)).together;
+    let together = reported::<false>(&space, &trace, &Config::default(), NO_MEMO, Some(u32::MAX)).together;
     assert!(together >= packets as u32, "{together} instructions");
 }
 
 /// A loop without a packet is reported identically up to its detection.
 #[test]
-fn circles_are_reported_alike() {
+fn endless_loops_are_reported_alike() {
     let jump =
         |from: u64, to: u64| [&[0xe9][..], &((to as i64 - from as i64 - 5) as i32).to_le_bytes()].concat();
     // A branch, and a loop over code of two functions.
@@ -280,15 +286,15 @@ fn circles_are_reported_alike() {
     let mut space = AddressSpace::new();
     let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };
     space.map(BASE..BASE + bytes.len() as u64, content, 0);
-    circles_are_reported_alike_in(&space);
+    endless_loops_are_reported_alike_in(&space);
     // A part of the loop changes at some time.
     let offset = 3 * SLOT;
     let content = Content { bytes: &bytes[offset as usize..], origin: Origin { module: 2, offset } };
     space.map(BASE + offset..BASE + offset + SLOT, content, 1000);
-    circles_are_reported_alike_in(&space);
+    endless_loops_are_reported_alike_in(&space);
 }
 
-fn circles_are_reported_alike_in(space: &AddressSpace<'_>) {
+fn endless_loops_are_reported_alike_in(space: &AddressSpace<'_>) {
     let (branch, branches) = (Tnt { bits: 0, count: 1 }, Tnt { bits: 0, count: 2 });
     // Enough branches for native code.
     let many = Tnt { bits: 0, count: 22 };
@@ -307,12 +313,18 @@ fn circles_are_reported_alike_in(space: &AddressSpace<'_>) {
         let trace: Vec<u8> =
             psb_plus.iter().chain(packets).flat_map(|packet| packet.encode().to_vec()).collect();
         let config = Config::default();
-        let without = reduce_to_function_runs(reported::<false>(space, &trace, &config, None, None));
+        let without =
+            reduce_to_function_runs(reported::<false>(space, &trace, &config, NO_MEMO, NO_FUNCTION_RUNS));
         let gaps = without.iter().filter(|item| matches!(item, Item::Event(Event::Gap(_)))).count();
         assert_eq!(gaps, 2, "each time that the trace is decoded");
         for native_after in [u32::MAX, 1] {
-            let reported =
-                reduce_to_function_runs(reported::<false>(space, &trace, &config, None, Some(native_after)));
+            let reported = reduce_to_function_runs(reported::<false>(
+                space,
+                &trace,
+                &config,
+                NO_MEMO,
+                Some(native_after),
+            ));
             assert_eq!(reported, without);
         }
         let memo = || Some(Memos::default());
@@ -320,6 +332,9 @@ fn circles_are_reported_alike_in(space: &AddressSpace<'_>) {
             reduce_to_function_runs(reported::<false>(space, &trace, &config, memo(), Some(1))),
             without
         );
-        assert_eq!(reduce_to_function_runs(reported::<false>(space, &trace, &config, memo(), None)), without);
+        assert_eq!(
+            reduce_to_function_runs(reported::<false>(space, &trace, &config, memo(), NO_FUNCTION_RUNS)),
+            without
+        );
     }
 }

@@ -73,6 +73,17 @@ impl Code {
     }
 }
 
+/// The last instruction of a slot.
+pub(crate) struct SlotEnd {
+    pub(crate) end: End,
+    pub(crate) address: u64,
+    /// Size in bytes; 0 if the slot has no last instruction.
+    pub(crate) length: u64,
+}
+
+/// The virtual clock when a walk begins, in ticks.
+pub(crate) const START: u64 = 1000;
+
 /// Executes the code with random outcomes, and traces it.
 pub(crate) struct Walker<'a> {
     pub(crate) code: &'a Code,
@@ -119,8 +130,8 @@ impl Walker<'_> {
         BASE + self.choose(SLOTS) * SLOT
     }
 
-    /// Returns the end of the slot that contains `ip`, its address and its size.
-    pub(crate) fn slot_end(&self) -> (End, u64, u64) {
+    /// Returns the end of the slot that contains `ip`.
+    pub(crate) fn slot_end(&self) -> SlotEnd {
         let slot = (self.ip - BASE) / SLOT;
         let (end, nops) = self.code.ends[slot as usize];
         let length = match end {
@@ -131,7 +142,7 @@ impl Walker<'_> {
             End::PtWrite => 4,
             End::Return => 1,
         };
-        (end, BASE + slot * SLOT + nops, length)
+        SlotEnd { end, address: BASE + slot * SLOT + nops, length }
     }
 
     pub(crate) fn step(&mut self) {
@@ -142,15 +153,15 @@ impl Walker<'_> {
         }
         self.truth.push(self.ip);
         self.now += 1;
-        let (end, at, length) = self.slot_end();
+        let SlotEnd { end, address, length } = self.slot_end();
         let is_last = self.ip == BASE + SLOT * SLOTS - 2;
-        if is_last || (self.ip == at && matches!(end, End::SystemCall)) {
+        if is_last || (self.ip == address && matches!(end, End::SystemCall)) {
             self.encoder.disable(None, self.now, &mut self.trace);
             let elsewhere = is_last || self.choose(4) == 0;
-            self.ip = if elsewhere { self.random_slot() } else { at + length };
+            self.ip = if elsewhere { self.random_slot() } else { address + length };
             self.encoder.enable(self.ip, self.now, &mut self.trace);
-        } else if self.ip == at && length > 0 {
-            self.ip = self.branch(end, at + length);
+        } else if self.ip == address && length > 0 {
+            self.ip = self.branch(end, address + length);
         } else {
             self.ip += 1;
         }
@@ -210,8 +221,8 @@ impl Walker<'_> {
 
     /// Emits the packets that name the next instruction.
     fn announce(&mut self) {
-        let (end, at, _) = self.slot_end();
-        if !self.events || self.ip != at {
+        let SlotEnd { end, address, .. } = self.slot_end();
+        if !self.events || self.ip != address {
             return;
         }
         let ip = Some(self.ip).filter(|_| self.choose(2) == 0);
@@ -254,12 +265,12 @@ impl Walker<'_> {
         }
     }
 
-    /// An interrupt with a traced handler, as event trace reports it or does not.
+    /// An interrupt with a traced handler. Event trace reports it in three of four cases.
     fn interrupt_to_code(&mut self) {
         let (from, to, vector) = (self.ip, self.random_slot(), self.transfers.len() as u8);
         let own_fup = match self.choose(4) {
             0 => None,
-            one => Some(one == 1),
+            choice => Some(choice == 1),
         };
         if let Some(ip) = own_fup {
             if self.choose(2) == 0 {
@@ -294,12 +305,7 @@ impl Walker<'_> {
         self.encoder.interrupt(self.ip, self.now, &mut self.trace);
     }
 
-    /// Returns the trace, the addresses of what ran, and the number of interrupts.
-    pub(crate) fn walk(self, steps: usize) -> (Vec<u8>, Vec<u64>, usize) {
-        let walked = self.run(steps);
-        (walked.trace, walked.truth, walked.interrupts)
-    }
-
+    /// Runs this many steps, some of which are several instructions.
     pub(crate) fn run(mut self, steps: usize) -> Self {
         self.encoder.synchronize(None, self.now, &mut self.trace);
         self.encoder.enable(self.ip, self.now, &mut self.trace);
@@ -335,12 +341,12 @@ pub(crate) fn walker<'a>(code: &'a Code, choices: &'a [u32], settings: Settings,
     Walker {
         code,
         choices: choices.iter().cycle(),
-        encoder: Encoder::new(settings, 1000),
+        encoder: Encoder::new(settings, START),
         trace: Vec::new(),
         truth: Vec::new(),
         written: Vec::new(),
         ip: BASE,
-        now: 1000,
+        now: START,
         stack: Vec::new(),
         loss,
         interrupts: 0,
@@ -351,8 +357,9 @@ pub(crate) fn walker<'a>(code: &'a Code, choices: &'a [u32], settings: Settings,
     }
 }
 
+/// What the decoder reports.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct Decoded {
     pub(crate) addresses: Vec<u64>,
     pub(crate) gaps: Vec<Gap>,
     /// Number of addresses before each gap.
@@ -367,7 +374,7 @@ pub(crate) struct Seen {
     pub(crate) ptwrites: Vec<(u64, Option<u64>)>,
 }
 
-impl Sink for Seen {
+impl Sink for Decoded {
     fn executed(&mut self, executed: Executed<'_>) {
         self.addresses.extend(executed.addresses());
     }
@@ -425,14 +432,14 @@ pub(crate) fn space_with_holes<'a>(code: &'a Code, holes: &[Hole]) -> AddressSpa
 }
 
 /// Decodes a trace, each segment with a new decoder; the code of `holes` is unknown.
-pub(crate) fn decode_with_holes(code: &Code, holes: &[Hole], trace: &[u8], config: &Config) -> Seen {
+pub(crate) fn decode_with_holes(code: &Code, holes: &[Hole], trace: &[u8], config: &Config) -> Decoded {
     let space = space_with_holes(code, holes);
     let mut programs = [Program::new(&space, &NoLabels)];
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
     let starts: Vec<usize> = std::iter::successors(next(0), |&start| next(start + PSB.len())).collect();
     let ends = starts.iter().skip(1).copied().chain([trace.len()]);
-    let mut seen = Seen::default();
+    let mut seen = Decoded::default();
     for (start, end) in starts.iter().copied().zip(ends) {
         let span = Range { start, end };
         Decoder::new(trace, span, config, &schedule).decode(&mut programs, &mut seen);
@@ -441,14 +448,14 @@ pub(crate) fn decode_with_holes(code: &Code, holes: &[Hole], trace: &[u8], confi
 }
 
 /// Returns how many instructions ran before each part between two gaps.
-fn starts<'s>(seen: &'s Seen, written: &'s [usize]) -> impl Iterator<Item = usize> + 's {
+fn starts<'s>(seen: &'s Decoded, written: &'s [usize]) -> impl Iterator<Item = usize> + 's {
     let starts = seen.gaps.iter().map(|gap| written.partition_point(|&bytes| bytes < gap.to as usize));
     std::iter::once(0).chain(starts)
 }
 
 /// Checks that each asynchronous transfer took place where it is shown, and that each PTWRITE ran where it is shown.
 /// Otherwise describes the first that did not.
-pub(crate) fn events_took_place(seen: &Seen, ran: &Walker<'_>) -> Result<(), String> {
+pub(crate) fn events_took_place(seen: &Decoded, ran: &Walker<'_>) -> Result<(), String> {
     let starts: Vec<usize> = starts(seen, &ran.written).collect();
     for &(transfer, gaps) in &seen.transfers {
         let before = gaps.checked_sub(1).map_or(0, |last| seen.gap_after[last]);
@@ -470,7 +477,11 @@ pub(crate) fn events_took_place(seen: &Seen, ran: &Walker<'_>) -> Result<(), Str
 
 /// Checks that each part between two gaps is what ran from the packet that ended the gap. Otherwise describes the
 /// first part that differs.
-pub(crate) fn goes_on_where_packets_say(seen: &Seen, truth: &[u64], written: &[usize]) -> Result<(), String> {
+pub(crate) fn gaps_end_where_packets_say(
+    seen: &Decoded,
+    truth: &[u64],
+    written: &[usize],
+) -> Result<(), String> {
     let ends = seen.gap_after.iter().copied().chain([seen.addresses.len()]);
     let mut shown = 0;
     for (index, (start, end)) in starts(seen, written).zip(ends).enumerate() {
@@ -496,7 +507,7 @@ pub(crate) fn goes_on_where_packets_say(seen: &Seen, truth: &[u64], written: &[u
 }
 
 /// Decodes a trace with all of its code.
-pub(crate) fn decode(code: &Code, trace: &[u8], config: &Config) -> Seen {
+pub(crate) fn decode(code: &Code, trace: &[u8], config: &Config) -> Decoded {
     decode_with_holes(code, &[], trace, config)
 }
 
@@ -508,11 +519,11 @@ pub(crate) struct Damage {
     pub(crate) inserted: Vec<u8>,
 }
 
-/// A PSB+ of the encoder has fewer bytes.
+/// More bytes than a PSB+ of the encoder has.
 const PSB_PLUS: usize = 64;
 
-/// Returns where the last packet ends that needs no other to be understood: what a FUP says depends on the packets that follow.
-fn complete(trace: &[u8]) -> usize {
+/// Returns the end of the last packet whose meaning does not depend on later packets, as that of a FUP does.
+fn end_of_self_contained(trace: &[u8]) -> usize {
     let mut packets = hodo_intel_pt::packet::Decoder::new(trace, 0);
     let mut end = 0;
     while let Ok(Some(packet)) = packets.next_packet() {
@@ -543,15 +554,15 @@ pub(crate) fn damage_changes_nothing_before(
     let position = damage.position;
     let mut damaged = trace.to_vec();
     damaged.splice(position..(position + damage.removed).min(trace.len()), damage.inserted.iter().copied());
-    // A PSB+ is only as good as the whole of it.
+    // A damaged PSB+ proves nothing: compares up to its start then.
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
     let psbs = std::iter::successors(next(0), |&start| next(start + PSB.len()));
-    let psb = psbs.take_while(|&at| at <= position).last().unwrap_or(0);
+    let psb = psbs.take_while(|&psb| psb <= position).last().unwrap_or(0);
     let whole = if position < psb + PSB_PLUS { psb } else { position };
-    let before = decode_with_holes(code, holes, &trace[..complete(&trace[..whole])], config);
+    let before = decode_with_holes(code, holes, &trace[..end_of_self_contained(&trace[..whole])], config);
     let seen = decode_with_holes(code, holes, &damaged, config);
     let alike = seen.addresses.iter().zip(&before.addresses).take_while(|(one, other)| one == other).count();
-    // What follows a gap was decoded by a guess, which the damage may disprove: then the decoder says from where on.
+    // What follows a gap was decoded from a guess. If the damage disproves it, the gap says since where it is doubtful.
     let doubtful =
         seen.gaps.iter().filter_map(|gap| gap.doubtful_since).find(|&since| since < position as u64);
     let guessed = before.gaps.iter().zip(&before.gap_after).find(|(gap, _)| Some(gap.to) == doubtful);

@@ -410,7 +410,7 @@ impl Collected {
         });
         let checkpoints = self.machine.cpus.iter().map(|cpu| CpuCheckpoints {
             cpu: cpu.cpu,
-            places: cpu.places().iter().map(checkpoint).collect(),
+            places: cpu.all_checkpoints().iter().map(checkpoint).collect(),
         });
         let notes = RecorderNotes {
             engine: self.engine.clone(),

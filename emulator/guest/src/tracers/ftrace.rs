@@ -13,7 +13,7 @@ use std::{
 use super::Settings;
 use crate::{
     setup::copy,
-    system::{Error, mount, uname},
+    system::{Error, mount_plainly, uname},
 };
 
 const TRACEFS: &str = "/sys/kernel/tracing";
@@ -36,9 +36,18 @@ struct Reader {
     out: File,
 }
 
+/// How far pages are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// Up to a page that is less than half full: reading makes events too, and would never end.
+    HalfEmptyPage,
+    /// To the end, when no more events come.
+    End,
+}
+
 impl Ftrace {
     pub(super) fn open(spool: &str, settings: &Settings) -> Result<Ftrace, Error> {
-        mount("tracefs", TRACEFS, "tracefs", 0, "")?;
+        mount_plainly("tracefs", TRACEFS, "tracefs")?;
         fs::create_dir(INSTANCE).map_err(Error::of(INSTANCE))?;
         for (file, value) in [
             ("tracing_on", "0"),
@@ -61,7 +70,7 @@ impl Ftrace {
         Ok(ftrace)
     }
 
-    /// Writes what describes the pages to the paths that it has in tracefs; also for a guest that does not end by itself.
+    /// Copies the files that describe the pages, with their paths in tracefs. Done at the begin, as the guest may crash.
     fn describe(&self) -> Result<(), Error> {
         for file in ["events/header_page", "events/header_event", "printk_formats"] {
             self.save(TRACEFS, file)?;
@@ -101,13 +110,13 @@ impl Ftrace {
     pub(super) fn drain(&mut self) -> Result<(), Error> {
         self.readers
             .iter_mut()
-            .try_for_each(|reader| reader.drain(false))
+            .try_for_each(|reader| reader.drain(Until::HalfEmptyPage))
             .map_err(Error::of("trace_pipe_raw"))
     }
 
     /// Writes the remaining pages, and what is known in the end: names of threads, and losses.
     pub(super) fn finish(mut self) -> Result<(), Error> {
-        let drained = self.readers.iter_mut().try_for_each(|reader| reader.drain(true));
+        let drained = self.readers.iter_mut().try_for_each(|reader| reader.drain(Until::End));
         drained.map_err(Error::of("trace_pipe_raw"))?;
         self.save(TRACEFS, "saved_cmdlines")?;
         for cpu in 0..self.readers.len() {
@@ -141,9 +150,8 @@ impl Reader {
         Ok(Reader { pipe, out: File::create(format!("{copy}/{folder}/trace_pipe_raw"))? })
     }
 
-    /// Reads all pages and writes them at once. Reading makes events too: unless `to_the_end`, it stops at a page that
-    /// is less than half full.
-    fn drain(&mut self, to_the_end: bool) -> io::Result<()> {
+    /// Reads pages and writes them at once.
+    fn drain(&mut self, until: Until) -> io::Result<()> {
         let (mut pages, mut page) = (Vec::new(), vec![0; READ_SIZE]);
         loop {
             match self.pipe.read(&mut page) {
@@ -152,7 +160,7 @@ impl Reader {
                     pages.extend_from_slice(&page[..length]);
                     // The size of a page's records follows its time.
                     let size = u16::from_le_bytes([page[8], page[9]]);
-                    if !to_the_end && usize::from(size) < length / 2 {
+                    if until == Until::HalfEmptyPage && usize::from(size) < length / 2 {
                         break;
                     }
                 }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Settings,
-    program::{FOLDER, Program, SEEN, said},
+    program::{FOLDER, PROGRAMS_FOLDER, Program, messages_of},
 };
 use crate::{setup::copy, system::Error};
 
@@ -62,12 +62,13 @@ impl Lttng {
             messages: format!("{spool}/{NAME}-messages"),
         };
         lttng.run(&settings.lttng_daemon, &["--background"])?;
-        lttng.client(&["create", NAME, "--output", &format!("{SEEN}/{NAME}")])?;
+        lttng.client(&["create", NAME, "--output", &format!("{PROGRAMS_FOLDER}/{NAME}")])?;
         let size = (settings.buffer / SUB_BUFFERS).max(4).next_power_of_two();
         let (size, count) = (format!("--subbuf-size={size}K"), format!("--num-subbuf={SUB_BUFFERS}"));
         lttng.client(&["enable-channel", "--kernel", &size, &count, NAME])?;
         let enable = ["enable-event", "--kernel", "--channel", NAME];
-        for events in [&settings.lttng_events, &settings.lttng_calls].into_iter().filter(|it| !it.is_empty())
+        for events in
+            [&settings.lttng_events, &settings.lttng_calls].into_iter().filter(|events| !events.is_empty())
         {
             let words: Vec<&str> = enable.into_iter().chain(events.split(' ')).collect();
             lttng.client(&words)?;
@@ -118,7 +119,7 @@ impl Lttng {
             Ok(0) => Ok(()),
             Ok(_) => {
                 let what = format!("{path} {}", arguments.join(" "));
-                Err(Error::of(what)(io::Error::other(said(&self.messages))))
+                Err(Error::of(what)(io::Error::other(messages_of(&self.messages))))
             }
             Err(error) => Err(Error::of(path)(error)),
         }

@@ -15,7 +15,7 @@ mod program;
 
 use std::{fs, os::fd::RawFd};
 
-use crate::system::{self, Error, mount};
+use crate::system::{self, Error, mount_plainly};
 use ftrace::Ftrace;
 use lttng::Lttng;
 use perf::Perf;
@@ -79,7 +79,7 @@ impl Tracers {
         }
         let ftrace = settings.has_ftrace.then(|| Ftrace::open(spool, &settings)).transpose()?;
         if settings.perf.is_some() || settings.lttng.is_some() {
-            mount("events", program::FOLDER, "tmpfs", 0, "")?;
+            mount_plainly("events", program::FOLDER, "tmpfs")?;
         }
         let perf = settings.perf.as_ref().map(|path| Perf::open(spool, root, path, &settings)).transpose()?;
         let lttng =

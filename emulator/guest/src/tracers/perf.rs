@@ -8,11 +8,11 @@ use std::{
 
 use super::{
     Settings,
-    program::{FOLDER, Program, SEEN, said},
+    program::{FOLDER, PROGRAMS_FOLDER, Program, messages_of},
 };
 use crate::{
     setup::copy,
-    system::{Error, pipe},
+    system::{Error, Pipe, pipe},
 };
 
 /// Name of perf's recording. It is in the guest's memory until perf ends, because each write to the spool causes events that
@@ -38,8 +38,8 @@ impl Perf {
             let spool = format!("{spool}/events");
             fs::create_dir_all(&spool)?;
             let messages = format!("{spool}/{MESSAGES}");
-            let (their_control, control) = pipe()?;
-            let (acknowledged, their_acknowledged) = pipe()?;
+            let Pipe { read: their_control, write: control } = pipe()?;
+            let Pipe { read: acknowledged, write: their_acknowledged } = pipe()?;
             let theirs = [
                 File::open("/dev/null")?.into(),
                 File::create(&messages)?.into(),
@@ -84,17 +84,17 @@ impl Perf {
             done = self.acknowledged.read_exact(&mut byte);
         }
         done.map_err(|error| {
-            let said = said(&format!("{}/{MESSAGES}", self.spool));
-            Error::of(format!("perf ended before the command did; it says: {said}"))(error)
+            let messages = messages_of(&format!("{}/{MESSAGES}", self.spool));
+            Error::of(format!("perf ended before the command did; it says: {messages}"))(error)
         })
     }
 }
 
-/// No build ids: perf would read every program that ran.
+/// Returns perf's arguments. Without build ids, for which perf would read every program that ran.
 fn arguments(settings: &Settings) -> Vec<String> {
     // perf wants a number of pages that is a power of two.
     let pages = (settings.buffer / 4).max(1).next_power_of_two().to_string();
-    let output = format!("{SEEN}/{FILE}");
+    let output = format!("{PROGRAMS_FOLDER}/{FILE}");
     let mut arguments = vec!["record", "--all-cpus", "--no-buildid", "--no-buildid-cache", "--no-bpf-event"];
     arguments.extend(["--delay", "-1", "--control", CONTROL, "--mmap-pages", &pages, "--output", &output]);
     for event in &settings.events {

@@ -13,7 +13,7 @@ use crate::system::{check, mount};
 /// each message to the spool would be an event too.
 pub(super) const FOLDER: &str = "/events";
 /// Where the programs see that folder; the recorded command does not see it.
-pub(super) const SEEN: &str = "/run/hodo";
+pub(super) const PROGRAMS_FOLDER: &str = "/run/hodo";
 /// Signals for the command, which init sends to all processes.
 const COMMANDS_SIGNALS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
@@ -25,7 +25,7 @@ pub(super) struct Program<'a> {
     /// Without the program's name.
     pub(super) arguments: &'a [&'a str],
     pub(super) environment: &'a [&'a CStr],
-    /// Folders in [`SEEN`], and where else the program sees them.
+    /// Folders in [`PROGRAMS_FOLDER`], and where else the program sees them.
     pub(super) binds: &'a [(&'a str, &'a str)],
 }
 
@@ -69,10 +69,12 @@ impl Program<'_> {
             // The command must not see the folders.
             // SAFETY: no memory is involved.
             check(i64::from(unsafe { libc::unshare(libc::CLONE_NEWNS) }))?;
-            bind(FOLDER, &format!("{}{SEEN}", self.root))?;
+            bind(FOLDER, &format!("{}{PROGRAMS_FOLDER}", self.root))?;
             // SAFETY: both strings end in NUL.
             check(i64::from(unsafe { libc::chroot(root.as_ptr()) | libc::chdir(c"/".as_ptr()) }))?;
-            self.binds.iter().try_for_each(|(folder, place)| bind(&format!("{SEEN}/{folder}"), place))
+            self.binds
+                .iter()
+                .try_for_each(|(folder, target)| bind(&format!("{PROGRAMS_FOLDER}/{folder}"), target))
         };
         let entered: io::Result<()> = entered();
         // SAFETY: strings end in NUL, arrays of them in a null pointer, and all of them outlive the calls.
@@ -96,12 +98,12 @@ impl Program<'_> {
     }
 }
 
-fn bind(folder: &str, place: &str) -> io::Result<()> {
-    mount(folder, place, "none", libc::MS_BIND, "").map_err(|error| io::Error::other(error.to_string()))
+fn bind(folder: &str, target: &str) -> io::Result<()> {
+    mount(folder, target, "none", libc::MS_BIND, "").map_err(|error| io::Error::other(error.to_string()))
 }
 
-/// What a program said, in one line.
-pub(super) fn said(messages: &str) -> String {
-    let said = fs::read_to_string(messages).unwrap_or_default();
-    said.split_whitespace().collect::<Vec<_>>().join(" ")
+/// Returns a program's messages from their file, in one line.
+pub(super) fn messages_of(messages: &str) -> String {
+    let messages = fs::read_to_string(messages).unwrap_or_default();
+    messages.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,6 +1,6 @@
 //! VM entries and exits, and changes of the code's width.
 
-use hodo_intel_pt::encoder::Guest;
+use hodo_intel_pt::encoder::{Exit, Guest, Target};
 
 use super::Vcpu;
 use crate::machine::{
@@ -20,13 +20,13 @@ impl Vcpu {
     #[cold]
     pub(super) fn change_mode(&mut self, mode: Mode, pc: u64, cr3: u64, memory: &Memory) {
         match (self.entering.take(), self.guest) {
-            (Some(vmcb), _) if mode.in_guest => self.enter_guest(vmcb, (pc, mode.bits()), cr3, memory),
+            (Some(vmcb), _) if mode.in_guest => self.enter_guest(vmcb, target(pc, mode.bits()), cr3, memory),
             (Some(address), _) => {
                 // It has exited before its first instruction, or was not entered.
                 if let Some(vmcb) = Vmcb::read(address, self.read_physical)
                     && !vmcb.is_invalid()
                 {
-                    self.enter_guest(address, (vmcb.pc, vmcb.bits), vmcb.cr3, memory);
+                    self.enter_guest(address, target(vmcb.pc, vmcb.bits), vmcb.cr3, memory);
                     self.exit_guest(address, pc, cr3, memory);
                 }
             }
@@ -43,25 +43,24 @@ impl Vcpu {
             && mode.in_guest
         {
             let bits = Vmcb::read(address, self.read_physical).map_or(mode.bits(), |vmcb| vmcb.bits);
-            self.enter_guest(address, (from, bits), cr3, memory);
+            self.enter_guest(address, target(from, bits), cr3, memory);
         }
         self.mode = mode;
     }
 
     /// VMRUN, the last instruction of the last block, has entered a guest.
-    fn enter_guest(&mut self, vmcb: u64, (to, bits): (u64, u32), cr3: u64, memory: &Memory) {
-        let mut at = to;
+    fn enter_guest(&mut self, vmcb: u64, to: Target, cr3: u64, memory: &Memory) {
+        let mut from = to.ip;
         if let Some(block) = self.previous.take() {
             self.retire_all(block);
-            at = block.flow.address(block.flow.count - 1).wrapping_add(self.shift);
+            from = block.flow.address(block.flow.count - 1).wrapping_add(self.shift);
         }
         self.counters.entries += 1;
         self.guest = Some(vmcb);
         let space = memory.guest(vmcb);
         (self.kernel, self.user, self.cr3) = (space, space, cr3);
         self.stamp();
-        let to = (to, bits.into());
-        self.encoder.enter_guest(at, Guest { vmcs: vmcb, cr3 }, to, self.now, &mut self.buffer);
+        self.encoder.enter_guest(from, Guest { vmcs: vmcb, cr3 }, to, self.now, &mut self.buffer);
     }
 
     /// The guest with this control block has exited, and the host continues at `to`.
@@ -75,7 +74,11 @@ impl Vcpu {
         self.guest = None;
         (self.kernel, self.user, self.cr3) = (memory.kernel(), memory.space(cr3), cr3);
         self.stamp();
-        let reason = SVM | u64::from(vmcb.exit_code);
-        self.encoder.exit_guest(vmcb.pc, reason, (to, cr3), self.now, &mut self.buffer);
+        let exit = Exit { ip: vmcb.pc, reason: SVM | u64::from(vmcb.exit_code) };
+        self.encoder.exit_guest(exit, to, cr3, self.now, &mut self.buffer);
     }
+}
+
+fn target(ip: u64, bits: u32) -> Target {
+    Target { ip, bits: bits.into() }
 }

@@ -115,7 +115,7 @@ impl Vcpu {
     /// The recording ends: before the instruction at `next`, or, if that is unknown, before the last begun instruction.
     /// `requests` is the number of requested snapshots.
     pub(crate) fn end(&mut self, next: Option<u64>, requests: u64) {
-        let at = match (next, self.previous) {
+        let last = match (next, self.previous) {
             (Some(next), _) => {
                 self.resolve(next);
                 Some(next)
@@ -133,8 +133,8 @@ impl Vcpu {
         self.ended = true;
         self.read_clock();
         self.counters.end = self.now;
-        if let Some(at) = at.filter(|_| self.tracing) {
-            self.encoder.interrupt(at, self.now, &mut self.buffer);
+        if let Some(last) = last.filter(|_| self.tracing) {
+            self.encoder.interrupt(last, self.now, &mut self.buffer);
             self.tracing = false;
         }
         self.encoder.flush(self.now, &mut self.buffer);
@@ -148,7 +148,8 @@ impl Vcpu {
         self.progress(Vec::new());
     }
 
-    /// Returns the counts of executed instructions and the written pieces. `witness`: whether instructions were counted one by one too.
+    /// Returns the counts of executed instructions and the written pieces. `witness`: whether instructions were counted one
+    /// by one too.
     pub(crate) fn written(&self, witness: bool) -> Cpu {
         let saved = self.progress.saved().cloned().unwrap_or_default();
         let counters = Counters { failed: self.counters.failed.clone(), ..saved.counters };

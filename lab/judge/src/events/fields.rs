@@ -12,8 +12,10 @@ pub(super) fn equal_text(fields: &Map<String, Value>, names: &Map<String, Value>
         let Some(ours) = fields.get(name) else { return false };
         left -= 1;
         // A text may contain anything, so it ends where the name of another field follows.
-        let end = after.match_indices(' ').map(|(at, _)| at).find(|at| {
-            after[at + 1..].split_once('=').is_some_and(|(next, _)| fields.contains_key(next) && next != name)
+        let end = after.match_indices(' ').map(|(space, _)| space).find(|space| {
+            after[space + 1..]
+                .split_once('=')
+                .is_some_and(|(next, _)| fields.contains_key(next) && next != name)
         });
         let value = &after[..end.unwrap_or(after.len())];
         let called = names.get(&format!("{name}_name"));
@@ -37,7 +39,7 @@ fn value_in_text(ours: &Value, called: Option<&Value>, text: &str) -> bool {
         (ours, Some(Some(bytes))) => equal_bytes(ours, &bytes),
         (Value::Number(number), None) => {
             number_in_text(number, text)
-                || called.and_then(Value::as_str).is_some_and(|name| is_place(name, text))
+                || called.and_then(Value::as_str).is_some_and(|name| is_address_in(name, text))
         }
         (Value::String(ours), None) => ours.trim_end() == text.trim_end(),
         // trace-cmd prints no empty arrays.
@@ -47,7 +49,7 @@ fn value_in_text(ours: &Value, called: Option<&Value>, text: &str) -> bool {
 }
 
 /// `function` or `function+0x12`.
-fn is_place(name: &str, text: &str) -> bool {
+fn is_address_in(name: &str, text: &str) -> bool {
     text.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("+0x"))
 }
 

@@ -68,11 +68,10 @@ fn trace_cmd(line: &str) -> Line {
 
 fn event(line: &str) -> Option<Event> {
     // Names of threads may contain any of these characters, too.
-    let (at, cpu) = line.match_indices(" [").find_map(|(at, _)| {
-        let (cpu, _) = line[at + 2..].split_once("] ")?;
-        Some((at, cpu.parse().ok()?))
+    let (thread, cpu, rest) = line.match_indices(" [").find_map(|(end, opening)| {
+        let (cpu, rest) = line[end + opening.len()..].split_once("] ")?;
+        Some((line[..end].trim_end(), cpu.parse().ok()?, rest))
     })?;
-    let (thread, rest) = (line[..at].trim_end(), line[at + 2..].split_once("] ")?.1);
     let (time, rest) = rest.split_once(": ")?;
     let (seconds, nanos) = time.trim().split_once('.')?;
     let (name, fields) = rest.split_once(':')?;

@@ -24,15 +24,15 @@ pub(super) struct Apt {
 impl Apt {
     /// An apt with up-to-date lists of these suites.
     pub(super) fn new(folder: &Path, suites: &[&str]) -> Outcome<Apt> {
-        let parts = [
+        let folders = [
             "state/lists/partial",
             "cache/archives/partial",
             "etc/apt.conf.d",
             "etc/preferences.d",
             "etc/sources.list.d",
         ];
-        for part in parts {
-            fs::create_dir_all(folder.join(part))?;
+        for path in folders {
+            fs::create_dir_all(folder.join(path))?;
         }
         fs::write(folder.join("status"), "")?;
         let sources: Vec<String> = suites.iter().map(|suite| format!("{ARCHIVE} {suite} main\n")).collect();
@@ -53,7 +53,7 @@ impl Apt {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.folder).env("DEBIAN_FRONTEND", "noninteractive");
-        let places = [
+        let folders = [
             ("Dir::State", "state"),
             ("Dir::State::status", "status"),
             ("Dir::Cache", "cache"),
@@ -62,17 +62,17 @@ impl Apt {
             ("Dir::Etc::sourceparts", "etc/sources.list.d"),
             ("Dir::Etc::parts", "etc/apt.conf.d"),
         ];
-        for (option, place) in places {
-            command.arg("-o").arg(format!("{option}={}", self.folder.join(place).display()));
+        for (option, path) in folders {
+            command.arg("-o").arg(format!("{option}={}", self.folder.join(path).display()));
         }
         // The user as which apt fetches may not be able to read the folder.
-        let others = [
+        let settings = [
             "APT::Architecture=amd64",
             "APT::Sandbox::User=",
             "Acquire::Languages=none",
             "Debug::NoLocking=1",
         ];
-        others.iter().for_each(|option| _ = command.arg("-o").arg(option));
+        settings.iter().for_each(|option| _ = command.arg("-o").arg(option));
         command
     }
 

@@ -76,8 +76,8 @@ fn release(kernel: &Path) -> Outcome<String> {
     let modules = kernel.join("modules");
     let order = fs::read_to_string(modules.join("modules.order"))?;
     let bytes = fs::read(modules.join(order.lines().next().ok_or("the kernel has no modules")?))?;
-    let at = bytes.windows(MARK.len()).position(|window| window == MARK);
-    let text = at.map(|at| bytes[at + MARK.len()..].iter().take_while(|byte| !b" \0".contains(byte)));
+    let mark = bytes.windows(MARK.len()).position(|window| window == MARK);
+    let text = mark.map(|mark| bytes[mark + MARK.len()..].iter().take_while(|byte| !b" \0".contains(byte)));
     let text = text.ok_or("a module of the kernel does not contain its version")?;
     Ok(String::from_utf8(text.copied().collect())?)
 }
@@ -85,10 +85,10 @@ fn release(kernel: &Path) -> Outcome<String> {
 /// The folder of LTTng's source, whose name contains its version.
 fn source(unpacked: &Path) -> Outcome<PathBuf> {
     let entries = fs::read_dir(unpacked.join("usr/src"))?.flatten().map(|entry| entry.path());
-    let is_it = |path: &PathBuf| {
+    let is_source = |path: &PathBuf| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("lttng-modules-"))
     };
-    let found = entries.into_iter().find(is_it);
+    let found = entries.into_iter().find(is_source);
     found.ok_or_else(|| format!("{SOURCE} has no source of LTTng").into())
 }
 

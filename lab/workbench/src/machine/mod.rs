@@ -108,9 +108,9 @@ fn kernel(folder: &Path) -> Outcome {
     let entry = |folder: PathBuf, prefix: &str| -> Outcome<PathBuf> {
         let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut found = entries.flatten().map(|entry| entry.path());
-        let is_it =
+        let is_wanted =
             |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
-        found.find(is_it).ok_or_else(|| format!("{} has no {prefix}…", folder.display()).into())
+        found.find(is_wanted).ok_or_else(|| format!("{} has no {prefix}…", folder.display()).into())
     };
     let image = fs::read(entry(folder.join("boot"), "vmlinuz")?)?;
     fs::write(folder.join("vmlinux"), unpacked(&image)?)?;
@@ -124,12 +124,12 @@ fn kernel(folder: &Path) -> Outcome {
 /// The kernel within a bzImage, which contains it compressed by xz (Linux, Documentation/arch/x86/boot.rst).
 fn unpacked(image: &[u8]) -> Outcome<Vec<u8>> {
     const MAGIC: &[u8] = b"\xfd7zXZ\0";
-    let at = image.windows(MAGIC.len()).position(|window| window == MAGIC);
-    let at = at.ok_or("the kernel is not packed by xz, as Debian 12's is")?;
+    let start = image.windows(MAGIC.len()).position(|window| window == MAGIC);
+    let start = start.ok_or("the kernel is not packed by xz, as Debian 12's is")?;
     let folder = command::target();
     fs::create_dir_all(&folder)?;
     let packed = folder.join("vmlinux.xz");
-    fs::write(&packed, &image[at..])?;
+    fs::write(&packed, &image[start..])?;
     let mut xz = Command::new("xz");
     // The image contains more data after the compressed kernel.
     let output = xz

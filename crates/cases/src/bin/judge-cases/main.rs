@@ -61,17 +61,18 @@ fn judge(libipt: &Path, name: &str, text: &str, tallies: &mut [Tally; 2]) -> Out
     let assembly = assemble(&case.code)?;
     let trace = encode(&case.packets, &assembly)?;
     let ours = ours(&case, assembly.clone(), &trace);
-    let said = ours.iter().map(String::as_str);
+    let our_lines = ours.iter().map(String::as_str);
     let [of_libipt, of_perf] = tallies;
     of_libipt.add(
         name,
         &case,
-        without_repetitions(said.clone()),
+        without_repetitions(our_lines.clone()),
         libipt::lines(libipt, &case, &assembly, &trace)?,
     );
     if perf::can_read(&assembly) {
         // perf is not asked to print events.
-        let instructions = without_repetitions(said.filter(|line| *line == "gap" || is_instruction(line)));
+        let instructions =
+            without_repetitions(our_lines.filter(|line| *line == "gap" || is_instruction(line)));
         of_perf.add(name, &case, instructions, perf::lines(&case, &assembly, &trace)?);
     }
     Ok(())
@@ -128,11 +129,11 @@ fn is_instruction(line: &str) -> bool {
 /// Our lines of the kinds that the other decoder reports too, with addresses in place of labels.
 fn ours(case: &Case<'_>, assembly: Assembly, trace: &Trace<'_>) -> Vec<String> {
     let lines = decode(&case.config, &Assembly { labels: Default::default(), ..assembly }, trace);
-    let said = lines
+    let reported = lines
         .iter()
         .map(String::as_str)
         .filter(|line| !["time ", "cycles ", "skipped "].iter().any(|start| line.starts_with(start)));
-    let lines = said.map(|line| match line.strip_prefix("    ") {
+    let lines = reported.map(|line| match line.strip_prefix("    ") {
         Some(instruction) => instruction.split(' ').next().unwrap_or_default(),
         None if line.starts_with("gap ") => "gap",
         None => line,
@@ -169,8 +170,8 @@ fn without_guesses(ours: &[String], theirs: Vec<String>) -> Vec<String> {
     for (index, line) in theirs.iter().enumerate() {
         let ends_in_error =
             || theirs[index..].iter().find(|line| !is_instruction(line)).is_some_and(|end| end == "gap");
-        let lost = ours.get(kept.len()).is_some_and(|our| our == "gap");
-        if !(lost && is_instruction(line) && ends_in_error()) {
+        let we_are_lost = ours.get(kept.len()).is_some_and(|our| our == "gap");
+        if !(we_are_lost && is_instruction(line) && ends_in_error()) {
             kept.push(line.clone());
         }
     }

@@ -95,20 +95,21 @@ fn emit(writer: &mut Writer<'_, File>, kind: SidebandKind<'_>) -> io::Result<()>
 
 /// The event's settings, as far as the packets show them.
 fn config(case: &Case<'_>) -> u64 {
-    let has = |name: &str| case.packets.iter().any(|(_, line)| line.starts_with(name));
-    let on = [
+    let has = |name: &str| case.packets.iter().any(|line| line.text.starts_with(name));
+    let settings = [
         (has("TSC "), intel_pt_config::TSC),
         (case.config.cyc, intel_pt_config::CYC),
         (case.config.mtc_frequency.is_some(), intel_pt_config::MTC),
         (case.config.no_return_compression, intel_pt_config::NORETCOMP),
     ];
-    let bits = on.iter().filter(|(on, _)| *on).fold(intel_pt_config::BRANCH, |bits, (_, bit)| bits | bit);
+    let bits =
+        settings.iter().filter(|(on, _)| *on).fold(intel_pt_config::BRANCH, |bits, (_, bit)| bits | bit);
     bits | u64::from(case.config.mtc_frequency.unwrap_or(0)) << intel_pt_config::MTC_PERIOD.trailing_zeros()
 }
 
 /// perf takes the mode of code from its file, so the file has the mode of the first MODE.Exec.
 fn is_64_bit(case: &Case<'_>) -> bool {
-    let mode = case.packets.iter().find_map(|(_, line)| line.strip_prefix("MODE.Exec "));
+    let mode = case.packets.iter().find_map(|line| line.text.strip_prefix("MODE.Exec "));
     mode.is_none_or(|mode| mode.starts_with("64"))
 }
 
@@ -124,6 +125,7 @@ fn elf(section: &Section, is_64_bit: bool) -> Vec<u8> {
         false => file.extend((value as u32).to_le_bytes()),
     };
     let (machine, header, program) = if is_64_bit { (62, 64, 56) } else { (3, 52, 32) };
+    // ET_EXEC, the machine, EV_CURRENT; entry, program headers, no section headers; flags; sizes and numbers of headers.
     half(&mut file, 2);
     half(&mut file, machine);
     word(&mut file, 1);
@@ -134,6 +136,7 @@ fn elf(section: &Section, is_64_bit: bool) -> Vec<u8> {
     for value in [header, program, 1, 0, 0, 0] {
         half(&mut file, value);
     }
+    // PT_LOAD; the flags, readable and executable, are before the addresses in 64-bit files, and behind them in others.
     word(&mut file, 1);
     if is_64_bit {
         word(&mut file, 5);

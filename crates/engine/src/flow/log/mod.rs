@@ -137,7 +137,7 @@ impl<'l, 'f> LogReader<'l, 'f> {
             .then(|| DecodedBlock::read(&self.log.blocks[next]).ok())
             .flatten();
         let mut decoder = Decoder::new(&self.log.table, begin, context, sink);
-        decoder.begin(block.times.0);
+        decoder.begin(block.times.start);
         decoder.entries(&mut block.entries(following.as_ref().is_some_and(DecodedBlock::retracts)));
         let after = match &following {
             Some(block) => AfterBlock::Continues { start: start_of(&self.log.table, block) },

@@ -55,11 +55,11 @@ impl Decoder<'_> {
                 }
             }
             if self.walk.should_flush() {
-                let (walk, graph, sink) = self.parts(context);
+                let (walk, graph, sink) = self.walk_graph_sink(context);
                 walk.emit(graph, sink);
             }
         }
-        let (walk, graph, sink) = self.parts(context);
+        let (walk, graph, sink) = self.walk_graph_sink(context);
         walk.emit(graph, sink);
         walk.halt(graph);
         followed
@@ -75,7 +75,7 @@ impl Decoder<'_> {
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<usize, Trouble> {
         self.read_batches(bytes, most)?;
-        let (walk, graph, sink) = self.parts(context);
+        let (walk, graph, sink) = self.walk_graph_sink(context);
         walk.function_runs(graph);
         let passed = walk.branch_batches.passed();
         let Some(&mut batch) = walk.branch_batches.current() else {
@@ -91,7 +91,7 @@ impl Decoder<'_> {
         }
         let (Some(word), Some(to)) = (word_at(bytes, tip), batch.to()) else { return Ok(passed + 1) };
         context.sink.packet(PacketKind::Other);
-        self.at = tip;
+        self.packet_position = tip;
         self.move_to_batch(passed + 1);
         self.tip_to(to, || payload(word), context).map(|()| passed + 1)
     }
@@ -139,23 +139,23 @@ impl Decoder<'_> {
         }
     }
 
-    /// Skips `behind` outcomes of the TNT packets at `start`, and follows the rest of the packet there.
+    /// Skips `passed` outcomes of the TNT packets at `start`, and follows the rest of the packet there.
     #[cold]
     fn follow_rest<L: Labels, S: Sink>(
         &mut self,
         bytes: &[u8],
         start: usize,
-        mut behind: u8,
+        mut passed: u8,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
         let (mut rest, mut end) = (Tnt { bits: 0, count: 0 }, start);
         each_tnt(bytes, start, |one, at, size| {
-            let is_over = behind >= one.count;
+            let is_over = passed >= one.count;
             if is_over {
-                behind -= one.count;
+                passed -= one.count;
             } else {
-                rest = Tnt { count: one.count - behind, ..one };
-                (self.at, end) = (at, at + size);
+                rest = Tnt { count: one.count - passed, ..one };
+                (self.packet_position, end) = (at, at + size);
             }
             is_over
         });

@@ -24,7 +24,7 @@ pub(super) struct RunPosition {
     straight: u32,
 }
 
-/// An indirect branch that a walk has passed.
+/// An indirect branch that a walk has passed. A struct, so that `Option<PassedBranch>` is no option of an option.
 struct PassedBranch {
     /// The block at its target, if its call gave it.
     known: Option<BlockId>,
@@ -46,7 +46,7 @@ impl Walk {
             }
         };
         let are_few = self.branch_batches.decisions() < FEW;
-        let rules = Rules { tick: self.at, are_returns_compressed: !self.no_return_compression };
+        let rules = Rules { tick: self.tick, are_returns_compressed: !self.no_return_compression };
         let mut by_tables = false;
         while self.branch_batches.current().is_some() {
             if !are_few && at.straight == 0 {
@@ -79,7 +79,7 @@ impl Walk {
             }
             if let Some(to) = to {
                 let Some(PassedBranch { known }) = self.pass_indirect(graph, &mut at, to) else { break };
-                let Some(next) = known.or_else(|| graph.indirect_target(at.id, to, self.at).ok()) else {
+                let Some(next) = known.or_else(|| graph.indirect_target(at.id, to, self.tick).ok()) else {
                     self.branch_batches.pass();
                     return self.set_ip(to);
                 };
@@ -142,19 +142,19 @@ impl Walk {
                     let branches = compact.edge == EdgeKind::Branch;
                     bits <<= u8::from(branches);
                     straight = if branches { 0 } else { straight + 1 };
-                    compact.next(taken).or_else(|| graph.follow(id, taken || !branches, self.at).ok())
+                    compact.next(taken).or_else(|| graph.follow(id, taken || !branches, self.tick).ok())
                 }
                 EdgeKind::Call | EdgeKind::PushOnly => {
                     straight += 1;
                     end = self.push_return(graph, id);
-                    compact.next(TAKEN).or_else(|| graph.follow(id, TAKEN, self.at).ok())
+                    compact.next(TAKEN).or_else(|| graph.follow(id, TAKEN, self.tick).ok())
                 }
                 EdgeKind::Return if taken && !self.no_return_compression => {
                     let Some(back) = self.returns.pop() else { break };
                     (bits, straight) = (bits << 1, 0);
                     self.set_ip(back.address);
-                    let known = back.block.filter(|&id| graph.is_at(id, back.address, self.at));
-                    known.or_else(|| graph.at(back.address, self.at).ok())
+                    let known = back.block.filter(|&id| graph.is_at(id, back.address, self.tick));
+                    known.or_else(|| graph.at(back.address, self.tick).ok())
                 }
                 _ => break,
             };
@@ -245,7 +245,7 @@ impl Walk {
         let &RunPosition { id, straight } = at;
         self.ip = graph.start(id);
         self.block =
-            Some(id).filter(|&id| graph.compact(id).edge != EdgeKind::Other || graph.holds(id, self.at));
+            Some(id).filter(|&id| graph.compact(id).edge != EdgeKind::Other || graph.holds(id, self.tick));
         self.straight = straight;
     }
 
@@ -263,7 +263,7 @@ impl Walk {
             let (instructions, transfer) = (u32::from(compact.instructions), compact.edge.transfer());
             match compact.edge {
                 EdgeKind::Free | EdgeKind::Call | EdgeKind::PushOnly => {
-                    let next = compact.next(TAKEN).or_else(|| graph.follow(id, TAKEN, self.at).ok())?;
+                    let next = compact.next(TAKEN).or_else(|| graph.follow(id, TAKEN, self.tick).ok())?;
                     if compact.edge != EdgeKind::Free {
                         let end = self.push_return(graph, id);
                         self.pending.end(instructions, transfer, end);
@@ -283,7 +283,7 @@ impl Walk {
                     let end =
                         if compact.edge == EdgeKind::IndirectCall { self.push_return(graph, id) } else { 0 };
                     self.pending.end(instructions, transfer, end);
-                    let known = back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.at));
+                    let known = back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.tick));
                     return Some(PassedBranch { known });
                 }
                 _ => break,

@@ -2,7 +2,7 @@
 
 mod function_runs;
 
-use std::mem;
+use std::{mem, ops::Range};
 
 use hodo_code::{
     Back, BlockId, BranchBatches, FunctionRuns, Graph, Labels, NOT_TAKEN, ReturnStack, TAKEN, Terminator,
@@ -31,8 +31,8 @@ pub(super) struct Walk {
     /// The block at `ip`, once looked up.
     block: Option<BlockId>,
     pub(super) returns: ReturnStack,
-    /// Tick of the code to walk over.
-    pub(super) at: u64,
+    /// The tick whose code is walked over.
+    pub(super) tick: u64,
     /// Blocks without a decision passed so far towards the next decision.
     straight: u32,
     /// Return compression is off: no return takes a TNT bit.
@@ -53,7 +53,7 @@ impl Walk {
             ip: 0,
             block: None,
             returns: ReturnStack::default(),
-            at: 0,
+            tick: 0,
             straight: 0,
             no_return_compression: config.no_return_compression,
             returns_are_hidden: config.no_tnt && !config.no_return_compression,
@@ -82,9 +82,9 @@ impl Walk {
 
     /// Selects the code of another tick.
     #[inline]
-    pub(super) fn look_at<L: Labels>(&mut self, graph: &Graph<'_, L>, at: u64) {
-        self.at = at;
-        self.block = self.block.filter(|&id| graph.holds(id, at));
+    pub(super) fn look_at<L: Labels>(&mut self, graph: &Graph<'_, L>, tick: u64) {
+        self.tick = tick;
+        self.block = self.block.filter(|&id| graph.holds(id, tick));
     }
 
     /// Returns the block at `ip`, once looked up.
@@ -104,7 +104,7 @@ impl Walk {
         match self.block {
             Some(id) => Ok(id),
             None => {
-                let id = graph.at(self.ip, self.at).map_err(Trouble::Code)?;
+                let id = graph.at(self.ip, self.tick).map_err(Trouble::Code)?;
                 self.block = Some(id);
                 Ok(id)
             }
@@ -127,7 +127,7 @@ impl Walk {
         lengths: &[u8],
         sink: &mut impl Sink,
     ) {
-        let (block, code) = (graph.block(id), graph.snapshot(self.at));
+        let (block, code) = (graph.block(id), graph.snapshot(self.tick));
         let (bytes, provenances) = (graph.bytes(), graph.provenances());
         sink.executed(Executed { block, lengths, id, bytes, provenances, code });
     }
@@ -138,7 +138,7 @@ impl Walk {
         let block = graph.block(id);
         self.ip = if taken { block.target } else { block.end };
         // An unreadable successor is trouble only once a packet proves that it ran.
-        self.block = graph.follow(id, taken, self.at).ok();
+        self.block = graph.follow(id, taken, self.tick).ok();
     }
 
     /// Passes blocks that need no packet, up to one that does; that one is not reported.
@@ -197,7 +197,7 @@ impl Walk {
     /// Pushes the call at the end of a block. Returns the return address.
     #[inline]
     fn push_return<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) -> u64 {
-        let block = graph.follow(id, NOT_TAKEN, self.at).ok();
+        let block = graph.follow(id, NOT_TAKEN, self.tick).ok();
         let address = graph.return_address(id);
         self.returns.push(Back { address, block }, graph.landing(block));
         address
@@ -233,7 +233,7 @@ impl Walk {
             let (to, next) = match terminator {
                 Terminator::Conditional => {
                     (left, straight) = (left - 1, 0);
-                    (if taken { target } else { end }, graph.follow(id, taken, self.at).ok())
+                    (if taken { target } else { end }, graph.follow(id, taken, self.tick).ok())
                 }
                 Terminator::None | Terminator::Jump | Terminator::Call if straight < LONGEST_STRAIGHT => {
                     straight += 1;
@@ -241,13 +241,13 @@ impl Walk {
                         self.push_return(graph, id);
                     }
                     let jumps = terminator != Terminator::None;
-                    (if jumps { target } else { end }, graph.follow(id, jumps, self.at).ok())
+                    (if jumps { target } else { end }, graph.follow(id, jumps, self.tick).ok())
                 }
                 Terminator::Return if taken && !self.no_return_compression => {
                     let Some(Back { address, block }) = self.returns.pop() else { break };
                     (left, straight) = (left - 1, 0);
-                    let known = block.filter(|&back| graph.is_at(back, address, self.at));
-                    (address, known.or_else(|| graph.at(address, self.at).ok()))
+                    let known = block.filter(|&back| graph.is_at(back, address, self.tick));
+                    (address, known.or_else(|| graph.at(address, self.tick).ok()))
                 }
                 _ => break,
             };
@@ -289,7 +289,7 @@ impl Walk {
                 };
                 self.report(graph, id, sink);
                 self.ip = to.address;
-                self.block = to.block.filter(|&id| graph.is_at(id, to.address, self.at));
+                self.block = to.block.filter(|&id| graph.is_at(id, to.address, self.tick));
                 Ok(true)
             }
             Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Far => Ok(false),
@@ -325,7 +325,7 @@ impl Walk {
     }
 
     fn lookahead(&self) -> Lookahead {
-        Lookahead::new(self.ip, self.block, self.at)
+        Lookahead::new(self.ip, self.block, self.tick)
     }
 
     /// Passes as many blocks as a lookahead did.
@@ -395,12 +395,12 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns address and length of the first `wanted` instruction ahead, before the next decision or at it.
+    /// Returns the addresses of the first `wanted` instruction ahead, before the next decision or at it.
     pub(super) fn find<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
         wanted: impl Fn(&Instruction) -> bool,
-    ) -> Option<(u64, u64)> {
+    ) -> Option<Range<u64>> {
         self.lookahead().find(graph, wanted)
     }
 
@@ -504,7 +504,7 @@ impl Walk {
             let (start, target, terminator) = (block.start, block.target, block.terminator);
             if block.writes_cr3 {
                 let found = self.find(graph, writes_cr3);
-                return found.map_or(Ok(()), |(address, length)| self.walk_to(graph, sink, address + length));
+                return found.map_or(Ok(()), |instruction| self.walk_to(graph, sink, instruction.end));
             }
             if direct_unseen && matches!(terminator, Terminator::Jump | Terminator::Call) {
                 match &filter {

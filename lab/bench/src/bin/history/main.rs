@@ -47,7 +47,7 @@ struct Size {
 fn main() -> Outcome {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [kind, folder, numbers @ ..] = arguments.as_slice() else { return Err(USAGE.into()) };
-    let number = |place: usize, usual: u64| numbers.get(place).map_or(Ok(usual), |text| text.parse::<u64>());
+    let number = |index: usize, usual: u64| numbers.get(index).map_or(Ok(usual), |text| text.parse::<u64>());
     let (rows, lanes) = (number(0, 20_000_000)?, number(1, 1000)? as u32);
     let size = Size { rows, lanes, threads: number(2, 2)? as usize };
     let folder = PathBuf::from(folder);
@@ -70,8 +70,8 @@ struct Took {
 }
 
 /// Returns the CPU time so far of this process or of this thread.
-fn processor(of: ClockId) -> Duration {
-    let time = clock_gettime(of);
+fn processor(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
@@ -118,7 +118,7 @@ fn store(folder: &Path, size: Size) -> Outcome {
     );
     let speed = |name: &str, times: &[Took]| {
         let memory = times.iter().map(|took| took.memory).max().unwrap_or(0);
-        let sum = |of: fn(&Took) -> Duration| times.iter().map(of).sum::<Duration>().as_secs_f64();
+        let sum = |time: fn(&Took) -> Duration| times.iter().map(time).sum::<Duration>().as_secs_f64();
         let (elapsed, processor) = (sum(|took| took.elapsed), sum(|took| took.processor));
         println!(
             "  {name:9} {elapsed:6.2} s: {:5.2} million rows/s; {processor:6.2} s of processors: {:5.2} million rows/s a \
@@ -179,18 +179,19 @@ fn feed(folder: &Path, size: Size) -> Outcome<(u64, Writer)> {
 /// Runs a query [`QUERIES`] times with random arguments, and prints the query times.
 fn timed(name: &str, mut ask: impl FnMut(&mut Rng) -> u64) {
     let mut rng = Rng::with_seed(4);
-    let mut times = Vec::new();
+    let (mut elapsed, mut busy) = (Vec::new(), Vec::new());
     let mut found = 0;
     for _ in 0..QUERIES {
         let (begin, before) = (Instant::now(), processor(ClockId::ThreadCPUTime));
         found += ask(&mut rng);
-        let took = [begin.elapsed(), processor(ClockId::ThreadCPUTime) - before];
-        times.push(took.map(|time| time.as_secs_f64() * 1e3));
+        elapsed.push(begin.elapsed());
+        busy.push(processor(ClockId::ThreadCPUTime) - before);
     }
-    let [[median, high], [_, busy]] = [0, 1].map(|of| {
-        times.sort_by(|one, other| one[of].total_cmp(&other[of]));
-        [times[QUERIES / 2][of], times[QUERIES * 95 / 100][of]]
-    });
+    elapsed.sort_unstable();
+    busy.sort_unstable();
+    let percentile = |times: &[Duration], percent: usize| times[QUERIES * percent / 100].as_secs_f64() * 1e3;
+    let (median, high) = (percentile(&elapsed, 50), percentile(&elapsed, 95));
+    let busy = percentile(&busy, 95);
     println!(
         "  {name:44} median {median:8.3} ms  p95 {high:8.3} ms, {busy:8.3} of them on a core  ({} found)",
         found / QUERIES as u64
@@ -274,7 +275,7 @@ fn tree(folder: &Path, size: Size) -> Outcome {
     let last = states::end(groups);
     let ask = |times: &[u64], wants: &dyn Fn(u32) -> bool| {
         let mut found = 0;
-        let read = tree.at(times, &mut |(begin, end, lane, _)| {
+        let read = tree.at(times, &mut |tree::Interval { begin, end, lane, .. }| {
             let next = times.partition_point(|&time| time < begin);
             found += u64::from(wants(lane) && times.get(next).is_some_and(|&time| time < end));
         });
@@ -284,7 +285,7 @@ fn tree(folder: &Path, size: Size) -> Outcome {
     timed("state of all lanes", |rng| ask(&[rng.u64(0..last)], &|_| true));
     timed("state of one lane", |rng| {
         let lane = rng.u32(0..size.lanes);
-        ask(&[rng.u64(0..last)], &|of| of == lane)
+        ask(&[rng.u64(0..last)], &|other| other == lane)
     });
     for (name, digits) in [("100 %", 0), ("25 %", 2), ("1.6 %", 6), ("0.02 %", 12), ("0.0004 %", 18)] {
         timed(&format!("picture of {LANES} lanes, {SLICES} times, {name}"), |rng| {
@@ -293,7 +294,7 @@ fn tree(folder: &Path, size: Size) -> Outcome {
             let begin = rng.u64(0..=last - width);
             let time = |step: u64| begin + (u128::from(width) * u128::from(step) / SLICES as u128) as u64;
             let times: Vec<u64> = (0..SLICES as u64).map(time).collect();
-            ask(&times, &|of| (from..from + LANES).contains(&of))
+            ask(&times, &|lane| (from..from + LANES).contains(&lane))
         });
     }
     Ok(())

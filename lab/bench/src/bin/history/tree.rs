@@ -26,15 +26,26 @@ const LEAF: usize = (NODE_BYTES - HEAD_BYTES) / INTERVAL_BYTES;
 /// Number of levels of a new tree; leaves are on the lowest. A full root becomes the child of a new root.
 const LEVELS: usize = 2;
 
-/// An interval of a node: begin, end, lane, value.
-pub(crate) type Interval = (u64, u64, u32, u32);
+/// An interval of a node.
+pub(crate) struct Interval {
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    pub(crate) lane: u32,
+    value: u32,
+}
+
+/// A child of a node. It ends where the next one begins.
+struct Child {
+    begin: u64,
+    /// The number of its node.
+    number: u64,
+}
 
 #[derive(Default)]
 struct Node {
     number: u64,
     begin: u64,
-    /// Begin and number of each.
-    children: Vec<(u64, u64)>,
+    children: Vec<Child>,
     intervals: Vec<Interval>,
 }
 
@@ -43,7 +54,7 @@ pub(crate) struct Builder {
     out: BufWriter<File>,
     /// Position of each closed node in the file, by node number: nodes are not closed in the order in which they are
     /// opened.
-    places: Vec<u64>,
+    positions: Vec<u64>,
     closed: u64,
     /// The open nodes, from the root to the leaf.
     branch: Vec<Node>,
@@ -53,17 +64,17 @@ pub(crate) struct Builder {
 impl Builder {
     pub(crate) fn new(path: &Path) -> io::Result<Builder> {
         let out = BufWriter::with_capacity(1 << 20, File::create(path)?);
-        let mut builder = Builder { out, places: Vec::new(), closed: 0, branch: Vec::new(), end: 0 };
+        let mut builder = Builder { out, positions: Vec::new(), closed: 0, branch: Vec::new(), end: 0 };
         (0..LEVELS).for_each(|_| builder.open(0));
         Ok(builder)
     }
 
     /// Opens a node at the end of the branch.
     fn open(&mut self, begin: u64) {
-        let number = self.places.len() as u64;
-        self.places.push(0);
+        let number = self.positions.len() as u64;
+        self.positions.push(0);
         if let Some(parent) = self.branch.last_mut() {
-            parent.children.push((begin, number));
+            parent.children.push(Child { begin, number });
         }
         self.branch.push(Node { number, begin, ..Node::default() });
     }
@@ -80,7 +91,8 @@ impl Builder {
                 level -= 1;
             } else {
                 self.end = self.end.max(state.end);
-                let interval = (state.begin, state.end, state.lane, state.value as u32);
+                let State { begin, end, lane, value, .. } = state;
+                let interval = Interval { begin, end, lane, value: value as u32 };
                 self.branch[level].intervals.push(interval);
                 return Ok(());
             }
@@ -96,10 +108,10 @@ impl Builder {
         let begin = self.end;
         if level == 0 {
             // The root is full: it becomes the first child of a new root.
-            let (first, number) = (self.branch[0].begin, self.places.len() as u64);
-            let child = (first, self.branch[0].number);
+            let (first, number) = (self.branch[0].begin, self.positions.len() as u64);
+            let child = Child { begin: first, number: self.branch[0].number };
             self.close_from(0)?;
-            self.places.push(0);
+            self.positions.push(0);
             self.branch.push(Node { number, begin: first, children: vec![child], ..Node::default() });
             (0..depth).for_each(|_| self.open(begin));
         } else {
@@ -116,18 +128,18 @@ impl Builder {
             for word in [node.begin, self.end, node.children.len() as u64, node.intervals.len() as u64] {
                 bytes.extend(word.to_le_bytes());
             }
-            node.children.iter().for_each(|(begin, number)| {
-                bytes.extend(begin.to_le_bytes());
-                bytes.extend(number.to_le_bytes());
-            });
-            node.intervals.iter().for_each(|(begin, end, lane, value)| {
-                bytes.extend(begin.to_le_bytes());
-                bytes.extend(end.to_le_bytes());
-                bytes.extend(lane.to_le_bytes());
-                bytes.extend(value.to_le_bytes());
-            });
+            for child in &node.children {
+                bytes.extend(child.begin.to_le_bytes());
+                bytes.extend(child.number.to_le_bytes());
+            }
+            for interval in &node.intervals {
+                bytes.extend(interval.begin.to_le_bytes());
+                bytes.extend(interval.end.to_le_bytes());
+                bytes.extend(interval.lane.to_le_bytes());
+                bytes.extend(interval.value.to_le_bytes());
+            }
             bytes.resize(NODE_BYTES, 0);
-            self.places[node.number as usize] = self.closed * NODE_BYTES as u64;
+            self.positions[node.number as usize] = self.closed * NODE_BYTES as u64;
             self.closed += 1;
             self.out.write_all(&bytes)?;
         }
@@ -139,21 +151,21 @@ impl Builder {
         let root = self.branch[0].number;
         self.close_from(0)?;
         self.out.flush()?;
-        Ok(Tree { file: File::open(path)?, places: self.places, root })
+        Ok(Tree { file: File::open(path)?, positions: self.positions, root })
     }
 }
 
 /// A complete tree.
 pub(crate) struct Tree {
     file: File,
-    places: Vec<u64>,
+    positions: Vec<u64>,
     root: u64,
 }
 
 impl Tree {
     /// Returns its size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.places.len() as u64 * NODE_BYTES as u64
+        self.positions.len() as u64 * NODE_BYTES as u64
     }
 
     /// Passes the intervals of all nodes that contain one of `times` to `to`; `times` are sorted.
@@ -161,26 +173,29 @@ impl Tree {
         let mut next = vec![self.root];
         let mut bytes = vec![0; NODE_BYTES];
         while let Some(number) = next.pop() {
-            self.file.read_exact_at(&mut bytes, self.places[number as usize])?;
-            let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-            let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-            let (end, children, intervals) = (word(8), word(16) as usize, word(24) as usize);
-            let child = |place: usize| {
-                let at = HEAD_BYTES + place * CHILD_BYTES;
-                (word(at), word(at + 8))
+            self.file.read_exact_at(&mut bytes, self.positions[number as usize])?;
+            let word = |offset: usize| {
+                u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"))
             };
-            for place in 0..children {
-                // A child ends where the next one begins.
-                let (begin, number) = child(place);
-                let behind = if place + 1 < children { child(place + 1).0 } else { end };
+            let half =
+                |offset: usize| u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"));
+            let (end, children, intervals) = (word(8), word(16) as usize, word(24) as usize);
+            let child = |index: usize| {
+                let offset = HEAD_BYTES + index * CHILD_BYTES;
+                Child { begin: word(offset), number: word(offset + 8) }
+            };
+            for index in 0..children {
+                let Child { begin, number } = child(index);
+                let end = if index + 1 < children { child(index + 1).begin } else { end };
                 let first = times.partition_point(|&time| time < begin);
-                if times.get(first).is_some_and(|&time| time <= behind) {
+                if times.get(first).is_some_and(|&time| time <= end) {
                     next.push(number);
                 }
             }
             let first = HEAD_BYTES + children * CHILD_BYTES;
-            for at in (0..intervals).map(|place| first + place * INTERVAL_BYTES) {
-                to((word(at), word(at + 8), half(at + 16), half(at + 20)));
+            for offset in (0..intervals).map(|index| first + index * INTERVAL_BYTES) {
+                let (begin, end) = (word(offset), word(offset + 8));
+                to(Interval { begin, end, lane: half(offset + 16), value: half(offset + 20) });
             }
         }
         Ok(())

@@ -38,30 +38,30 @@ pub(crate) struct Buffer {
 impl Container {
     /// Finds the parts of a recording of one thread.
     pub(crate) fn new(bytes: Vec<u8>) -> Result<Container, String> {
-        let mut at = word(&bytes, DATA_SECTION) as usize;
-        let data_end = at + word(&bytes, DATA_SECTION + 8) as usize;
+        let mut offset = word(&bytes, DATA_SECTION) as usize;
+        let data_end = offset + word(&bytes, DATA_SECTION + 8) as usize;
         let (mut aux, mut auxtrace, mut trace, mut snapshot) = (None, None, None, None);
-        while at < data_end {
-            let kind = u32::from_le_bytes(array(&bytes, at));
-            let size = usize::from(u16::from_le_bytes(array(&bytes, at + 6)));
-            let mut end = at + size;
+        while offset < data_end {
+            let kind = u32::from_le_bytes(array(&bytes, offset));
+            let size = usize::from(u16::from_le_bytes(array(&bytes, offset + 6)));
+            let mut end = offset + size;
             match kind {
                 // The record's type precedes the private words.
                 record::AUXTRACE_INFO => {
-                    snapshot = Some(at + HEADER + 8 * (1 + intel_pt_info::SNAPSHOT_MODE))
+                    snapshot = Some(offset + HEADER + 8 * (1 + intel_pt_info::SNAPSHOT_MODE))
                 }
-                record::AUX if aux.replace(at..end).is_some() => {
+                record::AUX if aux.replace(offset..end).is_some() => {
                     return Err("more than one AUX record".into());
                 }
                 record::AUXTRACE => {
-                    auxtrace = Some(at..end);
-                    let length = word(&bytes, at + HEADER) as usize;
+                    auxtrace = Some(offset..end);
+                    let length = word(&bytes, offset + HEADER) as usize;
                     trace = Some(end..end + length);
                     end += length;
                 }
                 _ => {}
             }
-            at = end;
+            offset = end;
         }
         let missing = || "a recording of one thread was expected".to_owned();
         Ok(Container {
@@ -153,14 +153,14 @@ impl Container {
     }
 }
 
-fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    std::array::from_fn(|index| bytes[at + index])
+fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    std::array::from_fn(|index| bytes[offset + index])
 }
 
-fn word(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array(bytes, at))
+fn word(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(array(bytes, offset))
 }
 
-fn put(bytes: &mut [u8], at: usize, word: u64) {
-    bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+fn put(bytes: &mut [u8], offset: usize, word: u64) {
+    bytes[offset..offset + 8].copy_from_slice(&word.to_le_bytes());
 }

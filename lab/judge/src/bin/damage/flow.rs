@@ -10,7 +10,7 @@ use hodo_intel_pt::flow::{Event, Executed, Gap, Sink, Trouble};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Segment {
     /// The offset of its PSB in the file; `None` before the first PSB.
-    pub(crate) at: Option<u64>,
+    pub(crate) psb_offset: Option<u64>,
     pub(crate) instructions: Vec<u64>,
     /// The gaps, each with the number of instructions before it.
     pub(crate) gaps: Vec<(usize, Gap)>,
@@ -74,7 +74,7 @@ impl TrackSink for Collector {
 
     fn begin_segment(&mut self) {
         self.leads = None;
-        self.segments.push(Segment { at: self.next.take(), ..Segment::default() });
+        self.segments.push(Segment { psb_offset: self.next.take(), ..Segment::default() });
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{ops::Range, path::Path};
 
+use hodo_intel_pt::packet::PSB;
+
 use crate::{
     flow::Segment,
     mutation::{Damaged, Kind},
@@ -11,12 +13,12 @@ use crate::{
 /// The emulated processor loses whole blocks; none is longer than this.
 const BLOCK: usize = 512;
 
-/// Checks all invariants of the segments read from damaged bytes, which begin at `places` in the file.
+/// Checks all invariants of the segments read from damaged bytes, whose buffers begin at `buffer_offsets` in the file.
 pub(crate) fn check(
     subject: &Subject,
     kind: Kind,
     damaged: &Damaged,
-    places: &[u64],
+    buffer_offsets: &[u64],
     read: &[Segment],
     scratch: &Path,
 ) -> Result<(), String> {
@@ -24,7 +26,7 @@ pub(crate) fn check(
         subject
             .segments
             .iter()
-            .any(|segment| span.contains(&segment.bytes.start) && segment.bytes.start + 16 <= span.end)
+            .any(|segment| span.contains(&segment.bytes.start) && segment.bytes.start + PSB.len() <= span.end)
     };
     let intact = damaged.intact(overlaps);
     let is_intact =
@@ -34,7 +36,7 @@ pub(crate) fn check(
         .peekable();
     let mut last = None;
     for segment in read {
-        let Some(at) = segment.at.and_then(|at| damaged.original(at, places)) else {
+        let Some(at) = segment.psb_offset.and_then(|offset| damaged.original(offset, buffer_offsets)) else {
             if kind.is_marked() && !segment.instructions.is_empty() {
                 return Err("instructions without a PSB before them".into());
             }
@@ -164,7 +166,7 @@ pub(crate) fn check_overflow(
         return Err(format!("{} instructions are shown, {counted} ran while tracing was on", shown.len()));
     }
     let resumed = truth.len() - after.len();
-    let near = |place: usize, asked: usize| (asked..asked + BLOCK).contains(&place);
+    let near = |index: usize, asked: usize| (asked..asked + BLOCK).contains(&index);
     let stopped = resumed.saturating_sub(truth.len() - counted as usize);
     if at > stopped
         || !near(stopped, lost.start) && stopped < truth.len()

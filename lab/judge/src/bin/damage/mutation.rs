@@ -116,9 +116,9 @@ impl Damaged {
     pub(crate) fn random(kind: Kind, trace: &[u8], random: &mut Rng) -> Damaged {
         let length = trace.len();
         let count = random.usize(1..=LONGEST);
-        let at = random.usize(0..length - LONGEST);
+        let start = random.usize(0..length - LONGEST);
         let around = |inside: Part, until: usize| {
-            Damaged::of(vec![Part::Original(0..at), inside, Part::Original(until..length)])
+            Damaged::of(vec![Part::Original(0..start), inside, Part::Original(until..length)])
         };
         match kind {
             Kind::CutFront => Damaged::of(vec![Part::Original(random.usize(1..length)..length)]),
@@ -133,13 +133,13 @@ impl Damaged {
             Kind::Wrap => Damaged::ring(length, random),
             Kind::Overflow => Damaged::nothing(length),
             Kind::FlippedBits => Damaged::flipped(trace, random),
-            Kind::FlippedBytes => around(Part::Foreign(bytes(count, random)), at + count),
-            Kind::Missing => around(Part::Foreign(Vec::new()), at + count),
-            Kind::Duplicated => around(Part::Original(at..at + count), at),
-            Kind::Inserted => around(Part::Foreign(bytes(count, random)), at),
+            Kind::FlippedBytes => around(Part::Foreign(bytes(count, random)), start + count),
+            Kind::Missing => around(Part::Foreign(Vec::new()), start + count),
+            Kind::Duplicated => around(Part::Original(start..start + count), start),
+            Kind::Inserted => around(Part::Foreign(bytes(count, random)), start),
             Kind::Zeroed => {
-                let until = (at + PAGE).min(length);
-                around(Part::Foreign(vec![0; until - at]), until)
+                let until = (start + PAGE).min(length);
+                around(Part::Foreign(vec![0; until - start]), until)
             }
         }
     }

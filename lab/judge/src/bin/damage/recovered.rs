@@ -40,7 +40,7 @@ impl Ran {
     pub(crate) fn new(instructions: Vec<u64>) -> Ran {
         let mut anchors = HashMap::new();
         for (at, hash) in hashes(&instructions).enumerate() {
-            anchors.entry(hash).and_modify(|place| *place = None).or_insert(Some(at));
+            anchors.entry(hash).and_modify(|position| *position = None).or_insert(Some(at));
         }
         Ran { instructions, anchors }
     }
@@ -66,10 +66,10 @@ impl Ran {
         let mut matches: Vec<Match> = Vec::new();
         let mut behind = 0;
         for (at, hash) in hashes(shown).enumerate() {
-            let Some(&Some(place)) = self.anchors.get(&hash).filter(|_| at >= behind) else { continue };
-            let back = alike(shown[behind..at].iter().rev(), self.instructions[..place].iter().rev());
-            let length = back + alike(&shown[at..], &self.instructions[place..]);
-            matches.push(Match { shown: at - back, ran: place - back, length });
+            let Some(&Some(position)) = self.anchors.get(&hash).filter(|_| at >= behind) else { continue };
+            let back = alike(shown[behind..at].iter().rev(), self.instructions[..position].iter().rev());
+            let length = back + alike(&shown[at..], &self.instructions[position..]);
+            matches.push(Match { shown: at - back, ran: position - back, length });
             behind = at - back + length.max(1);
         }
         matches
@@ -82,11 +82,13 @@ fn chain(matches: &[Match]) -> Vec<Match> {
     // For each run, the most instructions in a chain that ends with it, and the run before it.
     let mut best: Vec<(usize, Option<usize>)> = Vec::new();
     for this in matches {
-        let ways = matches.iter().zip(&best).enumerate().filter_map(|(index, (before, (sum, _)))| {
-            let twice = (before.ran + before.length).saturating_sub(this.ran);
-            (before.ran < this.ran && twice < this.length).then(|| (sum + this.length - twice, Some(index)))
-        });
-        best.push(ways.chain([(this.length, None)]).max().unwrap_or_default());
+        let longer_chains =
+            matches.iter().zip(&best).enumerate().filter_map(|(index, (before, (sum, _)))| {
+                let twice = (before.ran + before.length).saturating_sub(this.ran);
+                (before.ran < this.ran && twice < this.length)
+                    .then(|| (sum + this.length - twice, Some(index)))
+            });
+        best.push(longer_chains.chain([(this.length, None)]).max().unwrap_or_default());
     }
     let mut last = (0..matches.len()).max_by_key(|&index| best[index].0);
     let mut chain = Vec::new();

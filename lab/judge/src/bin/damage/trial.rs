@@ -69,11 +69,12 @@ impl Bench {
             _ => {
                 let trace = subject.container.trace();
                 let damaged = Damaged::random(kind, trace, &mut random);
-                let (bytes, places) = subject.container.with(&damaged.buffers(trace), damaged.snapshots);
+                let (bytes, buffer_offsets) =
+                    subject.container.with(&damaged.buffers(trace), damaged.snapshots);
                 std::fs::write(&file, bytes).map_err(|error| error.to_string())?;
                 let scratch = self.folder.join("proven.perf.data");
                 self.read(&file, subject, &mut random, |read| {
-                    law::check(subject, kind, &damaged, &places, read, &scratch)
+                    law::check(subject, kind, &damaged, &buffer_offsets, read, &scratch)
                 })
             }
         };

@@ -30,12 +30,12 @@ pub(crate) struct Subject {
     /// All instructions, in order.
     pub(crate) ran: Ran,
     /// Its segments, in order.
-    pub(crate) segments: Vec<True>,
+    pub(crate) segments: Vec<TrueSegment>,
 }
 
 /// A segment of the undamaged trace.
 #[derive(Clone, Debug)]
-pub(crate) struct True {
+pub(crate) struct TrueSegment {
     /// From its PSB to the next.
     pub(crate) bytes: Range<usize>,
     /// The byte after the PSB+ that ends it, or the end of the trace.
@@ -87,26 +87,27 @@ impl Subject {
             }
         }
         let part = Damaged::only(start..end);
-        let (file, _) = self.container.with(&part.buffers(self.container.trace()), false);
+        let snapshots = false;
+        let (file, _) = self.container.with(&part.buffers(self.container.trace()), snapshots);
         std::fs::write(scratch, file).map_err(|error| error.to_string())?;
         let read = flow::read(scratch, self.symfs.as_deref(), 1 << 20)?;
         Ok(read.iter().map(|segment| segment.instructions.len()).sum())
     }
 }
 
-fn segments(container: &Container, read: &[Segment]) -> Vec<True> {
+fn segments(container: &Container, read: &[Segment]) -> Vec<TrueSegment> {
     let trace = container.trace();
     let starts: Vec<usize> = read
         .iter()
-        .filter_map(|segment| segment.at.map(|at| (at - container.trace_offset()) as usize))
+        .filter_map(|segment| segment.psb_offset.map(|offset| (offset - container.trace_offset()) as usize))
         .collect();
     let mut shown = 0;
     let mut segments = Vec::new();
-    for (index, segment) in read.iter().filter(|segment| segment.at.is_some()).enumerate() {
+    for (index, segment) in read.iter().filter(|segment| segment.psb_offset.is_some()).enumerate() {
         let end = starts.get(index + 1).copied();
         let instructions = shown..shown + segment.instructions.len();
         shown = instructions.end;
-        segments.push(True {
+        segments.push(TrueSegment {
             bytes: starts[index]..end.unwrap_or(trace.len()),
             until: end.map_or(trace.len(), |end| plus_end(trace, end)),
             plus_end: plus_end(trace, starts[index]),
@@ -116,9 +117,9 @@ fn segments(container: &Container, read: &[Segment]) -> Vec<True> {
     segments
 }
 
-/// The byte after the PSBEND of the PSB+ at `at`.
-fn plus_end(trace: &[u8], at: usize) -> usize {
-    let mut packets = Decoder::new(trace, at);
+/// The byte after the PSBEND of the PSB+ at `start`.
+fn plus_end(trace: &[u8], start: usize) -> usize {
+    let mut packets = Decoder::new(trace, start);
     while let Ok(Some(packet)) = packets.next_packet() {
         if packet == Packet::PsbEnd {
             break;

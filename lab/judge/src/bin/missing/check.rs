@@ -25,10 +25,10 @@ pub(crate) fn check(trace: &Trace<'_>, truth: &[&Segments]) -> Shown {
         |chunk: &Chunk, ()| Recorder { stream: chunk.track, ..Recorder::default() },
         |recorder| (recorder, ()),
         |_, recorder| {
-            for seen in recorder.segments {
+            for decoded_segment in recorder.segments {
                 let index = &mut next[recorder.stream];
                 match truth[recorder.stream].get(*index) {
-                    Some(segment) => compare(&mut shown, segment, &seen, *index),
+                    Some(segment) => compare(&mut shown, segment, &decoded_segment, *index),
                     None => _ = shown.violation.get_or_insert("there are more segments".into()),
                 }
                 *index += 1;
@@ -45,16 +45,16 @@ pub(crate) fn check(trace: &Trace<'_>, truth: &[&Segments]) -> Shown {
 
 /// The decoded content of a segment.
 #[derive(Debug, Default)]
-struct Seen {
+struct DecodedSegment {
     instructions: Vec<u64>,
     packets: usize,
-    gaps: Vec<SeenGap>,
-    /// Asynchronous transfers.
+    gaps: Vec<DecodedGap>,
+    /// Asynchronous transfers: from where to where.
     transfers: Vec<(u64, u64)>,
 }
 
 #[derive(Debug)]
-struct SeenGap {
+struct DecodedGap {
     /// Number of instructions before it.
     instructions: usize,
     /// Number of packets up to its end; `None` at the end of the segment.
@@ -67,65 +67,69 @@ struct SeenGap {
 #[derive(Default)]
 struct Recorder {
     stream: usize,
-    segments: Vec<Seen>,
+    segments: Vec<DecodedSegment>,
 }
 
 impl TrackSink for Recorder {
     fn begin_segment(&mut self) {
-        self.segments.push(Seen::default());
+        self.segments.push(DecodedSegment::default());
     }
 }
 
 impl Sink for Recorder {
     fn executed(&mut self, executed: Executed<'_>) {
-        if let Some(seen) = self.segments.last_mut() {
-            seen.instructions.extend(executed.addresses());
+        if let Some(decoded_segment) = self.segments.last_mut() {
+            decoded_segment.instructions.extend(executed.addresses());
         }
     }
 
     fn packet(&mut self, _: PacketKind) {
-        if let Some(seen) = self.segments.last_mut() {
-            seen.packets += 1;
+        if let Some(decoded_segment) = self.segments.last_mut() {
+            decoded_segment.packets += 1;
         }
     }
 
     fn event(&mut self, event: Event) {
-        let Some(seen) = self.segments.last_mut() else { return };
+        let Some(decoded_segment) = self.segments.last_mut() else { return };
         match event {
             Event::Gap(gap) => {
-                seen.gaps.push(SeenGap {
-                    instructions: seen.instructions.len(),
-                    packets: Some(seen.packets),
+                decoded_segment.gaps.push(DecodedGap {
+                    instructions: decoded_segment.instructions.len(),
+                    packets: Some(decoded_segment.packets),
                     trouble: gap.trouble.to_string(),
                     is_doubtful: gap.doubtful_since.is_some(),
                 });
             }
-            Event::Asynchronous { from, to, .. } => seen.transfers.push((from, to)),
+            Event::Asynchronous { from, to, .. } => decoded_segment.transfers.push((from, to)),
             _ => {}
         }
     }
 }
 
 /// Compares a segment with what ran.
-fn compare(shown: &mut Shown, truth: &Segment, seen: &Seen, index: usize) {
-    shown.instructions += seen.instructions.len() as u64;
-    shown.gaps += seen.gaps.len() as u64;
+fn compare(shown: &mut Shown, truth: &Segment, decoded_segment: &DecodedSegment, index: usize) {
+    shown.instructions += decoded_segment.instructions.len() as u64;
+    shown.gaps += decoded_segment.gaps.len() as u64;
     if shown.violation.is_none() {
-        shown.violation = violation(truth, seen).map(|what| format!("segment {index}: {what}"));
+        shown.violation = violation(truth, decoded_segment).map(|what| format!("segment {index}: {what}"));
     }
 }
 
 /// The violation in a segment, if any.
-fn violation(truth: &Segment, seen: &Seen) -> Option<String> {
+fn violation(truth: &Segment, decoded_segment: &DecodedSegment) -> Option<String> {
     let mut transfers = truth.transfers.iter();
-    if let Some((from, to)) = seen.transfers.iter().find(|one| !transfers.any(|other| other == *one)) {
+    if let Some((from, to)) =
+        decoded_segment.transfers.iter().find(|one| !transfers.any(|other| other == *one))
+    {
         return Some(format!("an interrupt at {from:x}, to {to:x} is shown that did not happen"));
     }
     let (mut shown, mut ran, mut why) = (0, 0, "");
-    let (instructions, trouble) = (seen.instructions.len(), String::new());
-    let end = SeenGap { instructions, packets: None, trouble, is_doubtful: false };
-    for SeenGap { instructions: until, packets, trouble, is_doubtful } in seen.gaps.iter().chain([&end]) {
-        let decoded = &seen.instructions[shown..*until];
+    let (instructions, trouble) = (decoded_segment.instructions.len(), String::new());
+    let end = DecodedGap { instructions, packets: None, trouble, is_doubtful: false };
+    for DecodedGap { instructions: until, packets, trouble, is_doubtful } in
+        decoded_segment.gaps.iter().chain([&end])
+    {
+        let decoded = &decoded_segment.instructions[shown..*until];
         let rest = &truth.instructions[ran..];
         let alike = decoded.iter().zip(rest).take_while(|(one, other)| one == other).count();
         if alike < decoded.len() {

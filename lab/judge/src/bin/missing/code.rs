@@ -105,7 +105,7 @@ fn changes_program(trace: &Trace<'_>, thread: Thread) -> bool {
 
 fn of_mapping(trace: &Trace<'_>, mapping: &Mapping<'_>, files: &[(String, PathBuf)]) -> Option<Piece> {
     let name = String::from_utf8_lossy(mapping.name);
-    let (_, file) = files.iter().find(|(of_system, _)| *of_system == name)?;
+    let (_, file) = files.iter().find(|(recorded_path, _)| *recorded_path == name)?;
     let module = trace.modules.list().iter().position(|module| module.name == name)?;
     let left = std::fs::metadata(file).ok()?.len().checked_sub(mapping.file_offset)?;
     Some(Piece {

@@ -212,13 +212,13 @@ impl Subject {
             Ok((names, code::files(trace, self.symfs.as_deref())))
         })?;
         let mut removed = BTreeSet::new();
-        let one = random.usize(0..files.len().max(1));
-        for (index, (of_system, here)) in files.iter().enumerate() {
-            if index == one || random.u8(0..3) == 0 {
-                removed.insert(of_system.as_str());
+        let always = random.usize(0..files.len().max(1));
+        for (index, (recorded_path, here)) in files.iter().enumerate() {
+            if index == always || random.u8(0..3) == 0 {
+                removed.insert(recorded_path.as_str());
                 continue;
             }
-            let link = root.join(of_system.trim_start_matches('/'));
+            let link = root.join(recorded_path.trim_start_matches('/'));
             fs::create_dir_all(link.parent().unwrap_or(&root)).map_err(text)?;
             if !link.exists() {
                 symlink(fs::canonicalize(here).map_err(text)?, link).map_err(text)?;

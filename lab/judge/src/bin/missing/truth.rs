@@ -14,7 +14,7 @@ pub(crate) struct Segment {
     pub(crate) modules: Vec<(u32, u32)>,
     /// The number of instructions that ran before each packet.
     pub(crate) before: Vec<u32>,
-    /// Asynchronous transfers to traced code: their begin and end.
+    /// Asynchronous transfers to traced code: from where to where.
     pub(crate) transfers: Vec<(u64, u64)>,
     /// A gap, although all code is available.
     pub(crate) gap: Option<String>,

@@ -60,19 +60,19 @@ impl Withholding {
         let main = pieces.iter().find_map(|piece| piece.module);
         let left = pieces.iter().flat_map(|piece| match self {
             Withholding::None => vec![piece.clone()],
-            Withholding::Files => one(piece, piece.module.is_none_or(|module| toss(module.into(), 2))),
-            Withholding::Libraries => one(piece, piece.module == main),
+            Withholding::Files => whole_if(piece, piece.module.is_none_or(|module| toss(module.into(), 2))),
+            Withholding::Libraries => whole_if(piece, piece.module == main),
             Withholding::Pages(part) => parts(piece, PAGE, |address| toss(address / PAGE, part)),
             Withholding::Functions(part) => {
                 parts(piece, GRAIN, |address| toss(function(piece, address, trace), part))
             }
-            Withholding::Generated => one(piece, piece.module.is_some()),
+            Withholding::Generated => whole_if(piece, piece.module.is_some()),
         });
         left.collect()
     }
 }
 
-fn one(piece: &Piece, given: bool) -> Vec<Piece> {
+fn whole_if(piece: &Piece, given: bool) -> Vec<Piece> {
     if given { vec![piece.clone()] } else { Vec::new() }
 }
 

@@ -8,11 +8,11 @@
 //! usage: hodo-repeat TRACE TIMES FOLDER
 
 use std::{
-    collections::HashSet,
     env,
     error::Error,
     fs::{self, File},
     io::{BufWriter, Write},
+    ops::Range,
     path::Path,
 };
 
@@ -40,22 +40,23 @@ fn main() -> Outcome {
     fs::create_dir_all(folder)?;
     let metadata = trace.files[0].name.rsplit_once('/').map_or("", |(folder, _)| folder);
     fs::copy(Path::new(&arguments[0]).join(metadata).join("metadata"), folder.join("metadata"))?;
-    let (first, last) = clocks(trace)?;
-    let shift = (last - first + 1).next_multiple_of(WRAP);
+    let clock = clock(trace)?;
+    let shift = (clock.end - clock.start + 1).next_multiple_of(WRAP);
     trace.streams.iter().try_for_each(|stream| repeat(trace, stream, shift, times, folder))
 }
 
-/// The clock at the first packet's beginning and at the last one's end.
-fn clocks(trace: &Trace<'_>) -> Outcome<(u64, u64)> {
+/// The clock from the first packet's beginning to the last one's end.
+fn clock(trace: &Trace<'_>) -> Outcome<Range<u64>> {
     let packets = || trace.streams.iter().flat_map(|stream| &stream.packets).map(|packet| &packet.packet);
     let first = packets().filter_map(|packet| packet.begin).map(|(clock, _)| clock).min();
     let last = packets().filter_map(|packet| packet.end).map(|(clock, _)| clock).max();
-    Ok(first.zip(last).ok_or("packets that say when they begin and end expected")?)
+    let (first, last) = first.zip(last).ok_or("packets that say when they begin and end expected")?;
+    Ok(first..last)
 }
 
 /// A kind of number that differs in each repetition.
 #[derive(Clone, Copy)]
-enum Says {
+enum Kind {
     Time,
     Discarded,
     Number,
@@ -65,7 +66,7 @@ enum Says {
 struct Place {
     byte: usize,
     order: ByteOrder,
-    says: Says,
+    kind: Kind,
 }
 
 fn repeat(trace: &Trace<'_>, stream: &Stream<'_>, shift: u64, times: u64, folder: &Path) -> Outcome {
@@ -76,14 +77,14 @@ fn repeat(trace: &Trace<'_>, stream: &Stream<'_>, shift: u64, times: u64, folder
     let discarded =
         stream.packets.iter().filter_map(|packet| packet.packet.discarded).map(|(count, _)| count);
     let discarded = discarded.max().unwrap_or(0);
-    for time in 0..times {
+    for repetition in 0..times {
         for (packet, places) in stream.packets.iter().zip(&places) {
             let mut bytes = packet.bytes.to_vec();
             for place in places {
-                let more = match place.says {
-                    Says::Time => shift * time,
-                    Says::Discarded => discarded * time,
-                    Says::Number => stream.packets.len() as u64 * time,
+                let more = match place.kind {
+                    Kind::Time => shift * repetition,
+                    Kind::Discarded => discarded * repetition,
+                    Kind::Number => stream.packets.len() as u64 * repetition,
                 };
                 add(&mut bytes[place.byte..], place.order, more);
             }
@@ -105,47 +106,48 @@ fn add(bytes: &mut [u8], order: ByteOrder, more: u64) {
 fn places(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<Place>> {
     let class = trace.stream_class(stream);
     let mut places = Vec::new();
-    let mut at = stream.packets[index].packet.context;
-    let mut orders = HashSet::new();
+    let mut bit = stream.packets[index].packet.context;
+    let mut order = None;
     for member in class.packet_context.iter().flat_map(|context| &context.members) {
         let FieldClass::Integer(integer) = &member.class else {
             return Err(format!("an integer expected: {}", member.name).into());
         };
-        at = at.next_multiple_of(integer.alignment.into());
-        let says = integer.roles.iter().find_map(|role| match role {
-            Role::Timestamp | Role::PacketEndTimestamp => Some(Says::Time),
-            Role::DiscardedEvents => Some(Says::Discarded),
-            Role::PacketSequenceNumber => Some(Says::Number),
+        bit = bit.next_multiple_of(integer.alignment.into());
+        let kind = integer.roles.iter().find_map(|role| match role {
+            Role::Timestamp | Role::PacketEndTimestamp => Some(Kind::Time),
+            Role::DiscardedEvents => Some(Kind::Discarded),
+            Role::PacketSequenceNumber => Some(Kind::Number),
             _ => None,
         });
-        if let Some(says) = says {
-            if integer.meaning.size != 64 || !at.is_multiple_of(8) {
+        if let Some(kind) = kind {
+            if integer.meaning.size != 64 || !bit.is_multiple_of(8) {
                 return Err(format!(
                     "a number of 64 bits that begins at a byte is expected: {}",
                     member.name
                 )
                 .into());
             }
-            orders.insert(integer.byte_order);
-            places.push(Place { byte: (at / 8) as usize, order: integer.byte_order, says });
+            order = Some(integer.byte_order);
+            places.push(Place { byte: (bit / 8) as usize, order: integer.byte_order, kind });
         }
-        at += u64::from(integer.meaning.size);
+        bit += u64::from(integer.meaning.size);
     }
-    let order = *orders.iter().next().ok_or("packets with times expected")?;
+    let order = order.ok_or("packets with times expected")?;
     let mut cursor = Cursor::new(trace, stream, index..index + 1);
     while let Some((_, item)) = cursor.next_item() {
         let Item::Event(parts) = item else { continue };
-        places.extend(full_time(stream.packets[index].bytes, parts.start, parts.common, parts.cycles, order));
+        let header = parts.start..parts.common;
+        places.extend(full_time(stream.packets[index].bytes, header, parts.cycles, order));
     }
     Ok(places)
 }
 
-/// The position of the full time at the end of an event's header, if there is one. The header is from `start` to `end`, in
+/// The position of the full time at the end of an event's header, if there is one. The header's range is in
 /// bits.
-fn full_time(bytes: &[u8], start: u64, end: u64, cycles: Option<u64>, order: ByteOrder) -> Option<Place> {
-    let byte = (end / 8).checked_sub(8).filter(|byte| byte * 8 > start)? as usize;
+fn full_time(bytes: &[u8], header: Range<u64>, cycles: Option<u64>, order: ByteOrder) -> Option<Place> {
+    let byte = (header.end / 8).checked_sub(8).filter(|byte| byte * 8 > header.start)? as usize;
     let number = *bytes.get(byte..)?.first_chunk()?;
     let number =
         if order == ByteOrder::Little { u64::from_le_bytes(number) } else { u64::from_be_bytes(number) };
-    (Some(number) == cycles).then_some(Place { byte, order, says: Says::Time })
+    (Some(number) == cycles).then_some(Place { byte, order, kind: Kind::Time })
 }

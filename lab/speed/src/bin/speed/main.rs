@@ -57,10 +57,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let chunks = if what == "functions" { Chunks::Default } else { CHUNKS_IN_ORDER };
     let reading = Reading { memo, ..Reading::new(threads, chunks) };
     let begin = processor_time();
-    let mut half = begin;
+    let mut first_pass_ended = begin;
     let progress = |done| {
         if done <= bytes {
-            half = processor_time();
+            first_pass_ended = processor_time();
         }
         true
     };
@@ -87,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "instructions" => instructions(&trace, reading, progress),
         _ => return Err("expected packets, functions, calls, lines or instructions".into()),
     };
-    let (cold, hot) = (half - begin, processor_time() - half);
+    let (cold, hot) = (first_pass_ended - begin, processor_time() - first_pass_ended);
     let items = table.map_or(count, |table| digest(&table));
     println!("{{\"bytes\":{bytes},\"cold_ns\":{cold},\"hot_ns\":{hot},\"items\":{items},\"errors\":0}}");
     Ok(())
@@ -106,11 +106,11 @@ fn packets(trace: &Trace<'_>, mut progress: impl FnMut(u64) -> bool) -> u64 {
     let (mut done, mut count, mut sum, mut errors) = (0, 0, 0u64, 0);
     for track in &trace.tracks {
         for bytes in track.parts(PART) {
-            let look = |packet| {
+            let take = |packet| {
                 count += 1;
                 sum = sum.wrapping_add(payload(packet));
             };
-            errors += u64::from(Decoder::new(&bytes, 0).for_each(look).is_err());
+            errors += u64::from(Decoder::new(&bytes, 0).for_each(take).is_err());
             done += bytes.len() as u64;
         }
         progress(done);
@@ -159,8 +159,8 @@ impl CallSink for Intervals {
     fn moment(&mut self, moment: Moment) {
         if let Moment::End { call } = moment {
             let (begin, end) = (call.begin.map_or(0, |time| time.0), call.end.map_or(0, |time| time.0));
-            let seen = u64::from(call.function.index) ^ call.depth as u64 ^ call.instructions;
-            self.sum = self.sum.rotate_left(1) ^ begin ^ end ^ seen;
+            let rest = u64::from(call.function.index) ^ call.depth as u64 ^ call.instructions;
+            self.sum = self.sum.rotate_left(1) ^ begin ^ end ^ rest;
             self.count += 1;
         }
     }

@@ -30,7 +30,7 @@ pub use table::Step;
 pub(super) use word::{LONG_SIZE, plain_size};
 
 use self::{
-    record::Recorder,
+    record::{Recorder, WalkEnd},
     superblocks::{SuperblockMatch, Superblocks},
     table::{Key, NO_REGION, Next, Table},
     transitions::{State, TransitionTable},
@@ -75,22 +75,22 @@ impl Memos {
 #[derive(Debug)]
 struct Memo {
     table: Table,
-    ways: TransitionTable,
+    transitions: TransitionTable,
     superblocks: Superblocks,
 }
 
 impl Memo {
     fn new() -> Memo {
-        Memo { table: Table::new(), ways: TransitionTable::new(), superblocks: Superblocks::new() }
+        Memo { table: Table::new(), transitions: TransitionTable::new(), superblocks: Superblocks::new() }
     }
 
     fn is_full(&self) -> bool {
-        self.ways.is_full() || self.table.has_many_regions()
+        self.transitions.is_full() || self.table.has_many_regions()
     }
 
     /// Discards what depends on the sink.
     fn forget(&mut self) {
-        self.ways.clear();
+        self.transitions.clear();
         self.superblocks.clear();
         self.table.limit_regions();
     }
@@ -112,45 +112,41 @@ struct MemoizedPaths {
     paths: usize,
     bytes: usize,
     /// `paths` and `bytes` at the last check of their benefit.
-    judged: (usize, usize),
+    checked_paths: usize,
+    checked_bytes: usize,
     /// Number of checks with too little benefit, less those with enough.
-    seldom: u32,
-    /// Branch batches still to be decoded without the memo because of that.
-    rest: usize,
+    failed_checks: u32,
+    /// Branch batches still to be decoded without the memo because of a failed check.
+    pause: usize,
 }
 
 impl MemoizedPaths {
     /// Starts over after a limit was reached.
-    fn anew(&self) -> MemoizedPaths {
-        MemoizedPaths { seldom: self.seldom, most: self.most, ..MemoizedPaths::default() }
-    }
-
-    /// Returns the paths learned, and the trace bytes followed by paths, since the last check.
-    fn since_last_check(&self) -> (usize, usize) {
-        (self.paths - self.judged.0, self.bytes - self.judged.1)
+    fn restarted(&self) -> MemoizedPaths {
+        MemoizedPaths { failed_checks: self.failed_checks, most: self.most, ..MemoizedPaths::default() }
     }
 
     /// Returns whether it is clear early that memoization does not pay. `uncounted` bytes are not in the sum yet.
     fn is_unprofitable(&self, uncounted: usize, worth: Worth) -> bool {
-        let ((paths, bytes), few) = (self.since_last_check(), self.most / worth.few);
-        let bytes = 2 * (bytes + uncounted);
+        let (paths, few) = (self.paths - self.checked_paths, self.most / worth.early_divisor);
+        let bytes = 2 * (self.bytes - self.checked_bytes + uncounted);
         // A quarter of the paths suffices if the benefit is below a quarter of the limit.
         [1, 4].iter().any(|part| part * paths >= few && part * bytes < worth.bytes * paths)
     }
 
     /// Checks, after every few new paths, whether they replace enough trace bytes to pay for learning. If not,
     /// memoization pauses: longer for more paths, and twice as long after each further failed check.
-    fn judge(&mut self, worth: Worth) {
-        let (paths, bytes) = self.since_last_check();
+    fn check_benefit(&mut self, worth: Worth) {
+        let (paths, bytes) = (self.paths - self.checked_paths, self.bytes - self.checked_bytes);
         if paths * CHECK_DIVISOR < self.most && !self.is_unprofitable(0, worth) {
             return;
         }
-        self.judged = (self.paths, self.bytes);
+        (self.checked_paths, self.checked_bytes) = (self.paths, self.bytes);
         if bytes >= worth.bytes * paths {
-            self.seldom = self.seldom.saturating_sub(1);
+            self.failed_checks = self.failed_checks.saturating_sub(1);
         } else {
-            self.rest = (PAUSE_BATCHES * paths).min(self.most / 2) << self.seldom;
-            self.seldom = (self.seldom + 1).min(LONGEST_REST);
+            self.pause = (PAUSE_BATCHES * paths).min(self.most / 2) << self.failed_checks;
+            self.failed_checks = (self.failed_checks + 1).min(MOST_DOUBLINGS);
         }
     }
 }
@@ -167,7 +163,7 @@ struct Worth {
     /// Minimum trace bytes per path.
     bytes: usize,
     /// Divisor of the maximum number of paths: that many suffice to detect less than half of the required benefit.
-    few: usize,
+    early_divisor: usize,
 }
 
 impl Worth {
@@ -175,8 +171,8 @@ impl Worth {
     /// runs.
     fn to(sink: &impl Sink) -> Worth {
         match sink.takes_function_runs() {
-            true => Worth { bytes: 128, few: 1024 },
-            false => Worth { bytes: 32, few: 512 },
+            true => Worth { bytes: 128, early_divisor: 1024 },
+            false => Worth { bytes: 32, early_divisor: 512 },
         }
     }
 }
@@ -185,7 +181,7 @@ impl Worth {
 const PAUSE_BATCHES: usize = 128;
 
 /// Maximum number of doublings of the pause.
-const LONGEST_REST: u32 = 10;
+const MOST_DOUBLINGS: u32 = 10;
 
 /// Maximum steps that a sink learns before everything is discarded.
 const STEPS: usize = 1 << 20;
@@ -194,7 +190,7 @@ const STEPS: usize = 1 << 20;
 const INSTRUCTIONS: usize = 1 << 22;
 
 impl Decoder<'_> {
-    /// Follows packets while they are plain.
+    /// Follows packets by the memo while they are plain.
     pub(in crate::flow) fn follow_memo<L: Labels, S: Sink>(
         &mut self,
         memos: &mut Memos,
@@ -212,21 +208,21 @@ impl Decoder<'_> {
         if !can_follow {
             return;
         }
-        // A pause learns nothing that could be judged.
-        if memos.learned.rest == 0 {
-            memos.learned.judge(Worth::to(context.sink));
+        // Nothing is learned in a pause, so there is nothing to check.
+        if memos.learned.pause == 0 {
+            memos.learned.check_benefit(Worth::to(context.sink));
         }
-        if memos.learned.rest > 0 {
-            let followed = self.follow_plain(memos.learned.rest, context);
-            memos.learned.rest -= followed.max(1);
+        if memos.learned.pause > 0 {
+            let followed = self.follow_plain(memos.learned.pause, context);
+            memos.learned.pause -= followed.max(1);
             return;
         }
         if memos.learned.full {
-            memos.learned = memos.learned.anew();
+            memos.learned = memos.learned.restarted();
             memos.programs.values_mut().for_each(Memo::forget);
             context.sink.forget();
         }
-        let (walk, graph, sink) = self.parts(context);
+        let (walk, graph, sink) = self.walk_graph_sink(context);
         let Ok(block) = walk.current_block(graph) else { return };
         if !graph.provenance(block).is_lasting() {
             return;
@@ -235,25 +231,25 @@ impl Decoder<'_> {
         let program = self.machine.guest.unwrap_or(self.program);
         let memo = memos.programs.entry((program, self.machine.bits as u8)).or_insert_with(Memo::new);
         let Some(region) = memo.table.region(last_ip) else { return };
-        let returns = memo.ways.chains.of(&self.walk.returns);
-        let state = memo.ways.number(State { block, region, returns, sink });
+        let returns = memo.transitions.chains.chain_of(&self.walk.returns);
+        let state = memo.transitions.number(State { block, region, returns, sink });
         memos.learned.full |= memo.is_full();
         let start = position;
         let ((position, state), pending) =
             self.follow_transitions(bytes, (position, state), memo, &mut memos.learned, context);
         memos.learned.bytes += position - start;
-        let State { block, region, returns, sink } = memo.ways.state(state);
+        let State { block, region, returns, sink } = memo.transitions.state(state);
         self.packets.skip_to(position);
         self.last_ip.set(memo.table.ip(region));
-        self.walk.returns = memo.ways.chains.stack(returns);
-        let (walk, graph, _) = self.parts(context);
+        self.walk.returns = memo.transitions.chains.stack(returns);
+        let (walk, graph, _) = self.walk_graph_sink(context);
         walk.go_to_block(graph.block(block).start, block);
-        if walk.at == u64::MAX {
+        if walk.tick == u64::MAX {
             walk.set_ip(walk.ip);
         }
         context.sink.resume(sink);
         if pending != 0 {
-            self.at = position;
+            self.packet_position = position;
             self.packets.skip_to(position + LONG_SIZE);
             match self.tnt(branches(pending), context) {
                 Ok(()) => self.emit_time(context),
@@ -276,11 +272,12 @@ impl Decoder<'_> {
         context: &mut Context<'_, '_, L, S>,
     ) -> ((usize, u32), u64) {
         // `counted`: a CYC packet gives the time of the next packet. `pending`: what is left of a TNT-64. `apart`: bytes
-        // of packets that are looked up one by one: they did not occur together before, or are most likely a CYC.
+        // of packets that are looked up one by one, because they did not occur together before, or a CYC is likely.
         let (start, mut counted, mut pending, mut apart) = (position, true, 0, 0);
         while let Some(wide) = bytes.get(position..).and_then(|rest| rest.first_chunk()) {
             let alone = apart > 0 || counted && pending == 0;
-            if !alone && pending == 0 && ride(bytes, &mut position, &mut state, memo, context.sink) {
+            if !alone && pending == 0 && run_superblock(bytes, &mut position, &mut state, memo, context.sink)
+            {
                 continue;
             }
             let word = if pending == 0 { u64::from_le_bytes(*wide) } else { pending };
@@ -298,27 +295,27 @@ impl Decoder<'_> {
                 continue;
             }
             let packets = word & u64::MAX >> (u64::BITS - 8 * size);
-            let Some(way) = memo.ways.find(state, packets) else {
+            let Some(transition) = memo.transitions.find(state, packets) else {
                 if learned.full || learned.is_unprofitable(position - start, Worth::to(context.sink)) {
                     break;
                 }
-                let (walk, graph, sink) = self.parts(context);
-                if !(MemoBuilder { walk, graph, sink, memo, learned }.meet(state, packets, size)) {
+                let (walk, graph, sink) = self.walk_graph_sink(context);
+                if !(MemoBuilder { walk, graph, sink, memo, learned }.learn_repeated(state, packets, size)) {
                     apart = size;
                 }
                 continue;
             };
-            // The computed size does not wait for the load of `way`, which arrives late.
-            let size = if way.bytes == size { size } else { way.bytes };
+            // The computed size does not wait for the load of `transition`, which arrives late.
+            let size = if transition.bytes == size { size } else { transition.bytes };
             if size == 0 {
                 break;
             }
-            context.sink.path(way.path);
-            state = way.to;
+            context.sink.path(transition.path);
+            state = transition.to;
             apart = apart.saturating_sub(size);
             if pending == 0 {
                 position += size as usize;
-                memo.superblocks.follow(way.path, way.to, position);
+                memo.superblocks.follow(transition.path, transition.to, position);
             } else {
                 pending = pending.unbounded_shr(8 * size);
                 if pending != 0 {
@@ -348,7 +345,7 @@ impl Decoder<'_> {
     #[inline]
     fn wants_more<L, S: Sink>(&self, context: &Context<'_, '_, L, S>) -> bool {
         // No code is valid at the last tick.
-        self.walk.at != u64::MAX && context.sink.takes_paths() && !self.switch_is_due
+        self.walk.tick != u64::MAX && context.sink.takes_paths() && !self.switch_is_due
     }
 
     /// Returns whether the next TNT or TIP needs no special handling.
@@ -359,7 +356,7 @@ impl Decoder<'_> {
             && !self.machine.changes
             && !self.no_branches
             // No code is valid at the last tick.
-            && self.walk.at != u64::MAX
+            && self.walk.tick != u64::MAX
     }
 
     /// Follows a timing packet and returns its size; 0 for any other packet, or a rare form.
@@ -392,12 +389,19 @@ impl Decoder<'_> {
 
 /// Follows a superblock; returns `false` if none continues from here.
 #[inline(always)]
-fn ride<S: Sink>(bytes: &[u8], position: &mut usize, state: &mut u32, memo: &mut Memo, sink: &mut S) -> bool {
-    let Some(SuperblockMatch { slot, ways, to, bytes }) = memo.superblocks.find(*state, bytes, *position)
+fn run_superblock<S: Sink>(
+    bytes: &[u8],
+    position: &mut usize,
+    state: &mut u32,
+    memo: &mut Memo,
+    sink: &mut S,
+) -> bool {
+    let Some(SuperblockMatch { slot, transitions, to, bytes }) =
+        memo.superblocks.find(*state, bytes, *position)
     else {
         return false;
     };
-    memo.superblocks.report(slot, ways, sink);
+    memo.superblocks.report(slot, transitions, sink);
     *state = to;
     *position += bytes;
     true
@@ -425,8 +429,8 @@ struct Reached {
 impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
     /// Memoizes the effect of packets, unless they occur together for the first time: memoizing packets that occur only
     /// once does not pay. Returns whether they were memoized.
-    fn meet(&mut self, from: u32, packets: u64, size: u32) -> bool {
-        let worth = u32::from(plain_size(packets)) == size || self.memo.ways.was_seen(from, packets);
+    fn learn_repeated(&mut self, from: u32, packets: u64, size: u32) -> bool {
+        let worth = u32::from(plain_size(packets)) == size || self.memo.transitions.was_seen(from, packets);
         if worth {
             self.learn(from, packets, size);
         }
@@ -437,17 +441,17 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
     fn learn(&mut self, from: u32, packets: u64, size: u32) {
         let mut path = std::mem::take(&mut self.learned.path);
         path.clear();
-        let state = self.memo.ways.state(from);
+        let state = self.memo.transitions.state(from);
         let reached = self.follow(state, packets, size, &mut path);
         path.truncate(reached.steps);
         let known = if path.is_empty() { None } else { self.sink.learn(state.sink, &path, self.graph) };
-        let ways = &mut self.memo.ways;
+        let transitions = &mut self.memo.transitions;
         match known {
             Some((path, sink)) => {
-                let to = ways.number(State { sink, ..reached.state });
-                ways.insert(from, packets, to, path, reached.bytes);
+                let to = transitions.number(State { sink, ..reached.state });
+                transitions.insert(from, packets, to, path, reached.bytes);
             }
-            None => ways.insert(from, packets, from, 0, 0),
+            None => transitions.insert(from, packets, from, 0, 0),
         }
         let learned = &mut *self.learned;
         learned.paths += 1;
@@ -468,7 +472,7 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
             state.region = if region == NO_REGION { state.region } else { region };
             let newest = self.call_and_return(&mut state, &steps[before..]);
             let done = match next {
-                Next::Untold => break,
+                Next::Unknown => break,
                 Next::Block(block) => {
                     state.block = block;
                     size - bytes
@@ -477,8 +481,8 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
                     state.block = block;
                     u32::from(done)
                 }
-                Next::Return(left, done) => {
-                    let back = newest.and_then(|address| self.graph.at(address, self.walk.at).ok());
+                Next::Return { branches_left: left, consumed: done } => {
+                    let back = newest.and_then(|address| self.graph.at(address, self.walk.tick).ok());
                     let Some(back) = back.filter(|&id| self.graph.provenance(id).is_lasting()) else { break };
                     state.block = back;
                     rest = rest.unbounded_shr(8 * u32::from(done));
@@ -504,7 +508,7 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
         let key = Key { block: state.block, region, packets };
         let table = &mut self.memo.table;
         if let Some(transition) = table.find(key) {
-            if transition.next != Next::Untold {
+            if transition.next != Next::Unknown {
                 steps.push(transition.first);
                 steps.extend_from_slice(table.more(transition));
             }
@@ -512,9 +516,10 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
         }
         let mut walk = self.walk.clone();
         walk.returns.clear();
-        let (next, region) = self.learned.recorder.walk(table, &walk, self.graph, key, S::TAKES_BLOCKS);
+        let WalkEnd { next, region } =
+            self.learned.recorder.walk(table, &walk, self.graph, key, S::TAKES_BLOCKS);
         table.insert(key, region, self.learned.recorder.steps(), next);
-        if next != Next::Untold {
+        if next != Next::Unknown {
             steps.extend_from_slice(self.learned.recorder.steps());
         }
         (next, region)
@@ -528,10 +533,10 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
             newest = None;
             match step.transfer {
                 Transfer::Call | Transfer::PushOnly => {
-                    state.returns = self.memo.ways.chains.push(state.returns, step.end)
+                    state.returns = self.memo.transitions.chains.push(state.returns, step.end)
                 }
                 Transfer::Return => {
-                    if let Some((address, below)) = self.memo.ways.chains.pop(state.returns) {
+                    if let Some((address, below)) = self.memo.transitions.chains.pop(state.returns) {
                         (newest, state.returns) = (Some(address), below);
                     }
                 }

@@ -24,7 +24,7 @@ pub(super) struct Recorder {
     depth: u32,
     /// Whether each step is a single block.
     single: bool,
-    /// Whether the walk can't be recorded: code on the way changes over time, or a limit is exceeded.
+    /// Whether the walk can't be recorded: code on the transition changes over time, or a limit is exceeded.
     unfit: bool,
 }
 
@@ -55,15 +55,14 @@ impl Sink for Recorder {
 
 /// Where a walk over packets ends.
 #[derive(Clone, Copy)]
-struct WalkEnd {
-    next: Next,
-    /// The region of the last IP, if a packet changed it.
-    region: u16,
+pub(super) struct WalkEnd {
+    pub(super) next: Next,
+    /// The region of the last IP, or [`NO_REGION`] if no packet changed it.
+    pub(super) region: u16,
 }
 
 impl Recorder {
-    /// Walks over packets up to the first that is not plain, or up to a limit. Returns the state to which they lead,
-    /// and the region of the last IP, if it changed. The return stack of `walk` is empty.
+    /// Walks over packets up to the first that is not plain, or up to a limit. The return stack of `walk` is empty.
     pub(super) fn walk<L: Labels>(
         &mut self,
         table: &mut Table,
@@ -71,12 +70,12 @@ impl Recorder {
         graph: &mut Graph<'_, L>,
         key: Key,
         single: bool,
-    ) -> (Next, u16) {
+    ) -> WalkEnd {
         self.single = single;
         let mut most = usize::MAX;
-        let led = loop {
+        let reached = loop {
             match self.packets(table, walk.clone(), graph, key, most) {
-                Ok(led) => break led,
+                Ok(reached) => break reached,
                 // Repeats the walk up to the packet that is not plain.
                 Err(plain) => most = plain,
             }
@@ -86,8 +85,8 @@ impl Recorder {
             step.block = graph.at(step.start, 0).unwrap_or(step.block);
         }
         match self.steps.len() {
-            1..=LONGEST => (led.next, led.region),
-            _ => (Next::Untold, NO_REGION),
+            1..=LONGEST => reached,
+            _ => WalkEnd { next: Next::Unknown, region: NO_REGION },
         }
     }
 
@@ -111,7 +110,7 @@ impl Recorder {
         self.steps.clear();
         (self.blocks, self.depth, self.unfit) = (0, 0, false);
         walk.go_to_block(graph.block(key.block).start, key.block);
-        let mut led = WalkEnd { next: Next::Untold, region: NO_REGION };
+        let mut reached = WalkEnd { next: Next::Unknown, region: NO_REGION };
         let (mut packets, mut region, mut bytes) = (key.packets, key.region, 0);
         for plain in 0..most {
             let opcode = packets as u8;
@@ -119,29 +118,30 @@ impl Recorder {
             if size == 0 {
                 break;
             }
-            led.next = if opcode & 1 == 0 {
+            reached.next = if opcode & 1 == 0 {
                 self.branches(&mut walk, graph, tnt(u64::from(opcode >> 1)))
             } else {
                 let to = join(table.ip(region), opcode, packets);
                 region = table.region(to).ok_or(plain)?;
-                led.region = region;
+                reached.region = region;
                 let walked = walk.indirect(graph, self, to);
-                if walked.is_ok() { end(&mut walk, graph) } else { Next::Untold }
+                if walked.is_ok() { end(&mut walk, graph) } else { Next::Unknown }
             };
-            if led.next == Next::Untold || self.unfit {
+            if reached.next == Next::Unknown || self.unfit {
                 return Err(plain);
             }
-            if let Next::Return(left, _) = led.next {
-                led.next = Next::Return(left, if left == 0 { bytes + size } else { bytes });
+            if let Next::Return { branches_left, .. } = reached.next {
+                let consumed = if branches_left == 0 { bytes + size } else { bytes };
+                reached.next = Next::Return { branches_left, consumed };
                 break;
             }
             bytes += size;
             packets = packets.unbounded_shr(8 * u32::from(size));
         }
-        if let (Next::Block(block), true) = (led.next, packets != 0) {
-            led.next = Next::Part(block, bytes);
+        if let (Next::Block(block), true) = (reached.next, packets != 0) {
+            reached.next = Next::Part(block, bytes);
         }
-        Ok(led)
+        Ok(reached)
     }
 
     /// Returns where a TNT leads.
@@ -151,12 +151,13 @@ impl Recorder {
             match walk.branch(graph, self, tnt.bits >> (left - 1) & 1 == 1) {
                 Ok(true) => left -= 1,
                 Err(Trouble::EmptyReturnStack { .. }) => {
-                    let Some(id) = walk.block() else { return Next::Untold };
+                    let Some(id) = walk.block() else { return Next::Unknown };
                     walk.report(graph, id, self);
-                    return Next::Return(left - 1, 0);
+                    // The caller counts the bytes.
+                    return Next::Return { branches_left: left - 1, consumed: 0 };
                 }
                 // A deferred TIP, or trouble.
-                Ok(false) | Err(_) => return Next::Untold,
+                Ok(false) | Err(_) => return Next::Unknown,
             }
         }
         end(walk, graph)
@@ -166,7 +167,7 @@ impl Recorder {
 /// Returns the position of a walk, if its code never changes.
 fn end<L: Labels>(walk: &mut Walk, graph: &mut Graph<'_, L>) -> Next {
     let next = walk.current_block(graph).ok().filter(|&id| graph.provenance(id).is_lasting());
-    next.map_or(Next::Untold, Next::Block)
+    next.map_or(Next::Unknown, Next::Block)
 }
 
 /// Returns the last IP after the TIP in the lowest bytes of `packets`.

@@ -59,7 +59,7 @@ pub(super) struct SuperblockMatch {
     /// The slot of the superblock.
     pub(super) slot: usize,
     /// Number of its transitions.
-    pub(super) ways: usize,
+    pub(super) transitions: usize,
     /// The state after it.
     pub(super) to: u32,
     /// Number of its packet bytes.
@@ -79,8 +79,8 @@ pub(super) struct Superblocks {
     known: usize,
     /// The numbers of joined paths, by those of the two that they consist of.
     joined: FxHashMap<(u32, u32), u32>,
-    /// No more paths are joined: there are too many, or the sink takes paths one by one.
-    apart: bool,
+    /// Whether no more paths are joined: there are too many, or the sink takes paths one by one.
+    keeps_apart: bool,
 }
 
 /// Returns the bytes from a position on, as words.
@@ -106,7 +106,7 @@ impl Superblocks {
             start: 0,
             known: 0,
             joined: FxHashMap::default(),
-            apart: false,
+            keeps_apart: false,
         }
     }
 
@@ -114,7 +114,7 @@ impl Superblocks {
     pub(super) fn clear(&mut self) {
         self.kept.fill(NONE);
         self.joined.clear();
-        self.apart = false;
+        self.keeps_apart = false;
         self.next.from = VACANT;
     }
 
@@ -132,67 +132,67 @@ impl Superblocks {
         let slot = (hash(from, words[0]) >> 40) as usize % SUPERBLOCKS;
         let kept = &self.kept[slot];
         let same = matching(&kept.words, &words);
-        let ways = if usize::from(kept.bytes) <= same {
+        let transitions = if usize::from(kept.bytes) <= same {
             kept.count.into()
         } else {
             kept.ends.iter().take(kept.count.into()).take_while(|&&end| usize::from(end) <= same).count()
         };
-        if kept.from != from || ways < FEWEST {
+        if kept.from != from || transitions < FEWEST {
             (self.next.from, self.next.words, self.next.count, self.next.joined) = (from, words, 0, 1);
             (self.slot, self.start, self.known) = (slot, position, 0);
             return None;
         }
         let Superblock { to, ends, count, .. } = kept;
-        let end = usize::from(ends[ways - 1]);
+        let end = usize::from(ends[transitions - 1]);
         // A superblock that ended at other packets may be extended this time.
-        if ways == usize::from(*count)
-            && ways < LONGEST
+        if transitions == usize::from(*count)
+            && transitions < LONGEST
             && end <= (WORDS - 1) * 8
             && plain_size(bytes[position + end].into()) != 0
         {
             self.next = Superblock { words, ..*kept };
-            (self.slot, self.start, self.known) = (slot, position, ways);
+            (self.slot, self.start, self.known) = (slot, position, transitions);
         }
-        Some(SuperblockMatch { slot, ways, to: to[ways - 1], bytes: end })
+        Some(SuperblockMatch { slot, transitions, to: to[transitions - 1], bytes: end })
     }
 
     /// Reports the paths of the first transitions of a superblock: as one, if the sink joins paths.
     #[inline(always)]
-    pub(super) fn report(&mut self, slot: usize, ways: usize, sink: &mut impl Sink) {
-        if !self.apart && usize::from(self.kept[slot].joined) < ways {
-            self.join(slot, ways, sink);
+    pub(super) fn report(&mut self, slot: usize, transitions: usize, sink: &mut impl Sink) {
+        if !self.keeps_apart && usize::from(self.kept[slot].joined) < transitions {
+            self.join(slot, transitions, sink);
         }
         let Superblock { paths, joined, .. } = &self.kept[slot];
         if *joined == 1 {
             // If the compiler unrolls this loop, the processor predicts the length of each path by its slot.
             for (index, &path) in paths.iter().enumerate() {
-                if index == ways {
+                if index == transitions {
                     break;
                 }
                 sink.path(path);
             }
             return;
         }
-        let first = ways.min((*joined).into()) - 1;
-        paths[first..ways].iter().for_each(|&path| sink.path(path));
+        let first = transitions.min((*joined).into()) - 1;
+        paths[first..transitions].iter().for_each(|&path| sink.path(path));
     }
 
     /// Joins the paths of the first transitions of a superblock, unless the sink takes them one by one.
     #[inline(never)]
-    fn join(&mut self, slot: usize, ways: usize, sink: &mut impl Sink) {
+    fn join(&mut self, slot: usize, transitions: usize, sink: &mut impl Sink) {
         let Superblock { paths, joined, .. } = &mut self.kept[slot];
-        for index in usize::from(*joined)..ways {
+        for index in usize::from(*joined)..transitions {
             let pair @ (first, second) = (paths[index - 1], paths[index]);
             let known = self.joined.get(&pair).copied();
             let Some(path) = known.or_else(|| sink.join(first, second)) else {
-                self.apart = true;
+                self.keeps_apart = true;
                 return;
             };
             self.joined.insert(pair, path);
             paths[index] = path;
             *joined += 1;
         }
-        self.apart = self.joined.len() >= JOINED;
+        self.keeps_apart = self.joined.len() >= JOINED;
     }
 
     /// Records that a transition was followed, to the end of its packets.

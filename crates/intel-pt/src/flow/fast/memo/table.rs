@@ -44,9 +44,9 @@ impl Step {
 
     /// Appends the next step; returns `false` if it is not part of the same function run.
     pub fn join(&mut self, next: &Step) -> bool {
-        let one =
+        let same_run =
             self.transfer == Transfer::None && (self.module, self.function) == (next.module, next.function);
-        match self.instructions.checked_add(next.instructions).filter(|_| one) {
+        match self.instructions.checked_add(next.instructions).filter(|_| same_run) {
             Some(instructions) => {
                 (self.instructions, self.end) = (instructions, next.end);
                 self.transfer = next.transfer;
@@ -60,15 +60,19 @@ impl Step {
 /// The result of following packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// To this block.
+    /// The packets lead to this block.
     Block(BlockId),
     /// The packets lead to this block, after this many of their bytes; the next packet is not plain.
     Part(BlockId, u8),
-    /// The packets lead over a compressed return whose call is before them. The fields are the bits left of its TNT,
-    /// and the number of completely consumed bytes.
-    Return(u8, u8),
+    /// The packets lead over a compressed return whose call is before them.
+    Return {
+        /// Number of branches left of its TNT.
+        branches_left: u8,
+        /// Bytes of the completely consumed packets.
+        consumed: u8,
+    },
     /// The packets have no recordable effect: the first one contradicts the code or needs more context.
-    Untold,
+    Unknown,
 }
 
 /// Consecutive packets at a block.
@@ -111,11 +115,13 @@ pub(super) const NO_REGION: u16 = 0;
 /// Maximum steps of a transition.
 pub(super) const LONGEST: usize = 200;
 
-/// Number of slots of the smallest and of the largest table; a slot has 64 bytes. The largest one is emptied when it is
-/// full.
-const SLOTS: [usize; 2] = [1 << 10, 1 << 18];
+/// Number of slots of the smallest table; a slot has 64 bytes.
+const FEWEST_SLOTS: usize = 1 << 10;
 
-/// Maximum number of regions at the start of a run of packets.
+/// Number of slots of the largest table, which is emptied when it is full.
+const MOST_SLOTS: usize = 1 << 18;
+
+/// Maximum number of regions, checked before packets are followed.
 const REGIONS: usize = 1 << 12;
 
 /// Maximum further steps in all: 40 bytes each.
@@ -149,7 +155,7 @@ impl Table {
     pub(super) fn new() -> Table {
         // `u64::MAX` takes number 0, which is `NO_REGION`: no IP has these upper bits.
         let regions = IndexSet::from_iter([u64::MAX]);
-        Table { slots: vacant(SLOTS[0]), used: 0, steps: Vec::new(), regions }
+        Table { slots: vacant(FEWEST_SLOTS), used: 0, steps: Vec::new(), regions }
     }
 
     /// Returns the effect of packets, if known.
@@ -211,9 +217,9 @@ impl Table {
             return;
         }
         self.used = 0;
-        if self.steps.len() + LONGEST > STEPS || self.slots.len() == SLOTS[1] {
+        if self.steps.len() + LONGEST > STEPS || self.slots.len() == MOST_SLOTS {
             self.slots.clear();
-            self.slots = vacant(SLOTS[0]);
+            self.slots = vacant(FEWEST_SLOTS);
             self.steps.clear();
             return;
         }
@@ -230,7 +236,7 @@ impl Table {
         self.make_room();
         let (next, steps) = match steps {
             [first, more @ ..] if steps.len() <= LONGEST => (next, Some((*first, more))),
-            _ => (Next::Untold, None),
+            _ => (Next::Unknown, None),
         };
         let (first, more) = steps.unwrap_or((NO_STEP, &[]));
         let start = self.steps.len() as u32;
@@ -274,7 +280,7 @@ fn vacant(slots: usize) -> Vec<Transition> {
         region: NO_REGION,
         count: 0,
         more: 0,
-        next: Next::Untold,
+        next: Next::Unknown,
         first: NO_STEP,
     };
     vec![nothing; slots]

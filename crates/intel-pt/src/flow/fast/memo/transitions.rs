@@ -54,11 +54,13 @@ impl Chains {
         Some((address, Returns { link: if count == 0 { BOTTOM } else { below }, count }))
     }
 
-    pub(super) fn of(&mut self, stack: &ReturnStack) -> Returns {
+    /// Returns a return stack as a chain.
+    pub(super) fn chain_of(&mut self, stack: &ReturnStack) -> Returns {
         let bottom = Returns { link: BOTTOM, count: 0 };
         stack.addresses().fold(bottom, |below, address| self.push(below, address))
     }
 
+    /// Returns the return stack of a chain, without blocks.
     pub(super) fn stack(&self, mut returns: Returns) -> ReturnStack {
         let mut newest_first = Vec::with_capacity(DEPTH);
         while let Some((address, below)) = self.pop(returns) {
@@ -155,8 +157,8 @@ impl TransitionTable {
     /// Returns the effect of packets in a state, if known.
     #[inline(always)]
     pub(super) fn find(&self, from: u32, packets: u64) -> Option<&Transition> {
-        let way = &self.slots[self.slot(from, packets)];
-        (way.from == from).then_some(way)
+        let transition = &self.slots[self.slot(from, packets)];
+        (transition.from == from).then_some(transition)
     }
 
     /// Returns whether packets occurred in a state before, as far as the slots still contain them, and records them.
@@ -172,8 +174,8 @@ impl TransitionTable {
         let mask = self.slots.len() - 1;
         let mut index = hash(from, packets) as usize & mask;
         loop {
-            let way = &self.slots[index];
-            if (way.from, way.packets) == (from, packets) || way.from == VACANT {
+            let transition = &self.slots[index];
+            if (transition.from, transition.packets) == (from, packets) || transition.from == VACANT {
                 return index;
             }
             index = (index + 1) & mask;
@@ -184,9 +186,9 @@ impl TransitionTable {
     pub(super) fn insert(&mut self, from: u32, packets: u64, to: u32, path: u32, bytes: u32) {
         if self.used * 2 >= self.slots.len() {
             let larger = vec![EMPTY_SLOT; self.slots.len() * 2];
-            for way in std::mem::replace(&mut self.slots, larger) {
-                if way.from != VACANT {
-                    self.put(way);
+            for transition in std::mem::replace(&mut self.slots, larger) {
+                if transition.from != VACANT {
+                    self.put(transition);
                 }
             }
         }
@@ -194,8 +196,8 @@ impl TransitionTable {
         self.put(Transition { packets, from, to, path, bytes });
     }
 
-    fn put(&mut self, way: Transition) {
-        let slot = self.slot(way.from, way.packets);
-        self.slots[slot] = way;
+    fn put(&mut self, transition: Transition) {
+        let slot = self.slot(transition.from, transition.packets);
+        self.slots[slot] = transition;
     }
 }
