@@ -55,14 +55,14 @@ impl RawRecord {
 
     /// A word of the body, counted from its end.
     pub(crate) fn word_from_end(&self, word: usize) -> u64 {
-        let at = self.body.len() - 8 * word;
-        u64::from_le_bytes(self.body[at..at + 8].try_into().expect("eight bytes"))
+        let start = self.body.len() - 8 * word;
+        u64::from_le_bytes(self.body[start..start + 8].try_into().expect("eight bytes"))
     }
 
     /// Sets a word of the body, counted from its end.
     pub(crate) fn set_word_from_end(&mut self, word: usize, value: u64) {
-        let at = self.body.len() - 8 * word;
-        self.body[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        let start = self.body.len() - 8 * word;
+        self.body[start..start + 8].copy_from_slice(&value.to_le_bytes());
     }
 }
 
@@ -70,11 +70,13 @@ impl Recorded {
     /// Parses a file.
     pub fn read(bytes: &[u8]) -> Recorded {
         let file = perf::File::open(bytes).expect("a perf.data");
-        let word = |at: u64| u64::from_le_bytes(bytes[at as usize..][..8].try_into().expect("eight bytes"));
+        let word = |offset: u64| {
+            u64::from_le_bytes(bytes[offset as usize..][..8].try_into().expect("eight bytes"))
+        };
         let (attr_size, attrs_at) = (word(16), word(24));
         let attrs = file.events.attrs.iter().enumerate().map(|(index, attr)| {
-            let at = (attrs_at + attr_size * index as u64) as usize;
-            (bytes[at..at + (attr_size - SECTION_SIZE) as usize].to_vec(), attr.ids.clone())
+            let start = (attrs_at + attr_size * index as u64) as usize;
+            (bytes[start..][..(attr_size - SECTION_SIZE) as usize].to_vec(), attr.ids.clone())
         });
         let records = file.records().map(|record| {
             let record = record.expect("a whole record");
@@ -113,8 +115,8 @@ impl Recorded {
     /// The process of each thread, by thread id, according to ITRACE_START records.
     pub(crate) fn processes(&self) -> BTreeMap<u32, u32> {
         let starts = self.records.iter().filter(|kept| kept.kind == record::ITRACE_START);
-        let word = |kept: &RawRecord, at: usize| {
-            u32::from_le_bytes(kept.body[at..at + 4].try_into().expect("four bytes"))
+        let word = |kept: &RawRecord, offset: usize| {
+            u32::from_le_bytes(kept.body[offset..offset + 4].try_into().expect("four bytes"))
         };
         starts.map(|kept| (word(kept, 4), word(kept, 0))).collect()
     }
