@@ -158,6 +158,6 @@ fn trace(slices: &[TimeSlice], cpu: u32) -> Vec<RawRecord> {
     let source = [index, no_tid, cpu, reserved].map(u32::to_le_bytes).concat();
     let (size, offset, reference) = (bytes.len() as u64, 0, first);
     let body = [words(&[size, offset, reference]), source].concat();
-    records.push(RawRecord { behind: bytes, ..RawRecord::new(record::AUXTRACE, 0, body) });
+    records.push(RawRecord { trailing: bytes, ..RawRecord::new(record::AUXTRACE, 0, body) });
     records
 }

@@ -84,7 +84,8 @@ mod tests {
         let list = b"ffffffff81000000 T _text\nffffffff82000000 D data\nffffffffc0001000 t probe\t[ext4]\nx";
         let entries: Vec<KernelEntry<'_>> = kallsyms(list).collect();
         let text = KernelEntry { address: 0xffff_ffff_8100_0000, kind: b'T', name: b"_text", module: b"" };
-        let probe = KernelEntry { address: 0xffff_ffff_c000_1000, kind: b't', name: b"probe", module: b"ext4" };
+        let probe =
+            KernelEntry { address: 0xffff_ffff_c000_1000, kind: b't', name: b"probe", module: b"ext4" };
         assert_eq!(entries, [text, probe]);
     }
 }

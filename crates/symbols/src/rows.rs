@@ -93,8 +93,9 @@ impl Rows {
     /// Returns the addresses at which statements of a line begin, in order; consecutive rows of the line count once.
     /// `file` is the end of the source file's path.
     pub fn addresses_of_line(&self, file: &str, line: u32) -> Vec<u64> {
-        let is_file =
-            |path: &String| path.strip_suffix(file).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+        let is_file = |path: &String| {
+            path.strip_suffix(file).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+        };
         let files: Vec<bool> = self.files.iter().map(is_file).collect();
         let is_line = |row: &LineRow| row.line == line && files.get(row.file as usize) == Some(&true);
         let mut addresses = Vec::new();

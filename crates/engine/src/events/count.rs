@@ -1,7 +1,7 @@
 //! Counts the events of each class in a run of packets.
 
 use hodo_clock::{Cycles, OriginNanos};
-use hodo_formats::events::{Cursor, Item, Lost};
+use hodo_formats::events::{Cursor, Item, Lost, Stopped};
 use hodo_model::Loss;
 
 use super::{EventReading, filter::Filter, ranges::PacketRange};
@@ -51,8 +51,11 @@ fn count_all(range: &PacketRange<'_, '_>, reading: &EventReading) -> Counted {
         Item::Lost(of) if reading.wants(time) => lost.push(of),
         _ => {}
     };
-    while let Some(is_other) = Cursor::go_over_both(&mut one, &mut other, &mut count) {
-        let cursor = if is_other { &mut other } else { &mut one };
+    while let Some(stopped) = Cursor::skip_both(&mut one, &mut other, &mut count) {
+        let cursor = match stopped {
+            Stopped::One => &mut one,
+            Stopped::Other => &mut other,
+        };
         let next = cursor.next_where(|_, class, cycles| {
             count(class, cycles);
             true
