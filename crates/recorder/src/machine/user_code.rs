@@ -386,8 +386,8 @@ mod tests {
             What::Bare => map(b"//anon"),
         };
         let (time, cpu, thread) = (Some(Nanos(time)), Some(0), thread(pid));
-        let said = Some(Sideband { time, cpu, thread, guest: None, kind });
-        RingRecord { kind: 0, misc: 0, body: &[], thread, time, cpu, sideband: said }
+        let sideband = Some(Sideband { time, cpu, thread, guest: None, kind });
+        RingRecord { kind: 0, misc: 0, body: &[], thread, time, cpu, sideband }
     }
 
     #[test]

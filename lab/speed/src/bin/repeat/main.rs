@@ -48,8 +48,8 @@ fn main() -> Outcome {
 /// The clock at the first packet's beginning and at the last one's end.
 fn clocks(trace: &Trace<'_>) -> Outcome<(u64, u64)> {
     let packets = || trace.streams.iter().flat_map(|stream| &stream.packets).map(|packet| &packet.packet);
-    let first = packets().filter_map(|packet| packet.begin).map(|(clock, _)| clock).min();
-    let last = packets().filter_map(|packet| packet.end).map(|(clock, _)| clock).max();
+    let first = packets().filter_map(|packet| packet.begin).map(|clock| clock.value).min();
+    let last = packets().filter_map(|packet| packet.end).map(|clock| clock.value).max();
     Ok(first.zip(last).ok_or("packets that say when they begin and end expected")?)
 }
 
@@ -73,9 +73,8 @@ fn repeat(trace: &Trace<'_>, stream: &Stream<'_>, shift: u64, times: u64, folder
     let mut out = BufWriter::with_capacity(1 << 20, File::create_new(folder.join(name))?);
     let places: Vec<Vec<Place>> =
         (0..stream.packets.len()).map(|index| places(trace, stream, index)).collect::<Outcome<_>>()?;
-    let discarded =
-        stream.packets.iter().filter_map(|packet| packet.packet.discarded).map(|(count, _)| count);
-    let discarded = discarded.max().unwrap_or(0);
+    let discarded = stream.packets.iter().filter_map(|packet| packet.packet.discarded);
+    let discarded = discarded.map(|count| count.value).max().unwrap_or(0);
     for time in 0..times {
         for (packet, places) in stream.packets.iter().zip(&places) {
             let mut bytes = packet.bytes.to_vec();
