@@ -68,12 +68,12 @@ fn kind(event: &Event) -> SidebandKind<'_> {
 
 fn sideband(events: &[Event]) -> Vec<Sideband<'_>> {
     let mut time = 1;
-    let mut sideband = |event| {
+    let sideband = events.iter().map(|event| {
         time += event.after;
         let (time, thread) = (Some(Nanos(time)), THREADS[event.thread]);
         Sideband { time, cpu: Some(0), thread, guest: None, kind: kind(event) }
-    };
-    events.iter().map(|event: &Event| sideband(event)).collect()
+    });
+    sideband.collect()
 }
 
 fn setup(filter: &str) -> Setup<'_> {
