@@ -3,7 +3,7 @@
 #![no_main]
 
 use hodo_formats::events::{Cursor, DataFile, Item, Trace};
-use hodo_formats::ctf::{read_metadata, write::{StreamWriter, Target, Version}};
+use hodo_formats::ctf::{read_metadata, write::{KeptTimes, StreamWriter, Target, Version}};
 use libfuzzer_sys::fuzz_target;
 
 const TSDL: &str = "trace { byte_order = be; packet.header := struct { integer { size = 1; } stream_id; }; };
@@ -48,7 +48,7 @@ fuzz_target!(|bytes: &[u8]| {
                         written += usize::from(writer.event(&cursor.event(parts), keeps_begin).is_ok());
                     }
                 }
-                let _ = writer.end(writes_empty, (keeps_begin, true));
+                let _ = writer.end(writes_empty, KeptTimes { begin: keeps_begin, end: true });
             }
             let class = read_metadata(target.metadata.as_bytes()).expect("we wrote it");
             let bytes = writer.take();

@@ -1,6 +1,6 @@
 //! The rows of a table of branches.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use hodo_model::table::{Cell, RecordBatch, cells};
 
@@ -10,12 +10,12 @@ pub(crate) type Pair = (u64, u64);
 /// The exact branch profile of one module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BranchProfile {
-    /// Executions of branches, by their address and their target, where one of the two is in the module. An address in
+    /// Executions of taken branches with one side in the module, by their address and that of their target. A side in
     /// another module is `None`.
     pub taken: BTreeMap<(Option<u64>, Option<u64>), u64>,
-    /// Executions of branches that were not taken: the address of the branch, and of the next instruction.
+    /// Executions of branches that were not taken, by their address and that of the next instruction.
     pub next: BTreeMap<Pair, u64>,
-    /// Executions of straight-line code: the addresses of its first and its last instruction.
+    /// Executions of straight-line code, by the addresses of its first and its last instruction.
     pub runs: BTreeMap<Pair, u64>,
 }
 
@@ -24,7 +24,7 @@ pub struct BranchProfile {
 pub struct BranchProfiles(BTreeMap<String, BranchProfile>);
 
 impl BranchProfiles {
-    /// Adds the rows of a batch. Returns whether it is one of branches: it has the columns.
+    /// Adds the rows of a batch. Returns `false` if it lacks the columns of a table of branches.
     pub fn add(&mut self, batch: &RecordBatch) -> bool {
         let schema = batch.schema();
         let names = ["kind", "executions", "from", "to", "module", "to_module"];
@@ -40,24 +40,24 @@ impl BranchProfiles {
                 Cell::Text(text) => text,
                 _ => "",
             };
-            let (executions, pair) = (number(executions), (number(from), number(to)));
+            let (executions, from, to) = (number(executions), number(from), number(to));
             let (module, to_module) = (text(module), text(to_module));
             match text(kind) {
                 "taken" if module == to_module => {
-                    add(&mut self.of(module).taken, (Some(pair.0), Some(pair.1)), executions);
+                    add(&mut self.profile(module).taken, (Some(from), Some(to)), executions);
                 }
                 "taken" => {
-                    add(&mut self.of(module).taken, (Some(pair.0), None), executions);
-                    add(&mut self.of(to_module).taken, (None, Some(pair.1)), executions);
+                    add(&mut self.profile(module).taken, (Some(from), None), executions);
+                    add(&mut self.profile(to_module).taken, (None, Some(to)), executions);
                 }
-                "next" => add(&mut self.of(module).next, pair, executions),
-                _ => add(&mut self.of(module).runs, pair, executions),
+                "next" => add(&mut self.profile(module).next, (from, to), executions),
+                _ => add(&mut self.profile(module).runs, (from, to), executions),
             }
         }
         true
     }
 
-    fn of(&mut self, module: &str) -> &mut BranchProfile {
+    fn profile(&mut self, module: &str) -> &mut BranchProfile {
         if !self.0.contains_key(module) {
             self.0.insert(module.to_owned(), BranchProfile::default());
         }
@@ -70,7 +70,7 @@ impl BranchProfiles {
             |profile: &BranchProfile| profile.runs.values().fold(0, |sum: u64, &n| sum.saturating_add(n));
         let mut names: Vec<(u64, &str)> =
             self.0.iter().map(|(name, profile)| (weight(profile), name.as_str())).collect();
-        names.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(other.1)));
+        names.sort_by_key(|&(weight, name)| (Reverse(weight), name));
         names.into_iter().map(|(_, name)| name).collect()
     }
 

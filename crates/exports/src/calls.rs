@@ -4,8 +4,9 @@ use std::io;
 
 use crate::{Timeline, Track};
 
-/// The name of the slices in gaps, where flow is missing.
+/// The name of the slices in gaps, where flow is missing, and its number.
 const LOST: &str = "[lost]";
+const LOST_NUMBER: u32 = 0;
 
 /// An open call.
 struct Open {
@@ -18,17 +19,18 @@ struct Open {
 #[derive(Default)]
 struct Thread {
     open: Vec<Open>,
-    /// How many open calls, from the oldest on, are written or have no known begin.
-    passed: usize,
+    /// How many open calls, from the oldest on, need no further look: they are written, or have no known begin.
+    settled: usize,
     /// The last known time.
     now: Option<u64>,
     /// When the gap began, if one is open.
     lost_since: Option<u64>,
 }
 
-/// Passes calls on to a timeline.
+/// Writes calls to a timeline, without those that are too short.
 pub struct Calls<'t> {
     timeline: Box<dyn Timeline + 't>,
+    /// The length of the shortest call that is written, in nanoseconds.
     shortest: u64,
     threads: Vec<Thread>,
     /// Calls that are left out because they are too short.
@@ -38,7 +40,7 @@ pub struct Calls<'t> {
 }
 
 impl<'t> Calls<'t> {
-    /// Creates it. Calls that take fewer nanoseconds than `shortest` are left out.
+    /// Writes to `timeline`. Calls that take fewer nanoseconds than `shortest` are left out.
     ///
     /// # Errors
     /// Those of the writer.
@@ -74,11 +76,11 @@ impl<'t> Calls<'t> {
         if let Some((since, now)) = thread.lost_since.take().zip(now)
             && since < now
         {
-            self.timeline.begin(track, since, 0)?;
+            self.timeline.begin(track, since, LOST_NUMBER)?;
             self.timeline.end(track, now)?;
         }
         thread.open.push(Open { begin: now, name });
-        self.write(track, now)
+        self.write_begins(track, now)
     }
 
     /// Ends the newest open call.
@@ -89,17 +91,17 @@ impl<'t> Calls<'t> {
         let now = self.reach(track, time)?;
         let thread = &mut self.threads[track as usize];
         let Some(open) = thread.open.pop() else { return Ok(()) };
-        let passed = thread.passed > thread.open.len();
-        thread.passed = thread.passed.min(thread.open.len());
+        let settled = thread.settled > thread.open.len();
+        thread.settled = thread.settled.min(thread.open.len());
         match (open.begin, now) {
-            (Some(_), Some(now)) if passed => return self.timeline.end(track, now),
+            (Some(_), Some(now)) if settled => return self.timeline.end(track, now),
             (Some(_), _) => self.left_out += 1,
             (None, _) => self.untimed += 1,
         }
         Ok(())
     }
 
-    /// Flow is missing from here to the next call.
+    /// Begins a gap, in which flow is missing. The next call ends it.
     pub fn gap(&mut self, track: u32) {
         let thread = &mut self.threads[track as usize];
         thread.lost_since = thread.lost_since.or(thread.now);
@@ -115,21 +117,22 @@ impl<'t> Calls<'t> {
         let thread = &mut self.threads[track as usize];
         thread.now = thread.now.max(time);
         let now = thread.now;
-        self.write(track, now)?;
+        self.write_begins(track, now)?;
         Ok(now)
     }
 
-    /// Writes the begins of the open calls that are long enough by now. The calls below an unwritten one are shorter.
-    fn write(&mut self, track: u32, now: Option<u64>) -> io::Result<()> {
+    /// Writes the begins of the open calls that are long enough by now. It stops at the first one that is not: the calls
+    /// inside it are shorter.
+    fn write_begins(&mut self, track: u32, now: Option<u64>) -> io::Result<()> {
         let Some(now) = now else { return Ok(()) };
         let thread = &mut self.threads[track as usize];
-        while let Some(open) = thread.open.get(thread.passed) {
+        while let Some(open) = thread.open.get(thread.settled) {
             match open.begin {
                 Some(begin) if now - begin < self.shortest => break,
                 Some(begin) => self.timeline.begin(track, begin, open.name)?,
                 None => {}
             }
-            thread.passed += 1;
+            thread.settled += 1;
         }
         Ok(())
     }

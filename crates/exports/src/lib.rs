@@ -35,7 +35,7 @@ mod speedscope;
 pub use branches::{BranchProfile, BranchProfiles};
 pub use calls::Calls;
 pub use folded::differential;
-pub use lines::line_rows;
+pub use lines::{LineRow, line_rows};
 pub use paths::{PathRow, path_rows};
 pub use sources::SourceProfile;
 
@@ -128,10 +128,11 @@ impl Track {
     }
 }
 
-/// Receives slices over time. Tracks and names are numbered from 0, and are given before they are used.
+/// Receives slices over time. Tracks and names are added before they are used, and are numbered in that order, from 0.
 ///
-/// On each track, each end closes the newest open slice. Calls come in order of time; intervals come in order of their
-/// ends, each begin followed by its end, and one that lies in another comes before it. Times are in nanoseconds. Every method returns the errors of the writer.
+/// On each track, each end closes the newest open slice. Calls come in order of time. Intervals come in order of their
+/// ends, an inner one before the outer one, and each begin is followed by its end. Times are in nanoseconds. Every method
+/// returns the errors of the writer.
 pub trait Timeline: Send {
     /// Adds the next track.
     fn begin_track(&mut self, track: &Track) -> io::Result<()>;
@@ -151,7 +152,7 @@ pub trait Timeline: Send {
 
 /// Receives call paths, depth first. Every method returns the errors of the writer.
 pub trait Paths: Send {
-    /// Adds the next path, whose frames are those of the rows before it that it is below.
+    /// Adds the next path. Its callers are the last rows of all smaller depths.
     fn row(&mut self, row: &PathRow<'_>) -> io::Result<()>;
 
     /// Ends the file, with what is missing from it.

@@ -2,14 +2,26 @@
 
 use hodo_model::table::{Cell, RecordBatch, cells};
 
-/// Calls `each` with module, file, line and executions of the known lines of a batch. Returns whether it is one of lines:
-/// it has the columns.
+/// A source line that ran.
+#[derive(Clone, Copy, Debug)]
+pub struct LineRow<'r> {
+    /// The module that contains its code.
+    pub module: &'r str,
+    /// The source file's path.
+    pub file: &'r str,
+    /// The line in `file`, from 1.
+    pub line: u64,
+    /// How often it was executed.
+    pub executions: u64,
+}
+
+/// Calls `each` with the known lines of a batch. Returns `false` if it lacks the columns of a table of lines.
 ///
 /// # Errors
 /// Those of `each`.
 pub fn line_rows<E>(
     batch: &RecordBatch,
-    mut each: impl FnMut(&str, &str, u64, u64) -> Result<(), E>,
+    mut each: impl FnMut(&LineRow<'_>) -> Result<(), E>,
 ) -> Result<bool, E> {
     let schema = batch.schema();
     let find = |name: &str| schema.index_of(name);
@@ -29,7 +41,7 @@ pub fn line_rows<E>(
                 Cell::Text(module) => module,
                 _ => "",
             };
-            each(module, file, line, executions)?;
+            each(&LineRow { module, file, line, executions })?;
         }
     }
     Ok(true)

@@ -21,7 +21,7 @@ pub struct PathRow<'r> {
     pub total: [u64; 2],
 }
 
-/// Calls `each` with the paths of a batch. Returns whether it is one of call paths: it has all columns.
+/// Calls `each` with the paths of a batch. Returns `false` if it lacks the columns of a table of call paths.
 ///
 /// # Errors
 /// Those of `each`.
@@ -61,12 +61,19 @@ pub fn path_rows<E>(
     Ok(true)
 }
 
+/// A function of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PathFunction {
+    pub(crate) module: String,
+    pub(crate) name: String,
+}
+
 /// Numbers the functions of paths, in order of appearance.
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
-    /// The module and the name of each.
-    pub(crate) list: Vec<(String, String)>,
-    numbers: HashMap<(String, String), usize>,
+    /// By number.
+    pub(crate) list: Vec<PathFunction>,
+    numbers: HashMap<PathFunction, usize>,
     /// The functions of the path so far.
     pub(crate) path: Vec<usize>,
 }
@@ -81,20 +88,24 @@ impl Functions {
     }
 
     /// Returns the number of a function.
-    pub(crate) fn number(&mut self, module: &str, function: &str) -> usize {
-        let key = (module.to_owned(), function.to_owned());
-        *self.numbers.entry(key).or_insert_with_key(|key| {
-            self.list.push(key.clone());
+    pub(crate) fn number(&mut self, module: &str, name: &str) -> usize {
+        let function = PathFunction { module: module.to_owned(), name: name.to_owned() };
+        *self.numbers.entry(function).or_insert_with_key(|function| {
+            self.list.push(function.clone());
             self.list.len() - 1
         })
     }
 }
 
-/// Appends a name to a line of text; control characters are escaped as `\n` or `\u{1b}`.
+/// Returns a name for a line of text: control characters and separators of lines are escaped, as `\n` or `\u{1b}`.
 pub(crate) fn printable(name: &str) -> String {
-    let escape = |character: char| match character.is_control() || "\u{2028}\u{2029}".contains(character) {
-        true => character.escape_default().to_string(),
-        false => character.to_string(),
-    };
-    name.chars().map(escape).collect()
+    let mut escaped = String::with_capacity(name.len());
+    for character in name.chars() {
+        if character.is_control() || "\u{2028}\u{2029}".contains(character) {
+            escaped.extend(character.escape_default());
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
 }

@@ -6,8 +6,12 @@ use hodo_model::table::{Cell, Cells, RecordBatch, cells};
 
 use crate::paths::{Functions, path_rows};
 
-/// A file and a line; the line is 0 if both are unknown.
-pub(crate) type SourceLine = (String, u64);
+/// A line of a source file; the line is 0 if both are unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SourceLine {
+    pub(crate) file: String,
+    pub(crate) line: u64,
+}
 
 /// Instructions, and nanoseconds.
 pub(crate) type Cost = [u64; 2];
@@ -22,7 +26,7 @@ pub(crate) struct CallsBetween {
 /// What is known of a function besides its calls.
 #[derive(Debug, Default)]
 pub(crate) struct FunctionSource {
-    /// The address and the place of its first instruction that ran.
+    /// The address and the line of its first instruction that ran.
     pub(crate) first: Option<(u64, SourceLine)>,
     /// Costs of its own instructions by line.
     pub(crate) lines: BTreeMap<SourceLine, Cost>,
@@ -36,9 +40,16 @@ pub struct SourceProfile {
     pub(crate) sources: Vec<FunctionSource>,
     /// By the numbers of the caller and the callee.
     pub(crate) calls: BTreeMap<(usize, usize), CallsBetween>,
-    /// By the caller's and the callee's numbers, and the address of the callee's instruction: how often the caller's lines
-    /// branched there.
-    branches: BTreeMap<(usize, usize, u64), BTreeMap<SourceLine, u64>>,
+    /// How often each line of the caller branched to an instruction of the callee.
+    branches: BTreeMap<BranchTarget, BTreeMap<SourceLine, u64>>,
+}
+
+/// The numbers of two functions, and the address of an instruction of the callee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct BranchTarget {
+    caller: usize,
+    callee: usize,
+    address: u64,
 }
 
 /// Adds a cost.
@@ -47,7 +58,7 @@ pub(crate) fn add(sum: &mut Cost, cost: Cost) {
 }
 
 impl SourceProfile {
-    /// Adds the rows of a batch of call paths. Returns whether it is one: it has the columns.
+    /// Adds the rows of a batch of call paths. Returns `false` if it lacks their columns.
     pub fn add_paths(&mut self, batch: &RecordBatch) -> bool {
         let known = path_rows(batch, |row| {
             let function = self.functions.add(row);
@@ -59,10 +70,10 @@ impl SourceProfile {
             Ok::<(), std::convert::Infallible>(())
         });
         self.grow();
-        known.is_ok_and(|known| known)
+        known == Ok(true)
     }
 
-    /// Adds the rows of a batch of lines by function. Returns whether it is one.
+    /// Adds the rows of a batch of lines by function. Returns `false` if it lacks their columns.
     pub fn add_lines(&mut self, batch: &RecordBatch) -> bool {
         let names = ["instructions", "time_ns", "line", "address", "function", "module"];
         let Some([instructions, time, line, address, function, module]) = columns(batch, names) else {
@@ -82,7 +93,7 @@ impl SourceProfile {
         true
     }
 
-    /// Adds the rows of a batch of branches. Returns whether it is one.
+    /// Adds the rows of a batch of branches. Returns `false` if it lacks their columns.
     pub fn add_branches(&mut self, batch: &RecordBatch) -> bool {
         let names = ["kind", "executions", "to", "function", "module", "to_function", "to_module", "line"];
         let Some([kind, executions, to, function, module, to_function, to_module, line]) =
@@ -91,9 +102,10 @@ impl SourceProfile {
             return false;
         };
         for row in (0..batch.num_rows()).filter(|&row| text(&kind, row) == "taken") {
-            let from = self.functions.number(text(&module, row), text(&function, row));
+            let caller = self.functions.number(text(&module, row), text(&function, row));
             let callee = self.functions.number(text(&to_module, row), text(&to_function, row));
-            let sites = self.branches.entry((from, callee, integer(&to, row))).or_default();
+            let target = BranchTarget { caller, callee, address: integer(&to, row) };
+            let sites = self.branches.entry(target).or_default();
             let count = sites.entry(source_line(&line, row)).or_default();
             *count = count.saturating_add(integer(&executions, row));
         }
@@ -101,15 +113,16 @@ impl SourceProfile {
         true
     }
 
+    /// Gives new functions an entry in `sources`.
     fn grow(&mut self) {
         self.sources.resize_with(self.functions.list.len(), FunctionSource::default);
     }
 
     /// Returns the line of a caller that branched to the begin of a callee most often.
-    pub(crate) fn site(&self, caller: usize, callee: usize) -> Option<&SourceLine> {
-        let (begin, _) = self.sources[callee].first.as_ref()?;
-        let sites = self.branches.get(&(caller, callee, *begin))?;
-        // Of equals the first.
+    pub(crate) fn call_site(&self, caller: usize, callee: usize) -> Option<&SourceLine> {
+        let (address, _) = *self.sources[callee].first.as_ref()?;
+        let sites = self.branches.get(&BranchTarget { caller, callee, address })?;
+        // Of equal counts `max_by_key` takes the last, which is the first line here.
         let most = sites.iter().rev().max_by_key(|(_, count)| **count);
         most.map(|(source_line, _)| source_line)
     }
@@ -118,9 +131,9 @@ impl SourceProfile {
 fn columns<'b, const N: usize>(batch: &'b RecordBatch, names: [&str; N]) -> Option<[Cells<'b>; N]> {
     let schema = batch.schema();
     let mut all: Vec<Option<Cells<'b>>> = cells(batch).into_iter().map(Some).collect();
-    let found = names.map(|name| all[schema.index_of(name).ok()?].take());
-    let found: Option<Vec<Cells<'b>>> = found.into_iter().collect();
-    found?.try_into().ok()
+    let named = names.map(|name| all[schema.index_of(name).ok()?].take());
+    let named: Option<Vec<Cells<'b>>> = named.into_iter().collect();
+    named?.try_into().ok()
 }
 
 fn integer(cells: &Cells<'_>, row: usize) -> u64 {
@@ -138,7 +151,8 @@ fn text<'c>(cells: &'c Cells<'_>, row: usize) -> &'c str {
 }
 
 fn source_line(cells: &Cells<'_>, row: usize) -> SourceLine {
+    let parts = text(cells, row).rsplit_once(':');
     let source_line =
-        text(cells, row).rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
-    source_line.map_or_else(SourceLine::default, |(file, line)| (file.to_owned(), line))
+        parts.and_then(|(file, line)| Some(SourceLine { file: file.to_owned(), line: line.parse().ok()? }));
+    source_line.unwrap_or_default()
 }

@@ -66,7 +66,7 @@ fn branches(names: &Names) -> Table {
     Table::new("branches", Shape::Counters, vec![], columns, rows)
 }
 
-/// Writes a file of everything that an export may be made of; of nothing if `names` is `None`.
+/// Writes a file with content of the export's kind and these names; an empty one if `names` is `None`.
 fn write(
     export: &Export,
     names: Option<&Names>,
@@ -147,7 +147,7 @@ fn has(content: &[u8], text: &str) -> bool {
 }
 
 /// Whether a file has control characters, as binary ones do.
-fn steers(content: &[u8]) -> bool {
+fn has_control_characters(content: &[u8]) -> bool {
     String::from_utf8_lossy(content).contains(|c: char| c.is_control() && c != '\n' && c != '\t')
 }
 
@@ -167,7 +167,7 @@ impl Write for Full {
 }
 
 #[test]
-fn a_file_has_the_names_of_what_it_is_of() {
+fn a_file_contains_the_names_of_its_functions() {
     for export in EXPORTS.iter().filter(|export| !matches!(export.content, Content::Branches(_))) {
         let content = unpacked(written(export, Some(&plain()), &[]));
         assert!(has(&content, "sobel_filter"), "{}: {}", export.name, String::from_utf8_lossy(&content));
@@ -175,7 +175,7 @@ fn a_file_has_the_names_of_what_it_is_of() {
 }
 
 #[test]
-fn a_file_of_branches_is_of_its_module() {
+fn a_file_of_branches_contains_those_of_its_module() {
     for export in EXPORTS.iter().filter(|export| matches!(export.content, Content::Branches(_))) {
         let empty = written(export, None, &[]);
         assert!(written(export, Some(&plain()), &[]).len() > empty.len(), "{}", export.name);
@@ -184,23 +184,18 @@ fn a_file_of_branches_is_of_its_module() {
 
 /// A file mentions the losses, if its format has a place for them.
 #[test]
-fn what_is_lost_is_in_the_file() {
+fn losses_are_in_the_file() {
     const NO_PLACE: &[&str] = &["folded", "llvm", "bolt"];
     for export in EXPORTS {
         let content = unpacked(written(export, Some(&plain()), &losses()));
-        let is_there = has(&content, "lost_on_purpose");
-        assert_eq!(
-            is_there,
-            !NO_PLACE.contains(&export.name),
-            "{}: {}",
-            export.name,
-            String::from_utf8_lossy(&content)
-        );
+        let text = String::from_utf8_lossy(&content);
+        let has_place = !NO_PLACE.contains(&export.name);
+        assert_eq!(has(&content, "lost_on_purpose"), has_place, "{}: {text}", export.name);
     }
 }
 
 #[test]
-fn of_nothing_there_is_a_file_too() {
+fn an_empty_file_is_written_without_an_error() {
     EXPORTS.iter().for_each(|export| drop(written(export, None, &losses())));
 }
 
@@ -237,8 +232,9 @@ proptest! {
             let usual = unpacked(written(export, Some(&plain()), &losses()));
             if usual.starts_with(b"{") || usual.starts_with(b"[") {
                 prop_assert!(serde_json::from_slice::<serde_json::Value>(&content).is_ok(), "{}", export.name);
-            } else if !steers(&usual) {
-                prop_assert!(!steers(&content), "{}: {}", export.name, String::from_utf8_lossy(&content));
+            } else if !has_control_characters(&usual) {
+                let text = String::from_utf8_lossy(&content);
+                prop_assert!(!has_control_characters(&content), "{}: {text}", export.name);
             }
         }
     }

@@ -92,10 +92,7 @@ impl ClockIdentity {
         // counters of all machines have the same frequency, so the host's name identifies the machine.
         let is_virtual = |recorder: &RecorderData<'_>| {
             let notes = &recorder.notes;
-            match notes.slowed {
-                true => notes.counts_time,
-                false => notes.cpus.is_empty() || identity.host.is_none(),
-            }
+            if notes.slowed { notes.counts_time } else { notes.cpus.is_empty() || identity.host.is_none() }
         };
         if recording.recorder.as_ref().is_some_and(is_virtual) {
             identity = ClockIdentity { kind: ClockKind::Virtual, tsc: None, ..identity };

@@ -101,8 +101,8 @@ fn clock(pairs: &[Clocks]) -> Option<PerfClock> {
     let multiplier = (u128::from(nanos) << SHIFT).checked_div(ticks.into())?;
     let shift = if multiplier > u32::MAX.into() { SHIFT - 8 } else { SHIFT };
     let multiplier = (multiplier >> (SHIFT - shift)) as u64;
-    let until = (u128::from(first.tsc) * u128::from(multiplier)) >> shift;
-    PerfClock::new(shift.into(), multiplier, first.nanos.wrapping_sub(until as u64))
+    let nanos_of_first = (u128::from(first.tsc) * u128::from(multiplier)) >> shift;
+    PerfClock::new(shift.into(), multiplier, first.nanos.wrapping_sub(nanos_of_first as u64))
 }
 
 /// A stream for each log; those of a thread, one for each program that it ran, follow each other.
@@ -188,13 +188,13 @@ impl<'a> Reader<'_, 'a> {
         for (key, table) in self.logs.tables() {
             // A thread's log begins before the table that says what it runs.
             let begin = first.get(&key).map_or(table.begin, |&first| first.min(table.begin));
-            self.of_process(table, begin, &mut records);
+            self.add_process(table, begin, &mut records);
         }
         // In the order in which they started.
         let mut known = HashSet::new();
         for thread in self.logs.threads() {
             let is_last = last.get(&thread_of(thread)) == Some(&thread.key);
-            self.of_thread(thread, is_last, &mut known, &mut records);
+            self.add_thread(thread, is_last, &mut known, &mut records);
         }
         records.sort_by_key(|record| (record.tsc, record.rank));
         let sideband = records.into_iter().map(|TimedRecord { tsc, thread, kind, .. }| Sideband {
@@ -207,7 +207,8 @@ impl<'a> Reader<'_, 'a> {
         sideband.collect()
     }
 
-    fn of_process(&self, table: &Table, begin: u64, records: &mut Vec<TimedRecord<'a>>) {
+    /// Adds the fork or the exec of a process, the names of its threads, and its mappings.
+    fn add_process(&self, table: &Table, begin: u64, records: &mut Vec<TimedRecord<'a>>) {
         let pid = table.pid as u32;
         let main = Thread { pid, tid: pid };
         match &table.parent {
@@ -238,14 +239,15 @@ impl<'a> Reader<'_, 'a> {
                 build_id: &[],
                 kernel: false,
             };
-            let at = if map.tsc == table.begin { begin } else { map.tsc };
-            records.push(TimedRecord::new(at, Rank::Map, main, SidebandKind::Map(mapping)));
+            let tsc = if map.tsc == table.begin { begin } else { map.tsc };
+            records.push(TimedRecord::new(tsc, Rank::Map, main, SidebandKind::Map(mapping)));
         }
     }
 
-    /// The life of a thread while it ran one program; `is_last`: it executed no further one. A child that borrows its parent's
-    /// memory has no table until it executes a program.
-    fn of_thread(
+    /// Adds the begin and the end of a thread while it ran one program, its last one if `is_last`. The first thread of a
+    /// process that is not in `known` is that process's begin: a child that borrows its parent's memory has no table until
+    /// it executes a program.
+    fn add_thread(
         &self,
         log: &LogThread<'a>,
         is_last: bool,
@@ -272,7 +274,7 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// Code that is in no file. What was translated again unchanged is there once.
+    /// Code that is in no file. Code that was translated again without a change is listed once.
     fn code(&self) -> Vec<KeptCode<'a>> {
         let mut kept = Vec::new();
         for (_, table) in self.logs.tables() {
@@ -327,7 +329,7 @@ impl<'a> Reader<'_, 'a> {
         self.logs.snapshots.iter().map(snapshot).collect()
     }
 
-    /// The losses in the logs, each at its place.
+    /// The losses in the logs, each at its position in the file.
     fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();
         for thread in self.logs.threads() {
@@ -339,23 +341,27 @@ impl<'a> Reader<'_, 'a> {
                     losses.push(self.forgotten(count, ends.map(|(_, last)| last)));
                     continue;
                 }
-                let block = match lost {
-                    note::OVERWRITTEN => ends.map(|(first, _)| (first, first.header.first_tsc, 0)),
-                    _ => ends.map(|(_, last)| (last, last.header.last_tsc, last.whole().len())),
+                // Blocks are overwritten before the first that is kept; other losses follow the last.
+                let (position, tsc) = match (lost, ends) {
+                    (note::OVERWRITTEN, Some((first, _))) => (first.offset, Some(first.header.first_tsc)),
+                    (_, Some((_, last))) => (last.offset + last.whole().len(), Some(last.header.last_tsc)),
+                    (_, None) => (0, None),
                 };
-                let (at, time) = block.map_or((0, None), |(block, tsc, after)| {
-                    ((block.offset + after) as u64, self.clock.map(|clock| clock.nanos(Tsc(tsc))))
+                let time = self.clock.zip(tsc).map(|(clock, tsc)| clock.nanos(Tsc(tsc)));
+                losses.push(Loss {
+                    stream: stream.clone(),
+                    cause: Cause::Untraced,
+                    bytes: position as u64..position as u64,
+                    time: time.map(|time| (time, time)),
+                    count,
+                    detail: note::text(lost).to_owned(),
                 });
-                let detail = note::text(lost).to_owned();
-                let time = time.map(|time| (time, time));
-                let stream = stream.clone();
-                losses.push(Loss { stream, cause: Cause::Untraced, bytes: at..at, time, count, detail });
             }
             if self.logs.table(thread).is_none() {
                 let detail = "the table of its process is missing, so its log can't be read".to_owned();
                 let bytes: u64 = thread.blocks.iter().map(|block| block.whole().len() as u64).sum();
-                let at = ends.map_or(0, |(first, _)| first.offset as u64);
-                let bytes = at..at + bytes;
+                let start = ends.map_or(0, |(first, _)| first.offset as u64);
+                let bytes = start..start + bytes;
                 losses.push(Loss { stream, cause: Cause::Corrupt, bytes, time: None, count: 1, detail });
             }
         }

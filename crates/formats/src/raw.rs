@@ -183,7 +183,7 @@ pub fn recording<'a>(
             address: code.address,
             length: size.min(left),
             file_offset: code.offset,
-            ..named(&code.file)
+            ..unplaced(&code.file)
         };
         mappings.push((owner, mapping));
     }
@@ -192,7 +192,7 @@ pub fn recording<'a>(
         mappings.extend(segments.into_iter().map(|mapping| (owner, mapping)));
     }
     let piece = Piece { file_offset: 0, bytes: trace, after_gap: false };
-    let (sideband, guest_code) = owned(&mappings);
+    let (sideband, guest_code) = by_side(&mappings);
     Ok(Recording {
         config: Config { tsc: true, ..settings },
         streams: vec![Stream { cpu: None, thread: Some(THREAD), pieces: vec![piece], log: None }],
@@ -205,9 +205,9 @@ pub fn recording<'a>(
 }
 
 /// Assigns the mappings to host and guest. The traced program runs on the side without code of its own, or on both.
-fn owned<'a>(mappings: &[(Owner, Mapping<'a>)]) -> (Vec<Sideband<'a>>, GuestCode) {
-    let given = |owner| mappings.iter().any(|(of, _)| *of == owner);
-    let (host, guest) = (given(Owner::Host), given(Owner::Guest));
+fn by_side<'a>(mappings: &[(Owner, Mapping<'a>)]) -> (Vec<Sideband<'a>>, GuestCode) {
+    let has = |wanted| mappings.iter().any(|(owner, _)| *owner == wanted);
+    let (has_host, has_guest) = (has(Owner::Host), has(Owner::Guest));
     let sideband = |guest, mapping| Sideband {
         time: None,
         cpu: None,
@@ -215,19 +215,20 @@ fn owned<'a>(mappings: &[(Owner, Mapping<'a>)]) -> (Vec<Sideband<'a>>, GuestCode
         guest,
         kind: SidebandKind::Map(mapping),
     };
-    let of_guest = Some(Guest { pid: THREAD.pid, vcpu: None });
-    let all = mappings.iter().flat_map(|&(owner, mapping)| {
-        let is_hosts = owner == Owner::Host || owner == Owner::Traced && !host;
-        let is_guests = owner == Owner::Guest || owner == Owner::Traced && !guest && host;
-        [is_hosts.then_some(None), is_guests.then_some(of_guest)]
-            .into_iter()
-            .flatten()
-            .map(move |guest| sideband(guest, mapping))
-    });
-    (all.collect(), if host || guest { GuestCode::Mapped } else { GuestCode::OfHost })
+    let mut all = Vec::new();
+    for &(owner, mapping) in mappings {
+        if owner == Owner::Host || owner == Owner::Traced && !has_host {
+            all.push(sideband(None, mapping));
+        }
+        if owner == Owner::Guest || owner == Owner::Traced && !has_guest && has_host {
+            all.push(sideband(Some(Guest { pid: THREAD.pid, vcpu: None }), mapping));
+        }
+    }
+    (all, if has_host || has_guest { GuestCode::Mapped } else { GuestCode::OfHost })
 }
 
-fn named(file: &str) -> Mapping<'_> {
+/// A mapping of a file, still without its addresses and offset.
+fn unplaced(file: &str) -> Mapping<'_> {
     Mapping { address: 0, length: 0, file_offset: 0, name: file.as_bytes(), build_id: &[], kernel: false }
 }
 
@@ -254,7 +255,7 @@ fn segments<'a>(elf: &'a Elf, content: &[u8]) -> Result<Vec<Mapping<'a>>, Error>
     let slide = elf.base.unwrap_or(lowest).wrapping_sub(lowest);
     let mapping = |segment: object::Segment<'_, '_>| {
         let (file_offset, length) = segment.file_range();
-        Mapping { address: segment.address().wrapping_add(slide), length, file_offset, ..named(&elf.file) }
+        Mapping { address: segment.address().wrapping_add(slide), length, file_offset, ..unplaced(&elf.file) }
     };
     Ok(parsed.segments().map(mapping).filter(|mapping| mapping.length > 0).collect())
 }
@@ -263,7 +264,7 @@ fn segments<'a>(elf: &'a Elf, content: &[u8]) -> Result<Vec<Mapping<'a>>, Error>
 mod tests {
     use super::*;
 
-    fn shown<T>(parsed: Result<T, OptionError>) -> Result<T, String> {
+    fn message<T>(parsed: Result<T, OptionError>) -> Result<T, String> {
         parsed.map_err(|error| error.to_string())
     }
 
@@ -277,8 +278,8 @@ mod tests {
     }
 
     #[test]
-    fn code_without_a_place_is_refused() {
-        let parse = |text: &str| shown(text.parse::<Code>()).unwrap_err();
+    fn code_without_an_address_is_refused() {
+        let parse = |text: &str| message(text.parse::<Code>()).unwrap_err();
         assert_eq!(parse("a.bin"), "`a.bin` where FILE@ADDRESS[:OFFSET[:SIZE]] was expected");
         assert_eq!(parse("a@x"), "`x` where a number (decimal, or hexadecimal with 0x) was expected");
         assert_eq!(parse("a@1:2:3:4"), "`1:2:3:4` where ADDRESS[:OFFSET[:SIZE]] was expected");
@@ -301,10 +302,10 @@ mod tests {
         assert_eq!(cpu("6/85/4"), Ok(Cpu { family: 6, model: 85, stepping: 4 }));
         assert_eq!(cpu("6/0x55"), Ok(Cpu { family: 6, model: 85, stepping: 0 }));
         assert_eq!(
-            shown(cpu("6")).unwrap_err(),
+            message(cpu("6")).unwrap_err(),
             "`6` where FAMILY/MODEL[/STEPPING], such as 6/85/4 was expected"
         );
-        assert_eq!(shown(cpu("6/300")).unwrap_err(), "`300` where a smaller number was expected");
+        assert_eq!(message(cpu("6/300")).unwrap_err(), "`300` where a smaller number was expected");
     }
 
     #[test]
@@ -348,24 +349,26 @@ mod tests {
     #[test]
     fn code_is_of_the_host_or_of_its_guests_as_options_say() {
         let code = ["t@0x1000", "h@0x2000", "g@0x3000"].map(|text| text.parse::<Code>().unwrap());
-        let owners = [Owner::Traced, Owner::Host, Owner::Guest];
-        let shown = |indexes: &[usize]| {
-            let given: Vec<_> = indexes.iter().map(|&index| (owners[index], &code[index], 16)).collect();
-            let read = recording(&[], Config::default(), &given, &[]).unwrap();
+        let [traced, host, guest] =
+            [(Owner::Traced, &code[0], 16), (Owner::Host, &code[1], 16), (Owner::Guest, &code[2], 16)];
+        // The names of the host's and of the guest's code.
+        let sides = |given: &[(Owner, &Code, u64)]| {
+            let read = recording(&[], Config::default(), given, &[]).unwrap();
             let name = |sideband: &Sideband<'_>| match sideband.kind {
                 SidebandKind::Map(mapping) => String::from_utf8_lossy(mapping.name).into_owned(),
                 _ => unreachable!("a raw recording has mappings only"),
             };
-            let records_of =
-                |guest| read.sideband.iter().filter(move |sideband| sideband.guest.is_some() == guest);
-            let [host, guest] = [false, true].map(|guest| records_of(guest).map(name).collect::<String>());
-            (host, guest, read.guest_code)
+            let names = |in_guest| {
+                let of_side = read.sideband.iter().filter(|sideband| sideband.guest.is_some() == in_guest);
+                of_side.map(name).collect::<String>()
+            };
+            (format!("host: {}, guest: {}", names(false), names(true)), read.guest_code)
         };
-        let (t, g, h) = ("t".to_owned(), "g".to_owned(), "h".to_owned());
-        assert_eq!(shown(&[0]), (t.clone(), String::new(), GuestCode::OfHost));
-        assert_eq!(shown(&[0, 1]), (h.clone(), t.clone(), GuestCode::Mapped));
-        assert_eq!(shown(&[0, 2]), (t, g.clone(), GuestCode::Mapped));
-        assert_eq!(shown(&[1, 2]), (h.clone(), g, GuestCode::Mapped));
-        assert_eq!(shown(&[1]), (h, String::new(), GuestCode::Mapped));
+        let shown = |sides: &str, code| (sides.to_owned(), code);
+        assert_eq!(sides(&[traced]), shown("host: t, guest: ", GuestCode::OfHost));
+        assert_eq!(sides(&[traced, host]), shown("host: h, guest: t", GuestCode::Mapped));
+        assert_eq!(sides(&[traced, guest]), shown("host: t, guest: g", GuestCode::Mapped));
+        assert_eq!(sides(&[host, guest]), shown("host: h, guest: g", GuestCode::Mapped));
+        assert_eq!(sides(&[host]), shown("host: h, guest: ", GuestCode::Mapped));
     }
 }

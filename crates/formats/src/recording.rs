@@ -292,7 +292,7 @@ pub struct RecorderNotes {
     /// Exact counts of each virtual processor, for whole-machine recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuTruth>,
-    /// What ran before places in the traces of virtual processors.
+    /// What ran before positions in the traces of virtual processors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<CpuCheckpoints>,
     /// Programs that ran outside the emulator, with the reason.
@@ -363,19 +363,19 @@ pub struct CpuTruth {
     pub witnessed: Option<bool>,
 }
 
-/// What ran on one virtual processor while its trace was on, before places in the trace.
+/// What ran on one virtual processor while its trace was on, before positions in the trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuCheckpoints {
     /// The virtual processor.
     pub cpu: u32,
-    /// The places in order: each PSB, and the end.
+    /// The positions in order: each PSB, and the end.
     pub places: Vec<Checkpoint>,
 }
 
-/// What ran before a place in a trace.
+/// What ran before a position in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// The place: the number of trace bytes of the processor before it.
+    /// The number of trace bytes of the processor before it.
     pub position: u64,
     /// Instructions retired.
     pub instructions: u64,

@@ -17,12 +17,20 @@ const TIME: usize = 3;
 const CPU: usize = 2;
 const ID: usize = 1;
 
+/// CPUs that are idle at the beginning.
+const FIRST_CPUS: usize = 2;
+/// `HAVE_SCHED_SWITCH` of a recording of CPUs: the kernel writes SWITCH records.
+const SWITCH_RECORDS: u64 = 2;
+
 /// A thread slice: one thread on one CPU.
 struct TimeSlice {
-    thread: (u32, u32),
+    pid: u32,
+    tid: u32,
     cpu: u32,
     from: Nanos,
     to: Nanos,
+    /// `to` in ticks, the unit of `segment.since`.
+    to_tsc: u64,
     segment: Segment,
 }
 
@@ -56,34 +64,34 @@ pub fn per_cpu(recorded: &Recorded) -> Recorded {
 fn schedule(recorded: &Recorded) -> Vec<TimeSlice> {
     let clock = recorded.clock();
     let processes = recorded.processes();
-    let mut segments: Vec<((u32, u32), u64, Segment)> = Vec::new();
+    let mut slices = Vec::new();
     for (tid, trace) in recorded.traces() {
-        let of_thread = self::segments(&trace);
-        let ends: Vec<u64> =
-            of_thread.iter().skip(1).map(|next| next.since).chain([exit(recorded, tid, clock)]).collect();
-        let thread = (processes[&tid], tid);
-        segments.extend(of_thread.into_iter().zip(ends).map(|(segment, end)| (thread, end, segment)));
+        let segments = segments(&trace);
+        let mut ends: Vec<u64> = segments.iter().skip(1).map(|next| next.since).collect();
+        ends.push(exit_tsc(recorded, tid, clock));
+        for (segment, to_tsc) in segments.into_iter().zip(ends) {
+            let (from, to) = (clock.nanos(Tsc(segment.since)), clock.nanos(Tsc(to_tsc)));
+            slices.push(TimeSlice { pid: processes[&tid], tid, cpu: 0, from, to, to_tsc, segment });
+        }
     }
-    segments.sort_by_key(|(_, _, segment)| segment.since);
-    let mut free_at: Vec<u64> = vec![0; 2];
-    let mut turn = 0;
-    let slice = |(thread, end, segment): ((u32, u32), u64, Segment)| {
-        turn += 1;
+    slices.sort_by_key(|slice| slice.segment.since);
+    let mut free_at: Vec<u64> = vec![0; FIRST_CPUS];
+    for (turn, slice) in (1..).zip(&mut slices) {
         let count = free_at.len();
-        let mut by_turns = (0..count).map(|index| (index + turn) % count);
-        let cpu = by_turns.find(|&cpu| free_at[cpu] <= segment.since).unwrap_or_else(|| {
+        let mut in_rotation = (0..count).map(|index| (index + turn) % count);
+        let idle = in_rotation.find(|&cpu| free_at[cpu] <= slice.segment.since);
+        let cpu = idle.unwrap_or_else(|| {
             free_at.push(0);
             count
         });
-        free_at[cpu] = end;
-        let (from, to) = (clock.nanos(Tsc(segment.since)), clock.nanos(Tsc(end)));
-        TimeSlice { thread, cpu: cpu as u32, from, to, segment }
-    };
-    segments.into_iter().map(slice).collect()
+        free_at[cpu] = slice.to_tsc;
+        slice.cpu = cpu as u32;
+    }
+    slices
 }
 
-/// Returns the time at which a thread ended.
-fn exit(recorded: &Recorded, tid: u32, clock: PerfClock) -> u64 {
+/// Returns the time at which a thread ended, in ticks.
+fn exit_tsc(recorded: &Recorded, tid: u32, clock: PerfClock) -> u64 {
     let mut exits = recorded.records.iter().filter(|kept| kept.kind == record::EXIT);
     let of_thread = exits.find(|kept| kept.word_from_end(THREAD) >> 32 == u64::from(tid));
     clock.ticks(Nanos(of_thread.expect("each thread ends").word_from_end(TIME))).0
@@ -95,7 +103,7 @@ fn info(kept: &RawRecord) -> RawRecord {
         info.body[8 + 8 * word..][..8].copy_from_slice(&value.to_le_bytes());
     };
     set(intel_pt_info::PER_CPU_MMAPS, 1);
-    set(intel_pt_info::HAVE_SCHED_SWITCH, 2);
+    set(intel_pt_info::HAVE_SCHED_SWITCH, SWITCH_RECORDS);
     info
 }
 
@@ -114,10 +122,10 @@ fn on_cpu(kept: &RawRecord, cpu: u32) -> RawRecord {
     moved
 }
 
-/// ITRACE_START, where and when the thread's first slice begins.
+/// ITRACE_START, moved to the CPU and the time at which the thread's first slice begins.
 fn start(kept: &RawRecord, slices: &[TimeSlice]) -> RawRecord {
     let tid = (kept.word_from_end(THREAD) >> 32) as u32;
-    let first = slices.iter().find(|slice| slice.thread.1 == tid).expect("a traced thread");
+    let first = slices.iter().find(|slice| slice.tid == tid).expect("a traced thread");
     let mut moved = on_cpu(kept, first.cpu);
     moved.set_word_from_end(TIME, first.from.0);
     moved
@@ -130,8 +138,7 @@ fn switches(slice: &TimeSlice) -> [RawRecord; 2] {
 }
 
 fn trailer(slice: &TimeSlice, time: Nanos) -> Vec<u8> {
-    let (pid, tid) = slice.thread;
-    let thread = u64::from(tid) << 32 | u64::from(pid);
+    let thread = u64::from(slice.tid) << 32 | u64::from(slice.pid);
     words(&[thread, time.0, slice.cpu.into(), FIRST_ID + u64::from(slice.cpu)])
 }
 
@@ -140,14 +147,17 @@ fn trace(slices: &[TimeSlice], cpu: u32) -> Vec<RawRecord> {
     let mut records = Vec::new();
     let mut bytes = Vec::new();
     for slice in slices.iter().filter(|slice| slice.cpu == cpu) {
-        let own = words(&[bytes.len() as u64, slice.segment.bytes.len() as u64, 0]);
-        records.push(RawRecord::new(record::AUX, 0, [own, trailer(slice, slice.to)].concat()));
+        let (offset, size, flags) = (bytes.len() as u64, slice.segment.bytes.len() as u64, 0);
+        let body = [words(&[offset, size, flags]), trailer(slice, slice.to)].concat();
+        records.push(RawRecord::new(record::AUX, 0, body));
         bytes.extend(&slice.segment.bytes);
     }
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     let first = slices.iter().find(|slice| slice.cpu == cpu).map_or(0, |slice| slice.segment.since);
-    let who = [cpu, u32::MAX, cpu, 0].map(u32::to_le_bytes).concat();
-    let body = [words(&[bytes.len() as u64, 0, first]), who].concat();
-    records.push(RawRecord { behind: bytes, ..RawRecord::new(record::AUXTRACE, 0, body) });
+    let (index, no_tid, reserved) = (cpu, u32::MAX, 0);
+    let source = [index, no_tid, cpu, reserved].map(u32::to_le_bytes).concat();
+    let (size, offset, reference) = (bytes.len() as u64, 0, first);
+    let body = [words(&[size, offset, reference]), source].concat();
+    records.push(RawRecord { trailing: bytes, ..RawRecord::new(record::AUXTRACE, 0, body) });
     records
 }

@@ -63,10 +63,10 @@ pub fn file(recorded: &Recorded) -> Vec<u8> {
         ids_at += 8 * ids.len() as u64;
     }
     file.extend(&data);
-    let mut at = file.len() as u64 + SECTION_SIZE * features.len() as u64;
+    let mut offset = file.len() as u64 + SECTION_SIZE * features.len() as u64;
     for section in features.values() {
-        file.extend(words(&[at, section.len() as u64]));
-        at += section.len() as u64;
+        file.extend(words(&[offset, section.len() as u64]));
+        offset += section.len() as u64;
     }
     features.values().for_each(|section| file.extend(section));
     file
@@ -74,13 +74,13 @@ pub fn file(recorded: &Recorded) -> Vec<u8> {
 
 /// The positions of the AUXTRACE records, in the format of the index.
 fn index(records: &[RawRecord], data_at: u64) -> Vec<u8> {
-    let mut at = data_at;
+    let mut offset = data_at;
     let mut entries = Vec::new();
     for kept in records {
         if kept.kind == record::AUXTRACE {
-            entries.push([at, kept.body.len() as u64 + 8]);
+            entries.push([offset, kept.body.len() as u64 + 8]);
         }
-        at += kept.bytes().len() as u64;
+        offset += kept.bytes().len() as u64;
     }
     [words(&[entries.len() as u64]), words(entries.as_flattened())].concat()
 }
@@ -139,6 +139,7 @@ pub fn compressed(recorded: &Recorded) -> Vec<u8> {
     file(&packed)
 }
 
+/// Moves the waiting bytes into compressed records.
 fn pack(waiting: &mut Vec<u8>, records: &mut Vec<RawRecord>) {
     for bytes in waiting.chunks(PACKED_TOGETHER) {
         let body = compress_to_vec(bytes, CompressionLevel::Fastest);

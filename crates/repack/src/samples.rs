@@ -3,17 +3,20 @@
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_formats::perf::layout::{feature, misc, record, sample};
+use hodo_intel_pt::packet::PSB;
 
 use crate::{RawRecord, Recorded, segments::segments, words};
 
-/// Bytes of trace per sample.
+/// Bytes of trace per sample. More than [`BETWEEN`], so that samples overlap.
 const IN_SAMPLE: usize = 6000;
-/// Bytes of trace between samples.
+/// Bytes of trace from one sample to the next.
 const BETWEEN: usize = 4096;
 /// `perf_event_attr.type` of software events, and its `config` for the CPU's clock.
 const SOFTWARE: u32 = 1;
 const CPU_CLOCK: u64 = 0;
-/// Offsets of `sample_type` and `aux_sample_size` in a `perf_event_attr`.
+/// Offsets of fields in a `perf_event_attr`.
+const TYPE: usize = 0;
+const CONFIG: usize = 8;
 const SAMPLE_TYPE: usize = 24;
 const AUX_SAMPLE_SIZE: usize = 112;
 
@@ -31,7 +34,8 @@ pub fn in_samples(recorded: &Recorded) -> Recorded {
     let mut samples: Vec<(u64, RawRecord)> = Vec::new();
     let processes = recorded.processes();
     for &(id, tid) in &entries {
-        samples.extend(of_thread(&traces[&tid], (processes[&tid], tid), id, recorded.clock()));
+        let thread = u64::from(tid) << 32 | u64::from(processes[&tid]);
+        samples.extend(samples_of_thread(&traces[&tid], thread, id, recorded.clock()));
     }
     samples.sort_by_key(|&(time, _)| time);
     for raw in &recorded.records {
@@ -48,10 +52,10 @@ pub fn in_samples(recorded: &Recorded) -> Recorded {
 
 fn sampling_attr(traced: &[u8]) -> Vec<u8> {
     let mut attr = traced.to_vec();
-    let mut set = |at: usize, bytes: &[u8]| attr[at..at + bytes.len()].copy_from_slice(bytes);
+    let mut set = |offset: usize, bytes: &[u8]| attr[offset..][..bytes.len()].copy_from_slice(bytes);
     let fields = sample::IP | sample::TID | sample::TIME | sample::CPU | sample::IDENTIFIER | sample::AUX;
-    set(0, &SOFTWARE.to_le_bytes());
-    set(8, &CPU_CLOCK.to_le_bytes());
+    set(TYPE, &SOFTWARE.to_le_bytes());
+    set(CONFIG, &CPU_CLOCK.to_le_bytes());
     set(SAMPLE_TYPE, &fields.to_le_bytes());
     set(AUX_SAMPLE_SIZE, &(IN_SAMPLE as u32).to_le_bytes());
     attr
@@ -68,20 +72,20 @@ fn id_index(raw: &RawRecord, entries: &[(u64, u32)]) -> RawRecord {
     RawRecord::new(record::ID_INDEX, 0, body)
 }
 
-/// The samples of a thread, each with its time: the time of the last PSB before it.
-fn of_thread(trace: &[u8], (pid, tid): (u32, u32), id: u64, clock: PerfClock) -> Vec<(u64, RawRecord)> {
+/// The samples of a thread, each with its time: that of the last PSB before its end, plus its number, so that no two
+/// times are equal. `thread` is the word of `sample::TID`.
+fn samples_of_thread(trace: &[u8], thread: u64, id: u64, clock: PerfClock) -> Vec<(u64, RawRecord)> {
     let starts: Vec<Nanos> = segments(trace).iter().map(|segment| clock.nanos(Tsc(segment.since))).collect();
-    let psbs =
-        |bytes: &[u8]| bytes.windows(16).filter(|window| *window == hodo_intel_pt::packet::PSB).count();
+    let mut samples = Vec::new();
     let ends = (BETWEEN..trace.len()).step_by(BETWEEN).chain([trace.len()]);
-    let sample = |(number, end): (usize, usize)| {
+    for (number, end) in (0..).zip(ends) {
+        let psbs = trace[..end].windows(PSB.len()).filter(|window| *window == PSB).count();
+        let time = starts[psbs - 1].0 + number;
         let aux = &trace[end.saturating_sub(IN_SAMPLE)..end];
-        let time = starts[psbs(&trace[..end]) - 1].0 + number as u64;
-        let thread = u64::from(tid) << 32 | u64::from(pid);
         let (ip, cpu) = (0, 0);
         let mut body = words(&[id, ip, thread, time, cpu, aux.len().next_multiple_of(8) as u64]);
         body.extend(aux);
-        (time, RawRecord::new(record::SAMPLE, misc::USER, body))
-    };
-    ends.enumerate().map(sample).collect()
+        samples.push((time, RawRecord::new(record::SAMPLE, misc::USER, body)));
+    }
+    samples
 }

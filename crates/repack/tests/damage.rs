@@ -4,11 +4,15 @@ use std::{fs, mem::size_of, path::Path, sync::OnceLock};
 
 use hodo_formats::{
     Input, Unpacked,
+    perf::layout::PIPE_HEADER_SIZE,
     recording::{Piece, Recording, Sideband},
 };
 use hodo_model::Loss;
 use hodo_repack::{Recorded, compressed, file, folder, in_samples, per_cpu, pipe};
 use proptest::prelude::*;
+
+/// The index of the pipe in [`forms`].
+const PIPE: usize = 1;
 
 /// A small recording in every form; for a folder, its `data`.
 fn forms() -> &'static [Vec<u8>] {
@@ -50,16 +54,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn damage_is_no_panic(
-        form in 0usize..7,
+    fn damage_never_panics_and_memory_stays_in_proportion(
+        form in 0..forms().len(),
         flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 0..8),
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {
         let mut bytes = forms()[form].clone();
-        flips.iter().for_each(|(at, mask)| {
-            let at = at.index(bytes.len());
-            bytes[at] ^= mask;
-        });
+        for (index, mask) in flips {
+            let offset = index.index(bytes.len());
+            bytes[offset] ^= mask;
+        }
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
@@ -68,14 +72,12 @@ proptest! {
 }
 
 #[test]
-fn a_pipe_that_is_cut_anywhere_gives_what_came() {
-    let pipe = &forms()[1];
+fn a_pipe_that_is_cut_anywhere_gives_only_records_of_the_whole() {
+    let pipe = &forms()[PIPE];
     let unpacked = Unpacked::default();
     let whole = hodo_formats::read(&Input::file(pipe, &unpacked)).expect("a recording");
     assert_eq!(whole.loss, []);
-    /// Bytes of the header of a pipe.
-    const HEADER: usize = 16;
-    for end in HEADER..pipe.len() {
+    for end in PIPE_HEADER_SIZE as usize..pipe.len() {
         let cut = hodo_formats::read(&Input::file(&pipe[..end], &unpacked)).expect("a recording");
         let mut rest = whole.sideband.iter();
         assert!(cut.sideband.iter().all(|record| rest.any(|other| other == record)), "at {end}");

@@ -15,7 +15,7 @@ use hodo_engine::{
     events::{Filter, METADATA, PacketRange, Wanted, each_range},
     in_order,
 };
-use hodo_formats::ctf::write::{NotWritten, StreamWriter, Target, Unwritable, Version};
+use hodo_formats::ctf::write::{KeptTimes, NotWritten, StreamWriter, Target, Unwritable, Version};
 use hodo_formats::events::{
     Cursor, Item, Stream, Trace,
     schema::{EventClass, StreamClass},
@@ -62,8 +62,12 @@ struct Job {
     file: PathBuf,
 }
 
-/// The number of events written, and the losses.
-type Written = Result<(u64, Vec<Loss>), ExportError>;
+/// What was written of a packet or stream.
+#[derive(Default)]
+struct Written {
+    events: u64,
+    losses: Vec<Loss>,
+}
 
 /// Writes the events that pass the filter to a folder: as one trace, or with a folder for each trace. `progress`
 /// receives the number of bytes read, and returns whether to continue.
@@ -89,7 +93,7 @@ pub fn export(
         let folder = if traces.events.len() == 1 {
             folder.to_owned()
         } else {
-            folder.join(below(&trace.name, &mut taken))
+            folder.join(folder_name(&trace.name, &mut taken))
         };
         let metadata = folder.join(METADATA);
         let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&metadata, &target.metadata));
@@ -119,9 +123,9 @@ pub fn export(
         || (),
         work,
         |written| match written {
-            Ok(Some((events, losses))) => {
-                exported.events += events;
-                losses.into_iter().for_each(|loss| exported.losses.add(loss));
+            Ok(Some(stream)) => {
+                exported.events += stream.events;
+                stream.losses.into_iter().for_each(|loss| exported.losses.add(loss));
                 true
             }
             Ok(None) => {
@@ -137,30 +141,44 @@ pub fn export(
     result.map(|()| exported)
 }
 
-/// Event classes by trace, stream class and id.
-type Classes = HashSet<(usize, u64, u64)>;
+/// Identifies an event class: the index of its trace, the id of its stream class, and its own id.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct ClassKey {
+    trace: usize,
+    stream_class: u64,
+    event: u64,
+}
 
 /// Returns the event classes that occur, for traces that are not CTF: their metadata lists every event that the system
 /// knows.
-fn occurring(traces: &Traces<'_>, reading: &EventReading, keep_going: impl Fn() -> bool + Sync) -> Classes {
-    let mut occurring = Classes::new();
+fn occurring(
+    traces: &Traces<'_>,
+    reading: &EventReading,
+    keep_going: impl Fn() -> bool + Sync,
+) -> HashSet<ClassKey> {
+    let mut occurring = HashSet::new();
     if traces.events.iter().all(|trace| trace.class.version > 0) {
         return occurring;
     }
     let work = |range: &PacketRange<'_, '_>| {
-        let mut seen = vec![false; range.classes().len()];
-        let mut see = |_, class: u32, _| {
-            seen[class as usize] = true;
+        let mut occurs = vec![false; range.classes().len()];
+        // Wants no event, so that the cursor skips all of them on its fast path.
+        let mut note = |_, class: u32, _| {
+            occurs[class as usize] = true;
             false
         };
         let mut cursor = range.cursor();
-        while cursor.next_where(&mut see).is_some() {}
-        seen
+        while cursor.next_where(&mut note).is_some() {}
+        occurs
     };
-    each_range(traces, reading, work, |range, seen| {
-        let class = traces.events[range.trace_index].streams[range.stream_index].class;
-        let events = range.classes().iter().zip(seen).filter(|(_, seen)| *seen);
-        occurring.extend(events.map(|(event, _)| (range.trace_index, class, event.id)));
+    each_range(traces, reading, work, |range, occurs| {
+        let trace = range.trace_index;
+        let stream_class = traces.events[trace].streams[range.stream_index].class;
+        for (event, occurs) in range.classes().iter().zip(occurs) {
+            if occurs {
+                occurring.insert(ClassKey { trace, stream_class, event: event.id });
+            }
+        }
         keep_going()
     });
     occurring
@@ -172,11 +190,12 @@ fn target(
     trace: &Trace<'_>,
     filter: &Filter,
     wanted: &Wanted,
-    occurring: &Classes,
+    occurring: &HashSet<ClassKey>,
     version: Version,
 ) -> Result<Target, Unwritable> {
     let keep = |class: &StreamClass, event: &EventClass| {
-        if trace.class.version == 0 && !occurring.contains(&(index, class.id, event.id)) {
+        let key = ClassKey { trace: index, stream_class: class.id, event: event.id };
+        if trace.class.version == 0 && !occurring.contains(&key) {
             return false;
         }
         let streams = trace.streams.iter().enumerate().filter(|(_, stream)| stream.class == class.id);
@@ -191,30 +210,32 @@ fn target(
 }
 
 /// Returns the folder name of a trace. A file with several traces may give them arbitrary names, so only normal path
-/// components are kept.
-fn below(name: &str, taken: &mut HashSet<String>) -> String {
-    let names = Path::new(name).components().filter(|part| matches!(part, Component::Normal(_)));
-    free(&names.collect::<PathBuf>().to_string_lossy(), taken)
+/// components are kept: the folder is inside that of the export.
+fn folder_name(trace: &str, taken: &mut HashSet<String>) -> String {
+    let names = Path::new(trace).components().filter(|part| matches!(part, Component::Normal(_)));
+    free_name(&names.collect::<PathBuf>().to_string_lossy(), taken)
 }
 
 /// Returns the files of a trace's streams, with their original names.
 fn files(trace: &Trace<'_>, folder: &Path) -> Vec<PathBuf> {
     let mut taken = HashSet::from([METADATA.to_owned()]);
     let file = |stream: &Stream<'_>| {
-        let own = Path::new(&stream.name).file_name().map_or("stream".into(), |name| name.to_string_lossy());
-        folder.join(free(&own, &mut taken))
+        let name = Path::new(&stream.name).file_name().map_or("stream".into(), |name| name.to_string_lossy());
+        folder.join(free_name(&name, &mut taken))
     };
     trace.streams.iter().map(file).collect()
 }
 
-/// Returns the name, with a number appended if it is taken.
-fn free(own: &str, taken: &mut HashSet<String>) -> String {
-    let own = if own.is_empty() { "trace" } else { own };
-    let numbered = (2..).map(|number| format!("{own}_{number}"));
-    let mut names = std::iter::once(own.to_owned()).chain(numbered);
-    let name = names.find(|name| !taken.contains(name)).expect("numbers do not end");
-    taken.insert(name.clone());
-    name
+/// Returns the name, with a number appended if it is taken, and adds it to `taken`.
+fn free_name(name: &str, taken: &mut HashSet<String>) -> String {
+    let name = if name.is_empty() { "trace" } else { name };
+    let mut free = name.to_owned();
+    let mut number = 1;
+    while !taken.insert(free.clone()) {
+        number += 1;
+        free = format!("{name}_{number}");
+    }
+    free
 }
 
 /// The state of writing a stream.
@@ -228,20 +249,16 @@ struct Export<'t, 'a> {
 }
 
 impl<'a> Export<'_, 'a> {
-    /// Writes the stream. Returns the number of events and the losses; `None` if `progress` stops it.
-    fn write(
-        &self,
-        target: &Target,
-        progress: &dyn Fn(u64) -> bool,
-    ) -> Result<Option<(u64, Vec<Loss>)>, ExportError> {
+    /// Writes the stream. Returns `None` if `progress` stops it.
+    fn write(&self, target: &Target, progress: &dyn Fn(u64) -> bool) -> Result<Option<Written>, ExportError> {
         let failed = |error| ExportError::System(self.job.file.clone(), error);
         let mut writer = StreamWriter::new(target, self.trace, self.stream);
         let mut out = None;
-        let (mut events, mut losses) = (0, Vec::new());
+        let mut written = Written::default();
         for index in 0..self.stream.packets.len() {
-            let (count, lost) = self.packet(index, &mut writer)?;
-            events += count;
-            losses.extend(lost);
+            let packet = self.packet(index, &mut writer)?;
+            written.events += packet.events;
+            written.losses.extend(packet.losses);
             let bytes = writer.take();
             if !bytes.is_empty() {
                 if out.is_none() {
@@ -254,20 +271,26 @@ impl<'a> Export<'_, 'a> {
             }
         }
         out.iter_mut().try_for_each(BufWriter::flush).map_err(failed)?;
-        Ok(Some((events, losses)))
+        Ok(Some(written))
     }
 
     /// Writes the events of a packet that pass the filter.
-    fn packet<'s>(&'s self, index: usize, writer: &mut StreamWriter<'_, 's, 'a>) -> Written {
+    fn packet<'s>(
+        &'s self,
+        index: usize,
+        writer: &mut StreamWriter<'_, 's, 'a>,
+    ) -> Result<Written, ExportError> {
         let packet = &self.stream.packets[index];
         let (from, to) = (self.reading.window.from, self.reading.window.to);
+        let mut written = Written::default();
         if self.reading.leaves_out(self.stream, index) {
-            return Ok((0, Vec::new()));
+            return Ok(written);
         }
-        let begins = from.is_none_or(|from| packet.begin.is_some_and(|begin| begin >= from));
-        let ends = to.is_none_or(|to| packet.end.is_some_and(|end| end < to));
+        let kept = KeptTimes {
+            begin: from.is_none_or(|from| packet.begin.is_some_and(|begin| begin >= from)),
+            end: to.is_none_or(|to| packet.end.is_some_and(|end| end < to)),
+        };
         let mut cursor = Cursor::new(self.trace, self.stream, index..index + 1);
-        let (mut events, mut losses) = (0, Vec::new());
         writer.begin(packet);
         while let Some((time, item)) = cursor.next_item() {
             if !self.reading.wants(time) {
@@ -284,25 +307,27 @@ impl<'a> Export<'_, 'a> {
             if !self.filter.wants(self.job.trace, self.job.stream, &event) {
                 continue;
             }
-            match writer.event(&event, begins) {
-                Ok(()) => events += 1,
+            match writer.event(&event, kept.begin) {
+                Ok(()) => written.events += 1,
                 Err(NotWritten::Unwritable(error)) => return Err(ExportError::Unwritable(error)),
                 Err(NotWritten::Unreadable(trouble)) => {
                     let file = &self.trace.files[packet.file].name;
-                    losses.push(unreadable(file, packet.packet.bytes.start, &event, &trouble.to_string()));
+                    let start = packet.packet.bytes.start as u64;
+                    written.losses.push(unreadable(file, start, &event, &trouble.to_string()));
                 }
             }
         }
-        writer.end(self.is_all && begins && ends, (begins, ends)).map_err(ExportError::Unwritable)?;
-        losses.extend(cursor.loss);
-        Ok((events, losses))
+        let writes_empty = self.is_all && kept.begin && kept.end;
+        writer.end(writes_empty, kept).map_err(ExportError::Unwritable)?;
+        written.losses.extend(cursor.loss);
+        Ok(written)
     }
 }
 
-/// The loss for an unreadable event.
+/// The loss for an unreadable event of the packet that starts at this byte of the file.
 fn unreadable(
     file: &str,
-    packet: usize,
+    packet_start: u64,
     event: &hodo_formats::events::Event<'_, '_, '_>,
     reason: &str,
 ) -> Loss {
@@ -310,7 +335,7 @@ fn unreadable(
     Loss {
         stream: file.to_owned(),
         cause: Cause::Corrupt,
-        bytes: packet as u64 + start..packet as u64 + end,
+        bytes: packet_start + start..packet_start + end,
         time: None,
         count: 1,
         detail: format!("event `{}`: {reason}", event.class().name),

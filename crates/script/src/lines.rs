@@ -48,6 +48,7 @@ impl<'w> Lines<'w> {
             return;
         };
         let mut ends = text.iter().enumerate().filter(|&(_, &byte)| byte == b'\n');
+        // `want_more`: at least one line is left.
         let length = match ends.nth(*left as usize - 1) {
             Some((end, _)) => {
                 *left = 0;

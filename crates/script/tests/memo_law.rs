@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const RECORDINGS: [&str; 3] = ["tiny.data", "tiny-exact-time.data", "tiny-no-return-compression.data"];
 
-/// Returns all results of a recording, with or without a memo.
+/// Returns all results of a recording as text, computed with or without memoized paths.
 fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usize, memo: bool) -> String {
     let fixtures = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/perf"));
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -61,14 +61,14 @@ proptest! {
             recording[position] = byte;
         }
         let memo = true;
-        let with = results(&recording, every, chunk_size, threads, memo);
+        let memoized = results(&recording, every, chunk_size, threads, memo);
         let (whole, one_thread, memo) = (1 << 30, 1, false);
-        prop_assert_eq!(with, results(&recording, every, whole, one_thread, memo));
+        prop_assert_eq!(memoized, results(&recording, every, whole, one_thread, memo));
     }
 }
 
 #[test]
-fn the_fixtures_are_read() {
+fn the_results_of_fixtures_have_functions() {
     for name in RECORDINGS {
         let path = format!("{}/../../fixtures/perf/{name}", env!("CARGO_MANIFEST_DIR"));
         let (chunk_size, threads, memo) = (1 << 20, 1, true);

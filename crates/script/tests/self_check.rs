@@ -38,7 +38,7 @@ const CODE: [u8; 11] = [0xe8, 4, 0, 0, 0, 0x85, 0xc0, 0x75, 0xf7, 0x90, 0xc3];
 const ROUND: [u64; 5] = [0x1000, 0x1009, 0x100a, 0x1005, 0x1007];
 
 /// The trace, and what ran before each PSB and the end.
-fn trace() -> (Vec<u8>, Vec<Checkpoint>) {
+fn trace_and_checkpoints() -> (Vec<u8>, Vec<Checkpoint>) {
     let timing = Timing { tsc: true, mtc_period: None, cyc_threshold: None };
     let mut encoder = Encoder::new(Settings { return_compression: true, timing }, 1000);
     let (mut bytes, mut checkpoints) = (Vec::new(), Vec::new());
@@ -59,7 +59,8 @@ fn trace() -> (Vec<u8>, Vec<Checkpoint>) {
         for _ in 0..ROUNDS {
             encoder.call(START + 5);
             encoder.ret(START + 5, now, &mut bytes);
-            encoder.branch(true, now, &mut bytes);
+            let taken = true;
+            encoder.branch(taken, now, &mut bytes);
         }
     }
     encoder.interrupt(START, 9000, &mut bytes);
@@ -68,27 +69,32 @@ fn trace() -> (Vec<u8>, Vec<Checkpoint>) {
 }
 
 /// Writes a recording with these checkpoints of the trace.
-fn write(path: &Path, places: Vec<Checkpoint>) {
+fn write(path: &Path, checkpoints: Vec<Checkpoint>) {
     let out = BufWriter::new(File::create(path).unwrap());
     let mut writer = Writer::new(out, setup(), vec![Source::Cpu(CPU)]).unwrap();
     let kind = SidebandKind::SwitchIn;
-    let said = Sideband { time: Some(Nanos(500)), cpu: Some(CPU), thread: THREAD, guest: None, kind };
-    writer.sideband(&said).unwrap();
-    let trace = trace().0;
+    let switch = Sideband { time: Some(Nanos(500)), cpu: Some(CPU), thread: THREAD, guest: None, kind };
+    writer.sideband(&switch).unwrap();
+    let (trace, _) = trace_and_checkpoints();
     writer.trace(0, Nanos(9000), trace.len() as u64, &trace[..]).unwrap();
     let length = CODE.len() as u64;
     let code = CodeEntry { pid: THREAD.pid, guest: None, time_ns: 0, found_ns: None, address: START, length };
-    let checkpoints = vec![CpuCheckpoints { cpu: CPU, places }];
+    let checkpoints = vec![CpuCheckpoints { cpu: CPU, places: checkpoints }];
     let notes = RecorderNotes { engine: "test".into(), checkpoints, ..RecorderNotes::default() };
     let section = HodoscopeSection { notes, code: vec![code], kallsyms: 0 };
     writer.finish(&section, Cursor::new(CODE)).unwrap();
 }
 
-/// Returns the details of the losses of several reports, the listing of instructions last.
-fn losses(places: Vec<Checkpoint>, chunk_size: u64, memo: bool, window: Window<Tsc>) -> [Vec<String>; 4] {
+/// Returns the details of the losses of four reports: functions, call tree, calls, instructions.
+fn losses(
+    checkpoints: Vec<Checkpoint>,
+    chunk_size: u64,
+    memo: bool,
+    window: Window<Tsc>,
+) -> [Vec<String>; 4] {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
-    write(&path, places);
+    write(&path, checkpoints);
     let (files, input) = (Files::default(), Input::File(path));
     let trace = Trace::open(&files, &input, &Options::default()).unwrap();
     let reading = Reading { window, memo, ..Reading::new(2, Chunks::Bytes(chunk_size)) };
@@ -110,51 +116,53 @@ const NOTHING: Vec<String> = Vec::new();
 /// Whole, and cut so that chunks begin in the middle of segments.
 const CHUNKS: [u64; 3] = [u64::MAX, 700, 64];
 
-fn each_reading(places: &[Checkpoint], window: Window<Tsc>, check: impl Fn([Vec<String>; 4])) {
+/// Checks the losses for all sizes of chunks, with and without memoized paths.
+fn each_reading(checkpoints: &[Checkpoint], window: Window<Tsc>, check: impl Fn([Vec<String>; 4])) {
     for chunk_size in CHUNKS {
         for memo in [false, true] {
-            check(losses(places.to_vec(), chunk_size, memo, window));
+            check(losses(checkpoints.to_vec(), chunk_size, memo, window));
         }
     }
 }
 
 #[test]
-fn what_ran_is_decoded_without_loss() {
-    each_reading(&trace().1, Window::ALL, |losses| assert_eq!(losses, [NOTHING; 4]));
+fn correct_checkpoints_give_no_loss() {
+    let (_, checkpoints) = trace_and_checkpoints();
+    each_reading(&checkpoints, Window::ALL, |losses| assert_eq!(losses, [NOTHING; 4]));
 }
 
 #[test]
 fn a_difference_is_a_loss_in_every_report() {
-    let (_, mut places) = trace();
+    let (_, mut checkpoints) = trace_and_checkpoints();
     // An instruction more in the second segment, and one less in the third.
-    places[2].instructions += 1;
+    checkpoints[2].instructions += 1;
     let less = "1 × fewer instructions were decoded than the recorder says ran".to_owned();
     let more = "1 × more instructions were decoded than the recorder says ran".to_owned();
-    each_reading(&places, Window::ALL, |losses| {
+    each_reading(&checkpoints, Window::ALL, |losses| {
         losses.iter().for_each(|of_report| assert_eq!(*of_report, [less.clone(), more.clone()]));
     });
     // The window ends before the third segment.
     let window = Window { from: Some(Tsc(0)), to: Some(Tsc(2500)) };
-    each_reading(&places, window, |losses| {
+    each_reading(&checkpoints, window, |losses| {
         losses.iter().for_each(|of_report| assert_eq!(of_report.as_slice(), std::slice::from_ref(&less)));
     });
 }
 
 #[test]
 fn other_instructions_are_a_loss_where_addresses_are_shown() {
-    let (_, mut places) = trace();
-    places[1].sum += 1;
+    let (_, mut checkpoints) = trace_and_checkpoints();
+    checkpoints[1].sum += 1;
     let other = "2 × other instructions were decoded than the recorder says ran".to_owned();
-    each_reading(&places, Window::ALL, |[functions, tree, calls, listing]| {
+    each_reading(&checkpoints, Window::ALL, |[functions, tree, calls, listing]| {
         assert_eq!([functions, tree, calls], [NOTHING; 3]);
         assert_eq!(listing.as_slice(), std::slice::from_ref(&other));
     });
 }
 
-/// A recording that was cut, or whose pieces were lost: checkpoints are elsewhere, and nothing is compared.
+/// As in a recording that was cut, or whose pieces were lost.
 #[test]
-fn places_that_are_no_psb_are_not_compared() {
-    let (_, mut checkpoints) = trace();
+fn checkpoints_that_are_not_at_a_psb_are_not_compared() {
+    let (_, mut checkpoints) = trace_and_checkpoints();
     for (checkpoint, index) in checkpoints.iter_mut().zip(1..) {
         (checkpoint.position, checkpoint.instructions) = (checkpoint.position + 1, index * index);
     }

@@ -1,7 +1,7 @@
 //! The law: every report of a time window agrees with the window's part of a full listing of instructions, however the
 //! recording is cut, and even if the first timestamp of a segment is late.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, ops::Range, path::PathBuf};
 
 use hodo_analyses::{
     blocks::{Blocks, BlocksReport as BlockReport},
@@ -29,29 +29,29 @@ fn recording(name: &str) -> Vec<u8> {
 fn delay_clocks(recording: &mut [u8], packets: &[usize]) -> Vec<Tsc> {
     let (mut from, mut clocks) = (0, Vec::new());
     for &packets in packets {
-        let Some(psb) = find_psb(&recording[from..]).map(|at| from + at) else { break };
-        from = psb + PSB.len();
+        let Some(distance) = find_psb(&recording[from..]) else { break };
+        from += distance + PSB.len();
         let mut decoder = Decoder::new(&recording[from..], 0);
-        let (mut clock, mut behind) = (0, None);
-        while behind != Some(packets) {
+        let (mut clocks_end, mut after_psb_plus) = (0, None);
+        while after_psb_plus != Some(packets) {
             match decoder.next_packet() {
                 Ok(Some(Packet::Tsc(tsc))) => clocks.push(Tsc(tsc)),
-                Ok(Some(Packet::Tma { .. })) => clock = decoder.position(),
-                Ok(Some(Packet::PsbEnd)) => behind = Some(0),
+                Ok(Some(Packet::Tma { .. })) => clocks_end = decoder.position(),
+                Ok(Some(Packet::PsbEnd)) => after_psb_plus = Some(0),
                 // The segment is too short, so its clock packets stay in place.
                 Ok(Some(Packet::Psb)) | Ok(None) | Err(_) => break,
-                Ok(Some(_)) => behind = behind.map(|count| count + 1),
+                Ok(Some(_)) => after_psb_plus = after_psb_plus.map(|count| count + 1),
             }
         }
         let end = from + decoder.position();
-        if behind == Some(packets) {
-            recording[from..end].rotate_left(clock);
+        if after_psb_plus == Some(packets) {
+            recording[from..end].rotate_left(clocks_end);
         }
     }
     clocks
 }
 
-fn with_experiment<R>(recording: &[u8], use_it: impl FnOnce(&Trace<'_>) -> R) -> R {
+fn with_trace<R>(recording: &[u8], use_trace: impl FnOnce(&Trace<'_>) -> R) -> R {
     let symfs = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/perf/symfs"));
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), recording).unwrap();
@@ -60,7 +60,7 @@ fn with_experiment<R>(recording: &[u8], use_it: impl FnOnce(&Trace<'_>) -> R) ->
     let kernel = KernelFiles { kallsyms: None, kcore: None, vmlinux: None };
     let options = Options { places, kernel, ..Options::default() };
     let input = Input::File(file.path().to_owned());
-    use_it(&Trace::open(&files, &input, &options).unwrap())
+    use_trace(&Trace::open(&files, &input, &options).unwrap())
 }
 
 const WHOLE: Reading<'_> = Reading {
@@ -139,15 +139,16 @@ fn table<A: FastFlow>(trace: &Trace<'_>, analysis: &A, reading: Reading<'_>) -> 
     profile(trace, analysis, reading, |_| true)
 }
 
-/// Compares every report of a window with the full listing. Returns the number of instructions in the window.
-fn check(name: &str, late: &[usize], reading: Reading<'_>, part: (f64, f64)) -> usize {
+/// Compares every report of a window, a part of the recording's time, with the full listing. The clock packets of the
+/// segments are `late` by these numbers of packets. Returns the number of instructions in the window.
+fn check(name: &str, late: &[usize], reading: Reading<'_>, part: Range<f64>) -> usize {
     let mut recording = recording(name);
     // Late timestamps in every segment hide the recording's first time, so read it before.
-    let (first, last) = with_experiment(&recording, |trace| trace.span().unwrap());
+    let (first, last) = with_trace(&recording, |trace| trace.span().unwrap());
     let clocks = delay_clocks(&mut recording, late);
-    with_experiment(&recording, |trace| {
-        let at = |part: f64| Tsc(first.0 + ((last.0 - first.0 + 2) as f64 * part) as u64);
-        let window = Window { from: Some(at(part.0)), to: Some(at(part.1)) };
+    with_trace(&recording, |trace| {
+        let time = |share: f64| Tsc(first.0 + ((last.0 - first.0 + 2) as f64 * share) as u64);
+        let window = Window { from: Some(time(part.start)), to: Some(time(part.end)) };
         let reading = Reading { window, ..reading };
         let all = listing(trace, WHOLE);
         let expected = cut(trace, &all, &clocks, window);
@@ -173,17 +174,17 @@ fn check(name: &str, late: &[usize], reading: Reading<'_>, part: (f64, f64)) -> 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn a_part_of_the_times_is_that_part_of_the_listing(
+    fn reports_of_a_window_agree_with_that_part_of_the_listing(
         which in 0..RECORDINGS.len(),
         chunk_size in prop_oneof![64u64..4096, Just(1 << 20)],
         threads in 1usize..4,
         memo: bool,
-        part in (0.0..1.0, 0.0..1.0),
+        one in 0.0..1.0,
+        other in 0.0..1.0,
         late in prop::collection::vec(prop_oneof![Just(0usize), 0usize..200], 4),
     ) {
         let reading = Reading { threads, memo, chunks: Chunks::Bytes(chunk_size), ..WHOLE };
-        let (from, to) = part;
-        check(RECORDINGS[which], &late, reading, (f64::min(from, to), f64::max(from, to)));
+        check(RECORDINGS[which], &late, reading, f64::min(one, other)..f64::max(one, other));
     }
 }
 
@@ -219,7 +220,7 @@ fn all_times_are_the_whole_recording() {
         for late in [0, 7, 100] {
             let mut recording = recording(name);
             delay_clocks(&mut recording, &[late; 4]);
-            with_experiment(&recording, |trace| {
+            with_trace(&recording, |trace| {
                 let all = listing(trace, WHOLE);
                 let untimed = all.iter().filter(|(time, _)| time.is_none()).count();
                 assert_eq!(untimed > 0, late > 0, "{name}, {late} packets late: {untimed} have no time");
@@ -240,12 +241,12 @@ fn all_times_are_the_whole_recording() {
 
 /// Instructions in a segment without clock packets are in no window, and count as a loss.
 #[test]
-fn what_has_no_time_is_a_loss() {
+fn instructions_without_a_time_are_a_loss() {
     let mut recording = recording("tiny.data");
     let psb = find_psb(&recording).unwrap() + PSB.len();
-    // Replaces TSC and TMA of the only segment by padding. No PSB+ follows.
-    recording[psb..psb + 15].fill(0);
-    with_experiment(&recording, |trace| {
+    // Replaces TSC (8 bytes) and TMA (7 bytes) of the only segment by padding. No PSB+ follows.
+    recording[psb..psb + 8 + 7].fill(0);
+    with_trace(&recording, |trace| {
         let untimed = listing(trace, WHOLE).iter().filter(|(time, _)| time.is_none()).count();
         assert!(untimed > 1000);
         let reading = Reading { window: Window { from: Some(Tsc(0)), to: Some(Tsc(u64::MAX)) }, ..WHOLE };

@@ -97,10 +97,11 @@ impl<'a> Image<'a> {
         if header.e_machine(endian) == elf::EM_X86_64 {
             self.plt = plt::read(&sections, endian, bytes);
         }
+        let address_size = if header.is_class_64() { 8 } else { 4 };
         let problems = [
             self.read_symbols(&sections, endian, bytes, elf::SHT_SYMTAB).err(),
             self.read_symbols(&sections, endian, bytes, elf::SHT_DYNSYM).err(),
-            self.read_unwind(&sections, endian, bytes, if header.is_class_64() { 8 } else { 4 }).err(),
+            self.read_unwind(&sections, endian, bytes, address_size).err(),
         ];
         problems.into_iter().flatten().next().map_or(Ok(()), Err)
     }

@@ -88,12 +88,7 @@ impl<'a> JitDump<'a> {
         if magic != MAGIC {
             return Err(format!("not a jitdump: it starts with {magic:#x}, expected {MAGIC:#x}"));
         }
-        let fields = |header: &mut Cursor<'a>| {
-            let (version, size, _machine) = (header.u32()?, header.u32()?, header.u32()?);
-            let (_padding, pid, _time) = (header.u32()?, header.u32()?, header.u64()?);
-            Ok((version, size, pid, header.u64()?))
-        };
-        let (version, size, pid, flags) = fields(&mut header).map_err(cut_short)?;
+        let FileHeader { version, size, pid, flags } = FileHeader::read(&mut header).map_err(cut_short)?;
         if version != 1 {
             return Err(format!("a jitdump of version {version}, expected 1"));
         }
@@ -118,15 +113,33 @@ fn cut_short(eof: Eof) -> String {
     format!("cut short: {eof}")
 }
 
+/// The fields of a file's header after the magic number.
+struct FileHeader {
+    version: u32,
+    /// Of the whole header, in bytes.
+    size: u32,
+    pid: u32,
+    flags: u64,
+}
+
+impl FileHeader {
+    fn read(cursor: &mut Cursor<'_>) -> Result<FileHeader, Eof> {
+        let (version, size, _machine) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
+        let (_padding, pid, _time) = (cursor.u32()?, cursor.u32()?, cursor.u64()?);
+        Ok(FileHeader { version, size, pid, flags: cursor.u64()? })
+    }
+}
+
 fn record<'a>(cursor: &mut Cursor<'a>) -> Result<JitRecord<'a>, String> {
-    let at = cursor.offset();
-    let header = |cursor: &mut Cursor<'_>| Ok((cursor.u32()?, cursor.u32()?, cursor.u64()?));
-    let (id, size, time) = header(cursor).map_err(cut_short)?;
-    let Some(size) = size.checked_sub(RECORD_HEADER) else {
-        return Err(format!("record at offset {at:#x}: {size} bytes, expected at least {RECORD_HEADER}"));
-    };
     let start = cursor.offset();
-    let mut body = Cursor::new(cursor.take(size as usize).map_err(cut_short)?, start);
+    let id = cursor.u32().map_err(cut_short)?;
+    let size = cursor.u32().map_err(cut_short)?;
+    let time = cursor.u64().map_err(cut_short)?;
+    let Some(body_size) = size.checked_sub(RECORD_HEADER) else {
+        return Err(format!("record at offset {start:#x}: {size} bytes, expected at least {RECORD_HEADER}"));
+    };
+    let body_start = cursor.offset();
+    let mut body = Cursor::new(cursor.take(body_size as usize).map_err(cut_short)?, body_start);
     let kind = match id {
         0 => load(&mut body),
         1 => moved(&mut body),
@@ -175,8 +188,10 @@ mod tests {
 
     fn file(records: &[Vec<u8>]) -> Vec<u8> {
         let mut file = MAGIC.to_le_bytes().to_vec();
-        file.extend([1u32, 40, 62, 0, 7].iter().flat_map(|word| word.to_le_bytes()));
-        file.extend(words(&[5, 0]));
+        let (version, size, machine, padding, pid) = (1u32, 40, 62, 0, 7);
+        file.extend([version, size, machine, padding, pid].iter().flat_map(|word| word.to_le_bytes()));
+        let (time, flags) = (5, 0);
+        file.extend(words(&[time, flags]));
         file.extend(records.concat());
         file
     }
@@ -215,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_reported_and_ends_the_file() {
+    fn only_the_last_record_of_a_damaged_file_is_an_error() {
         let bytes = sample();
         for length in 0..bytes.len() {
             let Ok(dump) = JitDump::parse(&bytes[..length]) else { continue };

@@ -37,8 +37,10 @@ pub struct Lines<'a> {
 }
 
 impl<'a> DebugSections<'a> {
-    /// Reads the DWARF sections of a program, library or separate debug file. Returns `None` if there are no usable
-    /// ones, and an error if the file is no ELF file or cannot be decompressed.
+    /// Reads the DWARF sections of a program, library or separate debug file; `None` if the file has none.
+    ///
+    /// # Errors
+    /// If it is no ELF file, has too many sections, or a section cannot be decompressed.
     pub fn read(bytes: &'a [u8]) -> Result<Option<DebugSections<'a>>, String> {
         let file = object::File::parse(bytes).map_err(|e| format!("ELF file: {e}"))?;
         check_count(file.sections().count())?;
@@ -59,15 +61,15 @@ impl DebugSections<'_> {
 }
 
 fn section<'a>(file: &object::File<'a>, id: SectionId) -> Result<Cow<'a, [u8]>, String> {
-    /// Debugging information compresses to a half or a tenth. A ratio of a hundred in a large section is an attack.
+    // Debugging information compresses to a half or a tenth. A ratio of a hundred in a large section is an attack.
     const LARGE_SECTION: u64 = 1 << 20;
     const LARGEST_RATIO: u64 = 100;
     let Some(section) = file.section_by_name(id.name()) else { return Ok(Cow::Borrowed(&[])) };
     let error = |e| format!("section {}: {e}", id.name());
     let data = section.compressed_data().map_err(error)?;
-    let (from, to) = (data.data.len() as u64, data.uncompressed_size);
-    if to > LARGE_SECTION && to / LARGEST_RATIO > from {
-        return Err(format!("section {}: {from} bytes claim to decompress to {to}", id.name()));
+    let (packed, unpacked) = (data.data.len() as u64, data.uncompressed_size);
+    if unpacked > LARGE_SECTION && unpacked / LARGEST_RATIO > packed {
+        return Err(format!("section {}: {packed} bytes claim to decompress to {unpacked}", id.name()));
     }
     data.decompress().map_err(error)
 }
@@ -75,6 +77,9 @@ fn section<'a>(file: &object::File<'a>, id: SectionId) -> Result<Cow<'a, [u8]>, 
 impl<'a> Lines<'a> {
     /// Reads the headers and address ranges of all units. `shared` is the file of
     /// [`DebugReferences::shared`](crate::DebugReferences::shared).
+    ///
+    /// # Errors
+    /// If the headers or address ranges are damaged.
     pub fn new(
         sections: &'a DebugSections<'_>,
         shared: Option<&'a DebugSections<'_>>,
@@ -92,8 +97,8 @@ impl<'a> Lines<'a> {
     /// entry for the address.
     pub fn frames_at(&self, address: u64) -> Vec<Frame> {
         let mut frames = Vec::new();
-        let Ok(mut found) = self.context.find_frames(address).skip_all_loads() else { return frames };
-        while let Ok(Some(frame)) = found.next() {
+        let Ok(mut dwarf_frames) = self.context.find_frames(address).skip_all_loads() else { return frames };
+        while let Ok(Some(frame)) = dwarf_frames.next() {
             let function = frame.function.as_ref().and_then(|name| name.raw_name().ok());
             let location = frame.location.as_ref();
             frames.push(Frame {

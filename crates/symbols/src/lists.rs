@@ -72,18 +72,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_perf_map_is_read_and_what_is_none_is_left_out() {
+    fn functions_of_a_perf_map_are_read_and_invalid_lines_are_skipped() {
         let map = b"3ef414c0 398 RegExp:[{(]\n0x3ef418a0 0x10 LazyCompile:a b \nnonsense\n10 0 empty\n7f00";
-        let entries: Vec<_> = perf_map(map).map(|entry| (entry.address, entry.size, entry.name)).collect();
-        let first: (u64, u64, &[u8]) = (0x3ef4_14c0, 0x398, b"RegExp:[{(]");
-        assert_eq!(entries, [first, (0x3ef4_18a0, 0x10, b"LazyCompile:a b")]);
+        let entries: Vec<MapEntry<'_>> = perf_map(map).collect();
+        let first = MapEntry { address: 0x3ef4_14c0, size: 0x398, name: b"RegExp:[{(]" };
+        assert_eq!(entries, [first, MapEntry { address: 0x3ef4_18a0, size: 0x10, name: b"LazyCompile:a b" }]);
     }
 
     #[test]
     fn functions_of_the_kernel_and_of_modules_are_read() {
         let list = b"ffffffff81000000 T _text\nffffffff82000000 D data\nffffffffc0001000 t probe\t[ext4]\nx";
-        let entries: Vec<_> = kallsyms(list).map(|entry| (entry.address, entry.name, entry.module)).collect();
-        let kernel: (u64, &[u8], &[u8]) = (0xffff_ffff_8100_0000, b"_text", b"");
-        assert_eq!(entries, [kernel, (0xffff_ffff_c000_1000, b"probe", b"ext4")]);
+        let entries: Vec<KernelEntry<'_>> = kallsyms(list).collect();
+        let text = KernelEntry { address: 0xffff_ffff_8100_0000, kind: b'T', name: b"_text", module: b"" };
+        let probe =
+            KernelEntry { address: 0xffff_ffff_c000_1000, kind: b't', name: b"probe", module: b"ext4" };
+        assert_eq!(entries, [text, probe]);
     }
 }

@@ -9,7 +9,7 @@ use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym};
 use crate::elf::{addresses, within_file};
 use crate::names::StringTable;
 
-/// An entry: a few instructions that jump to the address in a word of memory.
+/// An entry of the table: a few instructions that jump to the address in a word of memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PltEntry<'a> {
     pub(crate) start: u64,
@@ -71,31 +71,35 @@ fn jumps(code: &[u8], address: u64) -> Vec<(Jump, Range<u64>)> {
     let mut offset = 0;
     while let Some(entry) = code.get(offset..).filter(|rest| !rest.is_empty()) {
         let start = address.wrapping_add(offset as u64);
-        let jump = Jump::at(entry, start);
-        if let Some((_, before)) = entries.last_mut() {
-            before.end = before.end.min(if jump.is_some() { start } else { u64::MAX });
+        let Some((jump, length)) = Jump::decode(entry, start) else {
+            offset += STEP;
+            continue;
+        };
+        if let Some((_, previous)) = entries.last_mut() {
+            previous.end = previous.end.min(start);
         }
-        entries.extend(jump.map(|(jump, _)| (jump, start..start.saturating_add(2 * STEP as u64))));
-        offset += jump.map_or(STEP, |(_, length)| length.next_multiple_of(STEP));
+        entries.push((jump, start..start.saturating_add(2 * STEP as u64)));
+        offset += length.next_multiple_of(STEP);
     }
     entries
 }
 
 impl Jump {
-    /// Decodes the jump at the beginning of `code`, and the length of its instructions in bytes.
-    fn at(code: &[u8], address: u64) -> Option<(Jump, usize)> {
+    /// Decodes the jump at the beginning of `code`. Returns it with the length of its instructions in bytes.
+    fn decode(code: &[u8], address: u64) -> Option<(Jump, usize)> {
         const ENDBR64: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
         let unmarked = code.strip_prefix(ENDBR64).unwrap_or(code);
         // In older binaries, the `bnd` prefix of the withdrawn MPX precedes jumps.
         let unmarked = unmarked.strip_prefix(&[0xf2]).unwrap_or(unmarked);
-        let before = code.len() - unmarked.len();
+        let prefixes = code.len() - unmarked.len();
         match *unmarked {
             [0xff, 0x25, a, b, c, d, ..] => {
-                let next = address.wrapping_add(before as u64 + 6);
+                let length = prefixes + 6;
+                let next = address.wrapping_add(length as u64);
                 let displacement = i32::from_le_bytes([a, b, c, d]);
-                Some((Jump::ThroughWord(next.wrapping_add_signed(displacement.into())), before + 6))
+                Some((Jump::ThroughWord(next.wrapping_add_signed(displacement.into())), length))
             }
-            [0x68, a, b, c, d, ..] => Some((Jump::Lazy(u32::from_le_bytes([a, b, c, d])), before + 5)),
+            [0x68, a, b, c, d, ..] => Some((Jump::Lazy(u32::from_le_bytes([a, b, c, d])), prefixes + 5)),
             _ => None,
         }
     }
@@ -120,10 +124,10 @@ fn relocations<'a, Elf: FileHeader<Endian = Endianness>>(
     let strings = sections.section(symbols.string_section()).and_then(|s| s.data(endian, bytes));
     let mut strings = StringTable::new(strings.unwrap_or_default());
     let is_lazy = |section| sections.section_name(endian, section).is_ok_and(|name| name == b".rela.plt");
-    let of_relocations = sections.iter().filter(|s| s.sh_type(endian) == elf::SHT_RELA);
-    let mut lazy_first: Vec<&Elf::SectionHeader> = within_file(of_relocations, endian, bytes).collect();
+    let rela = sections.iter().filter(|s| s.sh_type(endian) == elf::SHT_RELA);
+    let mut lazy_first: Vec<&Elf::SectionHeader> = within_file(rela, endian, bytes).collect();
     lazy_first.sort_by_key(|section| !is_lazy(section));
-    let mut found = Vec::new();
+    let mut relocations = Vec::new();
     for section in lazy_first {
         let Ok(Some((entries, _))) = section.rela(endian, bytes) else { continue };
         for entry in entries {
@@ -135,8 +139,9 @@ fn relocations<'a, Elf: FileHeader<Endian = Endianness>>(
                 elf::R_X86_64_IRELATIVE => Target::ChosenBy(entry.r_addend(endian).into() as u64),
                 _ => continue,
             };
-            found.push(Relocation { word: entry.r_offset(endian).into(), target, lazy: is_lazy(section) });
+            let word = entry.r_offset(endian).into();
+            relocations.push(Relocation { word, target, lazy: is_lazy(section) });
         }
     }
-    found
+    relocations
 }

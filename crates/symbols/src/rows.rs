@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use gimli::{Dwarf, EndianSlice, RunTimeEndian, Unit};
+use hodo_model::SourceLine;
 
 use crate::lines::DebugSections;
 
@@ -11,11 +12,11 @@ type Bytes<'a> = EndianSlice<'a, RunTimeEndian>;
 /// Limit on rows; more mean a damaged file, or one too large for memory.
 const MOST_ROWS: usize = 1 << 26;
 
-/// Source line of the code from an address up to the next row.
+/// The source line of the code from an address up to the next row.
 #[derive(Clone, Copy, Debug)]
 struct LineRow {
     address: u64,
-    /// Index of the file, or `NO_FILE` for code without a line.
+    /// Index of the file, or [`NO_FILE`].
     file: u32,
     line: u32,
     /// Whether a statement begins there (`is_stmt`).
@@ -29,7 +30,7 @@ pub struct Rows {
     rows: Vec<LineRow>,
 }
 
-/// Marks the end of code, with no line after it.
+/// The file of the row at the end of a sequence: the code after it has no line.
 const NO_FILE: u32 = u32::MAX;
 
 impl Rows {
@@ -64,11 +65,11 @@ impl Rows {
                 break;
             }
             let address = row.address();
-            let Some(line) = row.line().filter(|_| !row.end_sequence()) else {
-                let file = if row.end_sequence() { NO_FILE } else { continue };
-                self.rows.push(LineRow { address, file, line: 0, statement: false });
+            if row.end_sequence() {
+                self.rows.push(LineRow { address, file: NO_FILE, line: 0, statement: false });
                 continue;
-            };
+            }
+            let Some(line) = row.line() else { continue };
             let file = match files.get(&row.file_index()) {
                 Some(&file) => file,
                 None => {
@@ -91,31 +92,32 @@ impl Rows {
 
     /// Returns the addresses at which statements of a line begin, in order; consecutive rows of the line count once.
     /// `file` is the end of the source file's path.
-    pub fn begins_of(&self, file: &str, line: u32) -> Vec<u64> {
-        let is_file =
-            |own: &str| own.strip_suffix(file).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
-        let is_own: Vec<bool> = self.files.iter().map(|own| is_file(own)).collect();
-        let is_line = |row: &LineRow| row.line == line && is_own.get(row.file as usize) == Some(&true);
+    pub fn addresses_of_line(&self, file: &str, line: u32) -> Vec<u64> {
+        let is_file = |path: &String| {
+            path.strip_suffix(file).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+        };
+        let files: Vec<bool> = self.files.iter().map(is_file).collect();
+        let is_line = |row: &LineRow| row.line == line && files.get(row.file as usize) == Some(&true);
         let mut addresses = Vec::new();
-        let mut before = None;
+        let mut after_line = false;
         for row in &self.rows {
-            if is_line(row) && row.statement && !before.is_some_and(is_line) {
+            if is_line(row) && row.statement && !after_line {
                 addresses.push(row.address);
             }
-            before = Some(row);
+            after_line = is_line(row);
         }
         addresses.dedup();
         addresses
     }
 
-    /// File and line of the code at an address, and whether a statement begins there.
-    pub fn at(&self, address: u64) -> Option<(&str, u32, bool)> {
+    /// The source line of the code at an address.
+    pub fn line_at(&self, address: u64) -> Option<SourceLine<'_>> {
         let end = self.rows.partition_point(|row| row.address <= address);
         let row = self.rows.get(end.checked_sub(1)?)?;
         let file = self.files.get(row.file as usize)?;
-        let here = self.rows[..end].iter().rev().take_while(|row| row.address == address);
-        let begins = here.into_iter().any(|other| other.statement && other.line == row.line);
-        Some((file, row.line, begins))
+        let mut same_address = self.rows[..end].iter().rev().take_while(|row| row.address == address);
+        let begins = same_address.any(|other| other.statement && other.line == row.line);
+        Some(SourceLine { file, line: row.line, begins })
     }
 }
 

@@ -37,7 +37,7 @@ impl Symbols {
     /// The function at an address of a module's file (see [`Module::address`]).
     pub fn function_at(&self, module: u32, address: u64) -> FunctionId {
         match self.modules.get(module as usize) {
-            Some(found) => FunctionId { module, index: found.function_at(address) },
+            Some(functions) => FunctionId { module, index: functions.function_at(address) },
             None => Symbols::UNKNOWN,
         }
     }

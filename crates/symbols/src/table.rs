@@ -93,7 +93,8 @@ impl Table {
         let mut unwind = Layer::new(unwind);
         let mut before = None;
         for (&start, &end) in points.iter().zip(points.iter().skip(1)) {
-            let owner = match (named.at(start).or_else(|| unwind.at(start)), before) {
+            let innermost = named.innermost(start).or_else(|| unwind.innermost(start));
+            let owner = match (innermost, before) {
                 (Some(open), _) => match open.owner {
                     Some(owner) => owner,
                     None => *open.owner.insert(self.add(Extent { start, ..open.extent })),
@@ -167,7 +168,7 @@ fn points(area: &Range<u64>, named: &[Extent], unwind: &[Extent]) -> Vec<u64> {
     points
 }
 
-/// The open extents at a position, the innermost on top.
+/// The extents of one source that contain an address; the innermost is the last of `open`.
 struct Layer<'a> {
     coming: std::iter::Peekable<std::slice::Iter<'a, Extent>>,
     open: Vec<Open>,
@@ -175,6 +176,7 @@ struct Layer<'a> {
 
 struct Open {
     extent: Extent,
+    /// Its function, once it owns a range.
     owner: Option<u32>,
 }
 
@@ -183,12 +185,12 @@ impl<'a> Layer<'a> {
         Layer { coming: extents.iter().peekable(), open: Vec::new() }
     }
 
-    /// The innermost extent at a position. Positions must ascend from call to call.
-    fn at(&mut self, position: u64) -> Option<&mut Open> {
-        while let Some(&extent) = self.coming.next_if(|e| e.start <= position) {
+    /// The innermost extent that contains an address. Addresses must ascend from call to call.
+    fn innermost(&mut self, address: u64) -> Option<&mut Open> {
+        while let Some(&extent) = self.coming.next_if(|e| e.start <= address) {
             self.open.push(Open { extent, owner: None });
         }
-        while self.open.pop_if(|open| open.extent.end <= position).is_some() {}
+        while self.open.pop_if(|open| open.extent.end <= address).is_some() {}
         self.open.last_mut()
     }
 }

@@ -9,6 +9,11 @@ use std::{env, fs};
 use hodo_symbols::{DebugSections, Lines, Module, debug_references};
 use proptest::prelude::*;
 
+/// Bytes at the start of [`PROGRAM`] with the header of the file and those of the segments.
+const FILE_AND_PROGRAM_HEADERS: usize = 0x380;
+/// Bytes at its end with about 36 headers of sections.
+const SECTION_HEADERS: usize = 36 * 64;
+
 static PROGRAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let [source, program] = ["damage.c", "damage"].map(|name| folder.join(name));
@@ -88,7 +93,8 @@ fn sections_that_share_their_bytes_take_no_longer_than_the_file() {
             _ => (1, contents_at, CONTENTS),                // SHT_PROGBITS
         };
         let name_and_kind = 1 | kind << 32;
-        let words = [name_and_kind, 2 | 4, 0x1000, offset, size, 0, 4, 24];
+        let flags = 2 | 4; // SHF_ALLOC, SHF_EXECINSTR
+        let words = [name_and_kind, flags, 0x1000, offset, size, 0, 4, 24];
         bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
     }
     // Relocations of an unknown type, empty notes, and a jump.
@@ -104,34 +110,38 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn cut_anywhere(length in 0..PROGRAM.len()) {
+    fn a_program_cut_anywhere_never_panics(length in 0..PROGRAM.len()) {
         read_all(&PROGRAM[..length]);
     }
 
     #[test]
-    fn changed_bytes(changes in prop::collection::vec((0..PROGRAM.len(), any::<u8>()), 1..40)) {
+    fn changed_bytes_never_panic(changes in prop::collection::vec((0..PROGRAM.len(), any::<u8>()), 1..40)) {
         let mut bytes = PROGRAM.clone();
-        for (at, value) in changes {
-            bytes[at] = value;
+        for (offset, value) in changes {
+            bytes[offset] = value;
         }
         read_all(&bytes);
     }
 
     #[test]
-    fn changed_headers(changes in prop::collection::vec((0..0x380_usize, any::<u8>()), 1..4)) {
+    fn changed_headers_never_panic(
+        changes in prop::collection::vec((0..FILE_AND_PROGRAM_HEADERS, any::<u8>()), 1..4),
+    ) {
         let mut bytes = PROGRAM.clone();
-        for (at, value) in changes {
-            bytes[at] = value;
+        for (offset, value) in changes {
+            bytes[offset] = value;
         }
         read_all(&bytes);
     }
 
     #[test]
-    fn changed_section_headers(changes in prop::collection::vec((1..36 * 64_usize, any::<u8>()), 1..6)) {
+    fn changed_section_headers_never_panic(
+        changes in prop::collection::vec((1..SECTION_HEADERS, any::<u8>()), 1..6),
+    ) {
         let mut bytes = PROGRAM.clone();
         for (before_end, value) in changes {
-            let at = bytes.len() - before_end;
-            bytes[at] = value;
+            let offset = bytes.len() - before_end;
+            bytes[offset] = value;
         }
         read_all(&bytes);
     }

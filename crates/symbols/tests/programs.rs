@@ -1,6 +1,7 @@
 //! Real programs: this test, a small program from the C compiler, and the C library.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, hint};
@@ -44,9 +45,10 @@ fn assert_laws(module: &Module) {
     }
 }
 
-fn names(module: &Module) -> BTreeMap<String, (u64, u64)> {
+/// The address range of each function, by name.
+fn ranges(module: &Module) -> BTreeMap<String, Range<u64>> {
     let functions = (0..module.function_count()).map(|index| module.function(index));
-    functions.map(|f| (f.name().into_owned(), (f.start(), f.end()))).collect()
+    functions.map(|f| (f.name().into_owned(), f.start()..f.end())).collect()
 }
 
 #[test]
@@ -71,20 +73,20 @@ fn every_function_that_nm_lists_owns_its_range() {
 }
 
 #[test]
-fn names_of_every_kind() {
+fn symbols_labels_and_plt_entries_have_names() {
     let folder = folder("kinds");
     let module = parse(&compile(&folder, &[]));
     assert_laws(&module);
     assert_eq!(module.problem(), None);
-    let names = names(&module);
+    let names = ranges(&module);
     for name in ["main", "hidden", "visible", "label", "chosen", "puts@plt", "_start", "_init"] {
         assert!(names.contains_key(name), "{name} is not in {names:#x?}");
     }
     assert!(!names.contains_key("__other_name_of_visible") && !names.contains_key("inside"), "{names:#x?}");
     // Calls to the resolver of `chosen` use an entry whose relocation has no symbol.
     assert!(names.contains_key("chosen@plt"), "{names:#x?}");
-    let (label, end) = names["label"];
-    assert_eq!(end, label + 8, "a label lasts until the next one");
+    let label = &names["label"];
+    assert_eq!(label.end, label.start + 8, "a label lasts until the next one");
 }
 
 #[test]
@@ -101,8 +103,8 @@ fn entries_of_eight_bytes_are_named_one_by_one() {
     let folder = folder("static");
     let module = parse(&compile(&folder, &["-static", "-no-pie"]));
     assert_laws(&module);
-    let (start, end) = names(&module)["chosen@plt"];
-    assert_eq!(end - start, 8);
+    let entry = &ranges(&module)["chosen@plt"];
+    assert_eq!(entry.end - entry.start, 8);
 }
 
 #[test]
@@ -110,24 +112,23 @@ fn a_stripped_program_keeps_its_ranges_and_its_debug_file_the_names() {
     let folder = folder("stripped");
     let program = compile(&folder, &[]);
     let [stripped, debug] = ["program.stripped", "program.debug"].map(|name| folder.join(name));
-    let shared = folder.join("program");
-    run(Command::new("objcopy").arg("--only-keep-debug").args([&shared, &debug]));
-    run(Command::new("strip").arg("-o").args([&stripped, &shared]));
+    run(Command::new("objcopy").arg("--only-keep-debug").args([&program, &debug]));
+    run(Command::new("strip").arg("-o").args([&stripped, &program]));
     run(Command::new("objcopy").arg(format!("--add-gnu-debuglink={}", debug.display())).arg(&stripped));
 
     let whole = parse(&program);
-    let main = names(&whole)["main"];
+    let main = ranges(&whole)["main"].clone();
     let nameless = parse(&stripped);
     assert_laws(&nameless);
-    let found = nameless.function(nameless.function_at(main.0 + 1));
-    assert_eq!((found.start(), found.end()), main);
-    assert!(found.is_nameless());
-    assert_eq!(found.name(), format!("program.stripped+{:#x}", main.0));
+    let function = nameless.function(nameless.function_at(main.start + 1));
+    assert_eq!(function.start()..function.end(), main);
+    assert!(function.is_nameless());
+    assert_eq!(function.name(), format!("program.stripped+{:#x}", main.start));
 
     let bytes = fs::read(&stripped).unwrap();
     let debug_bytes = fs::read(&debug).unwrap();
     let named = Module::parse(program.to_str().unwrap(), &bytes, Some(&debug_bytes));
-    assert_eq!(names(&named), names(&whole));
+    assert_eq!(ranges(&named), ranges(&whole));
     assert_eq!(named.build_id(), whole.build_id());
     let references = debug_references(&bytes);
     assert_eq!(references.build_id, whole.build_id());
@@ -139,13 +140,13 @@ fn a_stripped_program_keeps_its_ranges_and_its_debug_file_the_names() {
 }
 
 #[test]
-fn the_c_library_without_symbols_of_its_own() {
+fn a_library_without_symtab_has_the_names_of_dynsym() {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let path =
         maps.lines().find_map(|line| Some(&line[line.find('/')?..]).filter(|path| path.contains("/libc.so")));
     let module = parse(Path::new(path.expect("this test runs with the C library as a shared one")));
     assert_laws(&module);
-    let names = names(&module);
+    let names = ranges(&module);
     for name in ["malloc", "write", "strlen"] {
         assert!(names.contains_key(name), "{name}");
     }
@@ -210,15 +211,15 @@ fn file_offset(address: u64, path: &str) -> u64 {
 }
 
 #[test]
-fn compressed_debugging_information_says_the_same() {
+fn compressed_debugging_information_gives_the_same_frames() {
     let folder = folder("compressed");
     let read = |flags: &[&str]| fs::read(compile(&folder, flags)).unwrap();
     let (plain, compressed) = (read(&["-gz=none"]), read(&["-gz=zlib"]));
-    let main = names(&Module::parse("program", &plain, None))["main"];
-    assert_eq!(names(&Module::parse("program", &compressed, None))["main"], main);
+    let main = ranges(&Module::parse("program", &plain, None))["main"].clone();
+    assert_eq!(ranges(&Module::parse("program", &compressed, None))["main"], main);
     let sections = [&plain, &compressed].map(|bytes| DebugSections::read(bytes).unwrap().unwrap());
     let [plain, compressed] = sections.each_ref().map(|sections| Lines::new(sections, None).unwrap());
-    for address in main.0..main.1 {
+    for address in main {
         assert_eq!(plain.frames_at(address), compressed.frames_at(address));
         assert_eq!(plain.frames_at(address).last().unwrap().function.as_deref(), Some("main"));
     }

@@ -10,8 +10,8 @@ use std::{
 
 use hodo_engine::{Needs, report_for};
 use hodo_exports::{
-    BeginLines, BeginPaths, BranchProfiles, Output, SourceProfile, WriteBranches, WriteSources, differential,
-    line_rows, path_rows,
+    BeginLines, BeginPaths, BranchProfiles, LineRow, Output, SourceProfile, WriteBranches, WriteSources,
+    differential, line_rows, path_rows,
 };
 use hodo_model::{Loss, Parameters, Role, Table};
 
@@ -88,7 +88,7 @@ pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Fai
     // File, line, executions.
     let mut rows: Vec<(String, u64, u64)> = Vec::new();
     for batch in table.batches() {
-        let row = |module: &str, file: &str, line: u64, executions: u64| {
+        let row = |&LineRow { module, file, line, executions }: &LineRow<'_>| {
             if !modules.contains(module) {
                 modules.insert(module.to_owned());
             }

@@ -1,7 +1,7 @@
 //! Counts the events of each class in a range of packets.
 
 use hodo_clock::{Cycles, OriginNanos};
-use hodo_formats::events::{Cursor, Item, Lost};
+use hodo_formats::events::{Cursor, Item, Lost, Stopped};
 use hodo_model::Loss;
 
 use super::{EventReading, filter::Filter, ranges::PacketRange};
@@ -51,8 +51,11 @@ fn count_all(range: &PacketRange<'_, '_>, reading: &EventReading) -> Counted {
         Item::Lost(events) if reading.wants(time) => lost.push(events),
         _ => {}
     };
-    while let Some(is_back) = Cursor::go_over_both(&mut front, &mut back, &mut count) {
-        let cursor = if is_back { &mut back } else { &mut front };
+    while let Some(stopped) = Cursor::skip_both(&mut front, &mut back, &mut count) {
+        let cursor = match stopped {
+            Stopped::One => &mut front,
+            Stopped::Other => &mut back,
+        };
         let next = cursor.next_where(|_, class, cycles| {
             count(class, cycles);
             true

@@ -406,7 +406,7 @@ impl<'f> Modules<'f> {
     pub fn code_of_line(&self, file: &str, line: u32) -> Vec<(u32, u64)> {
         let modules = self.symbols.modules().iter().zip(0..);
         let places = modules.flat_map(|(module, index)| {
-            let addresses = self.rows(index).map_or_else(Vec::new, |rows| rows.begins_of(file, line));
+            let addresses = self.rows(index).map_or_else(Vec::new, |rows| rows.addresses_of_line(file, line));
             let offsets = addresses.into_iter().filter_map(|address| module.offset(address));
             offsets.map(|offset| (index, offset)).collect::<Vec<_>>()
         });
@@ -565,9 +565,7 @@ impl Sources for Modules<'_> {
     }
 
     fn line(&self, module: u32, address: u64) -> Option<SourceLine<'_>> {
-        let rows = self.rows(module)?;
-        let (file, line, begins) = rows.at(address)?;
-        (line > 0).then_some(SourceLine { file, line, begins })
+        self.rows(module)?.line_at(address)
     }
 
     fn inlined(&self, module: u32, addresses: &[u64]) -> Vec<Option<String>> {

@@ -24,17 +24,18 @@ pub(crate) const EXPORT: Export = Export {
 
 /// The name of an unknown file.
 const UNKNOWN: &str = "???";
-/// Where a call from an unknown line is.
-static NOWHERE: SourceLine = (String::new(), 0);
+/// The line of a call whose line is unknown.
+static NO_LINE: SourceLine = SourceLine { file: String::new(), line: 0 };
 
-/// Numbers the names of one kind. A number is followed by its name where it is first used.
+/// Numbers the names of files. A number is followed by its name where it is first used.
 #[derive(Default)]
 struct Names<'n> {
     numbers: BTreeMap<&'n str, usize>,
 }
 
 impl<'n> Names<'n> {
-    fn of(&mut self, name: &'n str) -> String {
+    /// Returns the number of a name in parentheses; at its first use, also the name.
+    fn numbered(&mut self, name: &'n str) -> String {
         let next = self.numbers.len() + 1;
         match self.numbers.get(name) {
             Some(number) => format!("({number})"),
@@ -51,8 +52,8 @@ struct Writer<'p, 'o> {
     profile: &'p SourceProfile,
     out: Output<'o>,
     files: Names<'p>,
-    /// The functions whose names were written. Functions of several modules may have one name.
-    known: BTreeSet<usize>,
+    /// The functions whose names were written, by number: functions of several modules may have the same name.
+    named: BTreeSet<usize>,
 }
 
 fn write(profile: &SourceProfile, losses: &[Loss], out: Output<'_>) -> io::Result<()> {
@@ -64,7 +65,7 @@ fn write(profile: &SourceProfile, losses: &[Loss], out: Output<'_>) -> io::Resul
     let mut sum: Cost = [0; 2];
     profile.sources.iter().flat_map(|source| source.lines.values()).for_each(|cost| add(&mut sum, *cost));
     writeln!(out, "summary: {} {}", sum[0], sum[1])?;
-    let mut writer = Writer { profile, out, files: Names::default(), known: BTreeSet::new() };
+    let mut writer = Writer { profile, out, files: Names::default(), named: BTreeSet::new() };
     for function in 0..profile.sources.len() {
         writer.function(function)?;
     }
@@ -79,57 +80,60 @@ fn name_of(file: &str) -> &str {
 
 impl<'p> Writer<'p, '_> {
     /// The file and the line of a function's first instruction.
-    fn begin(&self, function: usize) -> (&'p str, u64) {
+    fn first_line(&self, function: usize) -> (&'p str, u64) {
         let first = self.profile.sources[function].first.as_ref();
-        first.map_or((UNKNOWN, 0), |(_, (file, line))| (name_of(file), *line))
+        first.map_or((UNKNOWN, 0), |(_, source_line)| (name_of(&source_line.file), source_line.line))
     }
 
-    fn name(&mut self, function: usize) -> String {
-        match self.known.insert(function) {
-            true => format!("({}) {}", function + 1, printable(&self.profile.functions.list[function].1)),
-            false => format!("({})", function + 1),
+    /// Returns the number of a function in parentheses; at its first use, also its name.
+    fn numbered(&mut self, function: usize) -> String {
+        let number = function + 1;
+        if self.named.insert(function) {
+            format!("({number}) {}", printable(&self.profile.functions.list[function].name))
+        } else {
+            format!("({number})")
         }
     }
 
     fn function(&mut self, function: usize) -> io::Result<()> {
         let profile = self.profile;
-        let module = printable(&profile.functions.list[function].0);
-        let (file, _) = self.begin(function);
-        let (name, of_file) = (self.name(function), self.files.of(file));
-        writeln!(self.out, "\nob={module}\nfl={of_file}\nfn={name}")?;
+        let module = printable(&profile.functions.list[function].module);
+        let (own_file, _) = self.first_line(function);
+        let (name, numbered_file) = (self.numbered(function), self.files.numbered(own_file));
+        writeln!(self.out, "\nob={module}\nfl={numbered_file}\nfn={name}")?;
         let calls = profile.calls.range((function, 0)..=(function, usize::MAX));
-        let mut calls_of: BTreeMap<&'p SourceLine, Vec<(usize, &CallsBetween)>> = BTreeMap::new();
+        let mut calls_of_line: BTreeMap<&'p SourceLine, Vec<(usize, &CallsBetween)>> = BTreeMap::new();
         for (&(_, callee), calls) in calls {
-            let site = profile.site(function, callee).unwrap_or(&NOWHERE);
-            calls_of.entry(site).or_default().push((callee, calls));
+            let site = profile.call_site(function, callee).unwrap_or(&NO_LINE);
+            calls_of_line.entry(site).or_default().push((callee, calls));
         }
         let costs = &profile.sources[function].lines;
-        let lines: BTreeSet<&'p SourceLine> = costs.keys().chain(calls_of.keys().copied()).collect();
-        // Code without a line counts for the function's file.
-        let file_of = |line: &'p SourceLine| if line.1 == 0 { file } else { name_of(&line.0) };
-        let mut now = file;
-        for line in lines {
-            let here = file_of(line);
-            if here != now {
-                let which = if here == file { "fe" } else { "fi" };
-                let of_file = self.files.of(here);
-                writeln!(self.out, "{which}={of_file}")?;
-                now = here;
+        let lines: BTreeSet<&'p SourceLine> = costs.keys().chain(calls_of_line.keys().copied()).collect();
+        let mut current_file = own_file;
+        for source_line in lines {
+            let line = source_line.line;
+            // Code without a line counts for the function's file.
+            let file = if line == 0 { own_file } else { name_of(&source_line.file) };
+            if file != current_file {
+                let key = if file == own_file { "fe" } else { "fi" };
+                let numbered_file = self.files.numbered(file);
+                writeln!(self.out, "{key}={numbered_file}")?;
+                current_file = file;
             }
-            if let Some([instructions, time]) = costs.get(line) {
-                writeln!(self.out, "{} {instructions} {time}", line.1)?;
+            if let Some([instructions, time]) = costs.get(source_line) {
+                writeln!(self.out, "{line} {instructions} {time}")?;
             }
-            for (callee, calls) in calls_of.get(line).into_iter().flatten() {
-                self.call(*callee, line.1, calls)?;
+            for (callee, calls) in calls_of_line.get(source_line).into_iter().flatten() {
+                self.call(*callee, line, calls)?;
             }
         }
         Ok(())
     }
 
     fn call(&mut self, callee: usize, line: u64, calls: &CallsBetween) -> io::Result<()> {
-        let module = printable(&self.profile.functions.list[callee].0);
-        let (file, target) = self.begin(callee);
-        let (name, file) = (self.name(callee), self.files.of(file));
+        let module = printable(&self.profile.functions.list[callee].module);
+        let (file, target) = self.first_line(callee);
+        let (name, file) = (self.numbered(callee), self.files.numbered(file));
         writeln!(self.out, "cob={module}\ncfi={file}\ncfn={name}")?;
         writeln!(self.out, "calls={} {target}\n{line} {} {}", calls.count, calls.cost[0], calls.cost[1])
     }

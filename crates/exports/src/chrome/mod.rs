@@ -17,26 +17,33 @@ pub(crate) const EXPORT: Export = Export {
     content: Content::Timeline(begin),
 };
 
-/// Numbers from here on are of rows that are no threads; those of threads are smaller.
+/// Ids from this one on are those of tracks that are no threads. Thread ids of Linux are smaller.
 const NO_THREAD: u32 = 1 << 31;
 /// Readers keep times as floating-point numbers, which hold microseconds to the nanosecond only up to 104 days.
 const MOST_EXACT: u64 = 90 * DAY;
 const DAY: u64 = 86_400_000_000_000;
 
-/// A row of slices: its process and thread, and the begins and names of its open slices.
+/// A track: its process and thread, and its open slices.
 struct TrackState {
     pid: u32,
     tid: u32,
-    open: Vec<(u64, u32)>,
+    open: Vec<OpenSlice>,
+}
+
+struct OpenSlice {
+    /// In nanoseconds.
+    begin: u64,
+    /// The number of its name.
+    name: u32,
 }
 
 struct Chrome<'o> {
     out: Output<'o>,
-    rows: Vec<TrackState>,
+    tracks: Vec<TrackState>,
     /// Names as JSON strings.
     names: Vec<String>,
     separator: &'static str,
-    /// What times are relative to, once one is known.
+    /// The time that all written times are relative to, once a time is known.
     origin: Option<u64>,
     last_time: u64,
 }
@@ -45,7 +52,7 @@ fn begin<'o>(out: Output<'o>) -> io::Result<Box<dyn Timeline + 'o>> {
     out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
     Ok(Box::new(Chrome {
         out,
-        rows: Vec::new(),
+        tracks: Vec::new(),
         names: Vec::new(),
         separator: "\n",
         origin: None,
@@ -53,8 +60,8 @@ fn begin<'o>(out: Output<'o>) -> io::Result<Box<dyn Timeline + 'o>> {
     }))
 }
 
-/// Returns the origin of times around this one: that of the clock if times are small, else a month before, because
-/// other threads may have earlier times.
+/// Returns the origin of a trace with this time: 0 if the time is small, else a day about a month earlier, because other
+/// threads may have earlier times.
 fn origin(time: u64) -> u64 {
     if time < MOST_EXACT { 0 } else { time - time % DAY - 30 * DAY }
 }
@@ -74,13 +81,13 @@ impl Chrome<'_> {
 
 impl Timeline for Chrome<'_> {
     fn begin_track(&mut self, track: &Track) -> io::Result<()> {
-        let number = NO_THREAD + self.rows.len() as u32;
+        let number = NO_THREAD + self.tracks.len() as u32;
         let ((pid, tid), name) = match track {
             Track::Thread { pid, tid, name, what } if what.is_empty() => ((*pid, *tid), name.clone()),
             Track::Thread { pid, .. } => ((*pid, number), track.title()),
             Track::Named(name) => ((NO_THREAD, number), name.clone()),
         };
-        self.rows.push(TrackState { pid, tid, open: Vec::new() });
+        self.tracks.push(TrackState { pid, tid, open: Vec::new() });
         let name = json!(name);
         self.event(format_args!(
             r#"{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}"#
@@ -93,16 +100,16 @@ impl Timeline for Chrome<'_> {
     }
 
     fn begin(&mut self, track: u32, time: u64, name: u32) -> io::Result<()> {
-        self.rows[track as usize].open.push((time, name));
+        self.tracks[track as usize].open.push(OpenSlice { begin: time, name });
         Ok(())
     }
 
     fn end(&mut self, track: u32, time: u64) -> io::Result<()> {
         self.last_time = self.last_time.max(time);
-        let Chrome { out, rows, names, separator, .. } = self;
+        let Chrome { out, tracks, names, separator, .. } = self;
         let origin = *self.origin.get_or_insert_with(|| origin(time));
-        let TrackState { pid, tid, open } = &mut rows[track as usize];
-        let (begin, name) = open.pop().expect("each end is of an open slice");
+        let TrackState { pid, tid, open } = &mut tracks[track as usize];
+        let OpenSlice { begin, name } = open.pop().expect("each end is of an open slice");
         let (from, duration) = (microseconds(begin.saturating_sub(origin)), microseconds(time - begin));
         write!(
             out,

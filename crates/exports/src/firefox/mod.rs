@@ -26,7 +26,7 @@ pub(crate) const EXPORT: Export = Export {
 const IN_MEMORY: usize = 1 << 16;
 /// Nanoseconds in the format's unit of time.
 const MILLISECOND: u64 = 1_000_000;
-/// The number of the name of gaps, and its category.
+/// The number of the name of slices in gaps, and the category of that function.
 const LOST: u32 = 0;
 const LOST_CATEGORY: u32 = 1;
 
@@ -49,24 +49,32 @@ impl Sample {
         bytes
     }
 
-    fn of_bytes(bytes: &[u8; Sample::BYTES]) -> Sample {
-        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    fn from_bytes(bytes: &[u8; Sample::BYTES]) -> Sample {
+        let number =
+            |offset: usize| u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"));
         let stack = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
         Sample { stack, time: number(4), weight: number(12) }
     }
 }
 
-/// A thread: its samples, and the stacks and functions that they refer to.
+/// A call stack: the number of the caller's stack, and of the innermost function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Stack {
+    caller: Option<u32>,
+    function: u32,
+}
+
+/// A thread: its samples, and the stacks and functions that they refer to by number.
 struct Thread {
     track: Track,
     samples: BufWriter<SpooledTempFile>,
     count: u64,
-    /// Names of functions, by the thread's own number of them.
+    /// The number of each function's name.
     functions: Vec<u32>,
     function_of_name: HashMap<u32, u32>,
-    /// Each stack: that of the caller, and the function.
-    stacks: Vec<(Option<u32>, u32)>,
-    stack_of_frame: HashMap<(Option<u32>, u32), u32>,
+    stacks: Vec<Stack>,
+    number_of_stack: HashMap<Stack, u32>,
+    /// The stack of each open call.
     open: Vec<u32>,
     /// The time of the last change.
     since: u64,
@@ -81,14 +89,14 @@ impl Thread {
             functions: Vec::new(),
             function_of_name: HashMap::new(),
             stacks: Vec::new(),
-            stack_of_frame: HashMap::new(),
+            number_of_stack: HashMap::new(),
             open: Vec::new(),
             since: 0,
         }
     }
 
-    /// Ends the present stack at a time.
-    fn change(&mut self, time: u64) -> io::Result<()> {
+    /// Writes the sample of the present stack, which ends at this time.
+    fn end_stack(&mut self, time: u64) -> io::Result<()> {
         let begin = std::mem::replace(&mut self.since, time);
         let weight = time.saturating_sub(begin);
         match self.open.last() {
@@ -106,13 +114,13 @@ impl Thread {
         if function == next {
             self.functions.push(name);
         }
-        let key = (self.open.last().copied(), function);
+        let stack = Stack { caller: self.open.last().copied(), function };
         let next = self.stacks.len() as u32;
-        let stack = *self.stack_of_frame.entry(key).or_insert(next);
-        if stack == next {
-            self.stacks.push(key);
+        let number = *self.number_of_stack.entry(stack).or_insert(next);
+        if number == next {
+            self.stacks.push(stack);
         }
-        self.open.push(stack);
+        self.open.push(number);
     }
 }
 
@@ -142,14 +150,14 @@ impl Timeline for Firefox<'_> {
     fn begin(&mut self, track: u32, time: u64, name: u32) -> io::Result<()> {
         self.origin = Some(self.origin.map_or(time, |origin| origin.min(time)));
         let thread = &mut self.threads[track as usize];
-        thread.change(time)?;
+        thread.end_stack(time)?;
         thread.call(name);
         Ok(())
     }
 
     fn end(&mut self, track: u32, time: u64) -> io::Result<()> {
         let thread = &mut self.threads[track as usize];
-        thread.change(time)?;
+        thread.end_stack(time)?;
         thread.open.pop();
         Ok(())
     }
@@ -162,7 +170,8 @@ impl Timeline for Firefox<'_> {
         let mut separator = "";
         for thread in threads {
             out.write_all(separator.as_bytes())?;
-            write_thread(thread, &names, &[], origin, out)?;
+            let no_losses = &[];
+            write_thread(thread, &names, no_losses, origin, out)?;
             separator = ",\n";
         }
         if !losses.is_empty() {
@@ -226,13 +235,13 @@ fn write_thread(
     let category = |&name: &u32| if name == LOST { LOST_CATEGORY } else { 0 };
     let category: Vec<u32> = thread.functions.iter().map(category).collect();
     let numbers: Vec<usize> = (0..functions).collect();
-    let prefixes: Vec<Option<u32>> = thread.stacks.iter().map(|(prefix, _)| *prefix).collect();
-    let frames: Vec<u32> = thread.stacks.iter().map(|(_, function)| *function).collect();
+    let prefixes: Vec<Option<u32>> = thread.stacks.iter().map(|stack| stack.caller).collect();
+    let frames: Vec<u32> = thread.stacks.iter().map(|stack| stack.function).collect();
     let stack_category: Vec<u32> = frames.iter().map(|&frame| category[frame as usize]).collect();
     let (none, zero) = (vec![Value::Null; functions], vec![0; functions]);
     let (no, minus) = (vec![false; functions], vec![-1; functions]);
-    let at = |loss: &Loss| loss.time.map_or(0, |(begin, _)| begin.0.saturating_sub(origin)) as f64;
-    let start: Vec<f64> = losses.iter().map(|loss| at(loss) / MILLISECOND as f64).collect();
+    let begin = |loss: &Loss| loss.time.map_or(0, |(begin, _)| begin.0.saturating_sub(origin)) as f64;
+    let start: Vec<f64> = losses.iter().map(|loss| begin(loss) / MILLISECOND as f64).collect();
     let data: Vec<Value> =
         losses.iter().map(|loss| json!({ "type": "Text", "name": loss_line(loss) })).collect();
     let count = losses.len();
@@ -290,7 +299,7 @@ fn write_samples(
         for index in 0..count {
             reader.read_exact(&mut bytes)?;
             let separator = if index == 0 { "" } else { "," };
-            write!(out, "{separator}{}", cell(Sample::of_bytes(&bytes)))?;
+            write!(out, "{separator}{}", cell(Sample::from_bytes(&bytes)))?;
         }
         out.write_all(b"]")
     };

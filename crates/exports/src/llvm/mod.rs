@@ -20,17 +20,19 @@ pub(crate) const EXPORT: Export = Export {
     content: Content::Branches(write),
 };
 
+/// The address of a side of a branch that is in another module: no code is at 0.
+const ELSEWHERE: u64 = 0;
+
 /// Losses have no place in this format; `hodo` prints them.
 fn write(profile: &BranchProfile, _: &[Loss], out: Output<'_>) -> io::Result<()> {
     writeln!(out, "{}", profile.runs.len())?;
     for ((from, to), executions) in &profile.runs {
         writeln!(out, "{from:x}-{to:x}:{executions}")?;
     }
-    // Where a branch from another module came from is no address of this one; 0 is in no code.
-    let taken = |side: &Option<u64>| side.unwrap_or(0);
     writeln!(out, "{}", profile.taken.len())?;
     for ((from, to), executions) in &profile.taken {
-        writeln!(out, "{:x}->{:x}:{executions}", taken(from), taken(to))?;
+        let (from, to) = (from.unwrap_or(ELSEWHERE), to.unwrap_or(ELSEWHERE));
+        writeln!(out, "{from:x}->{to:x}:{executions}")?;
     }
     out.flush()
 }

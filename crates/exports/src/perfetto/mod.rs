@@ -38,12 +38,15 @@ const PACKET: u32 = 1;
 struct Perfetto<'o> {
     out: Output<'o>,
     packet: Vec<u8>,
-    /// The identifier of each track.
+    /// The identifier of each track, by its number.
     tracks: Vec<u64>,
-    /// The tracks of threads and processes.
+    /// The identifiers of the tracks of threads, by process and thread.
     threads: BTreeMap<(u32, u32), u64>,
+    /// The identifiers of the tracks of processes.
     processes: BTreeMap<u32, u64>,
+    /// The last identifier of a track.
     last_track: u64,
+    /// The number of names, which is the last identifier of a name.
     names: u64,
     last_time: u64,
 }
@@ -134,7 +137,7 @@ impl Timeline for Perfetto<'_> {
     }
 
     fn name(&mut self, name: &str) -> io::Result<()> {
-        // 0 is no identifier.
+        // Identifiers begin at 1: 0 is invalid.
         self.names += 1;
         let event_names = vec![EventName { iid: Some(self.names), name: Some(name.to_owned()) }];
         self.write(Packet {

@@ -14,7 +14,7 @@ use hodo_model::Loss;
 use prost::Message;
 
 use self::messages::{Function, Line, Location, Mapping, Profile, Sample, ValueType};
-use crate::{Content, Export, Output, PathRow, Paths, loss_line, paths::Functions};
+use crate::{Content, Export, Output, PathRow, Paths, loss_line, paths::Functions, paths::PathFunction};
 
 pub(crate) const EXPORT: Export = Export {
     name: "pprof",
@@ -70,7 +70,7 @@ impl Paths for Pprof<'_> {
         let sample_type = vec![kind("instructions", "count"), kind("time", "nanoseconds")];
         let mut profile = Profile { sample_type, sample: samples, ..Profile::default() };
         let mut modules: BTreeMap<&str, u64> = BTreeMap::new();
-        for (id, (module, name)) in (1..).zip(&functions.list) {
+        for (id, PathFunction { module, name }) in (1..).zip(&functions.list) {
             let next = modules.len() as u64 + 1;
             let mapping_id = *modules.entry(module).or_insert_with(|| {
                 let filename = texts.number(module);

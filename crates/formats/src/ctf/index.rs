@@ -4,7 +4,7 @@
 //! hide the following ones. Each packet is then read, and an index that contradicts a packet is discarded. Layout:
 //! LTTng's `ctf-index.h`; all numbers are big-endian.
 
-use crate::events::packet::Packet;
+use crate::events::packet::{Packet, SizedValue};
 
 /// Magic number of an index.
 const MAGIC: u32 = 0xC1F1_DCC1;
@@ -34,8 +34,8 @@ impl Entry {
     /// Whether the entry matches the packet.
     pub(crate) fn agrees(&self, packet: &Packet) -> bool {
         // A field of the packet has as many bits as its class says, one of the index 64.
-        let same = |field: Option<(u64, u32)>, value: u64| {
-            field.is_none_or(|(own, bits)| own == value & (u64::MAX >> (64 - bits.clamp(1, 64))))
+        let same = |field: Option<SizedValue>, value: u64| {
+            field.is_none_or(|field| field.value == value & (u64::MAX >> (64 - field.size.clamp(1, 64))))
         };
         packet.bytes.end as u64 == self.file_end()
             && packet.content == self.content
@@ -63,19 +63,23 @@ pub(crate) fn read(bytes: &[u8], file: u64) -> Result<Vec<Entry>, String> {
         return Err(format!("its {} bytes are not a whole number of entries of {size} bytes", entries.len()));
     }
     let mut packets = Vec::with_capacity(entries.len() / size);
-    let mut at = 0;
+    let mut described = 0;
     for (number, entry) in entries.chunks_exact(size).enumerate() {
         let words: Vec<u64> = entry.as_chunks().0.iter().map(|&word| u64::from_be_bytes(word)).collect();
         let &[offset, size, content, begin, end, discarded, ..] = words.as_slice() else {
-            unreachable!("it has seven")
+            unreachable!("an entry has at least {WORDS} words")
         };
         let entry = Entry { offset, size, content, begin, end, discarded };
-        let is_sound = offset == at && size > 0 && size.is_multiple_of(8) && content <= size && begin <= end;
-        if !is_sound || entry.size / 8 > file - at {
-            return Err(format!("its entry {number} is not that of a packet at byte {at}"));
+        let is_sound =
+            offset == described && size > 0 && size.is_multiple_of(8) && content <= size && begin <= end;
+        if !is_sound || entry.size / 8 > file - described {
+            return Err(format!("its entry {number} is not that of a packet at byte {described}"));
         }
-        at = entry.file_end();
+        described = entry.file_end();
         packets.push(entry);
     }
-    if at == file { Ok(packets) } else { Err(format!("it describes {at} bytes, but the file has {file}")) }
+    if described != file {
+        return Err(format!("it describes {described} bytes, but the file has {file}"));
+    }
+    Ok(packets)
 }

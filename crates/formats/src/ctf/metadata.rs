@@ -9,12 +9,19 @@ use crate::events::schema::{ByteOrder, TraceClass};
 
 /// Magic number of a metadata packet: CTF 1.8 section 7.1.
 const PACKET_MAGIC: u32 = 0x75D1_1D57;
-/// Size of a metadata packet's header in bytes.
+/// Size of a metadata packet's header in bytes, and offsets in it: sizes of the content and of the packet in bits, three
+/// schemes (compression, encryption, checksum), and the version (major, minor).
 const PACKET_HEADER: usize = 37;
+const CONTENT_SIZE: usize = 24;
+const PACKET_SIZE: usize = 28;
+const SCHEMES: usize = 32;
+const VERSION: usize = 35;
 /// The first byte of a CTF 2 metadata fragment: RFC 7464.
 const RECORD_SEPARATOR: u8 = 0x1e;
 /// Metadata up to this size in bytes is read in negligible time.
 const SHORT: usize = 1 << 16;
+/// Bytes at the beginning in which [`recognise`] looks for words.
+const START: usize = 1 << 12;
 /// Keywords at the beginning of plain TSDL.
 const TSDL_WORDS: &str = "trace env clock stream event callsite typealias typedef struct enum variant";
 
@@ -23,7 +30,7 @@ pub fn recognise(bytes: &[u8]) -> bool {
     if packet_order(bytes).is_some() || bytes.first() == Some(&RECORD_SEPARATOR) {
         return true;
     }
-    let start = &bytes[..bytes.len().min(1 << 12)];
+    let start = &bytes[..bytes.len().min(START)];
     let text = start.trim_ascii_start();
     if text.starts_with(b"{") || text.starts_with(b"[") {
         // Drafts of CTF 2 have no preamble. They are refused, but as what they are.
@@ -41,7 +48,7 @@ fn after_comments(mut text: &[u8]) -> &[u8] {
     loop {
         text = text.trim_ascii_start();
         let end = match text {
-            [b'/', b'*', ..] => memchr::memmem::find(text, b"*/").map(|at| at + 2),
+            [b'/', b'*', ..] => memchr::memmem::find(text, b"*/").map(|position| position + "*/".len()),
             [b'/', b'/', ..] => memchr::memchr(b'\n', text),
             _ => return text,
         };
@@ -90,9 +97,9 @@ pub fn read_head(bytes: &[u8]) -> Option<TraceClass> {
 fn without_events(text: &str) -> String {
     let (begin, end) = (memchr::memmem::Finder::new("\nevent {"), memchr::memmem::Finder::new("\n};"));
     let (mut others, mut rest) = (String::new(), text);
-    while let Some(at) = begin.find(rest.as_bytes()) {
-        others += &rest[..at];
-        let block = &rest[at..];
+    while let Some(position) = begin.find(rest.as_bytes()) {
+        others += &rest[..position];
+        let block = &rest[position..];
         rest = end.find(block.as_bytes()).map_or("", |length| &block[length + "\n};".len()..]);
     }
     others + rest
@@ -125,12 +132,12 @@ fn text(bytes: &[u8]) -> Result<Text<'_>, Error> {
     let (mut text, mut note) = (Vec::new(), None);
     let mut rest = Cursor::new(bytes, 0);
     while !rest.is_empty() {
-        // Fewer bytes than a magic number has may begin a packet that is cut short.
+        // A packet may be cut short in its magic number: all packets begin like the first one.
         let left = rest.rest();
         if packet_order(left) != Some(order) && !bytes.starts_with(left) {
-            let (count, at) = (left.len(), rest.offset());
+            let (count, offset) = (left.len(), rest.offset());
             note = Some(format!(
-                "the last {count} bytes of the metadata, from byte {at} on, are no packet and were not read"
+                "the last {count} bytes of the metadata, from byte {offset} on, are no packet and were not read"
             ));
             break;
         }
@@ -144,32 +151,30 @@ fn text(bytes: &[u8]) -> Result<Text<'_>, Error> {
 /// The text of the next packet.
 fn packet<'a>(rest: &mut Cursor<'a>, order: ByteOrder) -> Result<&'a [u8], Error> {
     let cut = |eof| Error::cut_short("CTF metadata packet", eof);
-    let at = rest.offset();
+    let start = rest.offset();
     let header = rest.clone().take(PACKET_HEADER).map_err(cut)?;
-    let number = |from: usize| {
-        let word =
-            header.get(from..from + 4).and_then(|word| word.first_chunk::<4>()).copied().unwrap_or_default();
+    let number = |offset: usize| {
+        let word = header[offset..].first_chunk::<4>().copied().unwrap_or_default();
         if order == ByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) }
     };
-    let (content, whole) = (number(24), number(28));
-    let sizes = content % 8 == 0 && whole % 8 == 0 && content >= PACKET_HEADER as u32 * 8 && content <= whole;
-    if !sizes {
+    let (content, whole) = (number(CONTENT_SIZE), number(PACKET_SIZE));
+    let is_sound =
+        content % 8 == 0 && whole % 8 == 0 && content >= PACKET_HEADER as u32 * 8 && content <= whole;
+    if !is_sound {
+        let what = "the size of a metadata packet's content in bits";
         let expected = "whole bytes, and no more than the packet has";
-        return Err(Error::invalid(
-            at + 24,
-            "the size of a metadata packet's content in bits",
-            content.into(),
-            expected,
-        ));
+        return Err(Error::invalid(start + CONTENT_SIZE as u64, what, content.into(), expected));
     }
-    if header[32..35].iter().any(|&scheme| scheme != 0) {
+    if header[SCHEMES..VERSION].iter().any(|&scheme| scheme != 0) {
         let (what, help) =
             ("compressed, encrypted or checked CTF metadata", "no tracer is known to write it");
-        return Err(Error { at: at + 32, kind: ErrorKind::Unsupported { what, help } });
+        return Err(Error { at: start + SCHEMES as u64, kind: ErrorKind::Unsupported { what, help } });
     }
-    if (header[35], header[36]) != (1, 8) {
-        let version = u64::from(header[35]) << 8 | u64::from(header[36]);
-        return Err(Error::invalid(at + 35, "the version of CTF metadata", version, "1.8 (0x108)"));
+    let (major, minor) = (header[VERSION], header[VERSION + 1]);
+    if (major, minor) != (1, 8) {
+        let version = u64::from(major) << 8 | u64::from(minor);
+        let offset = start + VERSION as u64;
+        return Err(Error::invalid(offset, "the version of CTF metadata", version, "1.8 (0x108)"));
     }
     let packet = rest.take(whole as usize / 8).map_err(cut)?;
     Ok(&packet[PACKET_HEADER..content as usize / 8])

@@ -23,8 +23,7 @@ pub use metadata::{read as read_metadata, read_head, recognise};
 
 use crate::{Contents, Format};
 
-/// The CTF format.
-/// The metadata alone contains no events: it describes the other files of its folder.
+/// The CTF format: it recognises the metadata, which has no events. It describes the other files of its folder.
 pub const FORMAT: Format = Format {
     name: "CTF",
     recognise,

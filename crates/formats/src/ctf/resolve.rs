@@ -83,9 +83,10 @@ fn resolve_event(
     Ok(())
 }
 
-/// The assigned slots, by field.
+/// The assigned slots.
 #[derive(Default)]
 struct Slots {
+    /// By the field's scope and its path there.
     marks: HashMap<(Scope, Path), Slot>,
     next: Slot,
 }
@@ -99,10 +100,10 @@ fn settle(
 ) -> Result<Option<Structure>, String> {
     let Some(mut root) = root else { return Ok(None) };
     check_byte_orders(&root)?;
-    let mut finder = Finder { outer, scope, frames: Vec::new(), found: Vec::new(), slots };
+    let mut finder = Finder { outer, scope, frames: Vec::new(), targets: Vec::new(), slots };
     finder.structure(&root, Vec::new())?;
-    let mut found = std::mem::take(&mut finder.found).into_iter();
-    apply(&mut root.members.iter_mut().map(|member| &mut member.class).collect::<Vec<_>>(), &mut found);
+    let mut targets = std::mem::take(&mut finder.targets).into_iter();
+    apply(&mut root.members.iter_mut().map(|member| &mut member.class).collect::<Vec<_>>(), &mut targets);
     root.minimum_alignment = root.alignment();
     let mut root = Some(root);
     store_slots(root.as_mut(), scope, slots);
@@ -111,8 +112,9 @@ fn settle(
 
 /// Rejects adjacent fields of different byte orders in one byte, whose positions are undefined.
 fn check_byte_orders(structure: &Structure) -> Result<(), String> {
-    // The position modulo 8, where known, and the byte order of the field that ends there.
-    let (mut at, mut before) = (0, None);
+    // The position in bits, correct modulo 8, and the byte order of the field that ends there. After a field of unknown
+    // size, both start anew.
+    let (mut position, mut before) = (0, None);
     for member in &structure.members {
         let (alignment, size, order) = match &member.class {
             FieldClass::Integer(integer) => (integer.alignment, integer.meaning.size, integer.byte_order),
@@ -121,55 +123,55 @@ fn check_byte_orders(structure: &Structure) -> Result<(), String> {
                 if let FieldClass::Structure(inner) = class {
                     check_byte_orders(inner)?;
                 }
-                (at, before) = (0, None);
+                (position, before) = (0, None);
                 continue;
             }
         };
-        at = bits::align(at, alignment);
-        if at % 8 != 0 && before.is_some_and(|before| before != order) {
+        position = bits::align(position, alignment);
+        if position % 8 != 0 && before.is_some_and(|before| before != order) {
             return Err(format!(
                 "{}: its byte order is another than that of the field in the same byte",
                 member.name
             ));
         }
-        (at, before) = (at + u64::from(size), Some(order));
+        (position, before) = (position + u64::from(size), Some(order));
     }
     Ok(())
 }
 
 /// Stores the targets in the references, in the order of traversal. Also stores the alignment of structures and
 /// arrays, so that readers need not compute it.
-fn apply(classes: &mut [&mut FieldClass], found: &mut std::vec::IntoIter<Target>) {
+fn apply(classes: &mut [&mut FieldClass], targets: &mut std::vec::IntoIter<Target>) {
     for class in classes {
         match class {
-            FieldClass::Text(_, length) | FieldClass::Blob(length, _) => apply_length(length, found),
+            FieldClass::Text(_, length) | FieldClass::Blob(length, _) => apply_length(length, targets),
             FieldClass::Array(array) => {
-                apply_length(&mut array.length, found);
-                apply(&mut [&mut array.element], found);
+                apply_length(&mut array.length, targets);
+                apply(&mut [&mut array.element], targets);
                 array.minimum_alignment = array.alignment();
             }
             FieldClass::Structure(structure) => {
                 let mut members: Vec<_> =
                     structure.members.iter_mut().map(|member| &mut member.class).collect();
-                apply(&mut members, found);
+                apply(&mut members, targets);
                 structure.minimum_alignment = structure.alignment();
             }
             FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
-                if let Some(target) = found.next() {
-                    select(choice, &target);
+                if let Some(target) = targets.next() {
+                    set_ranges(choice, &target);
                     set(&mut choice.selector, &target);
                 }
                 let mut options: Vec<_> = choice.options.iter_mut().map(|option| &mut option.class).collect();
-                apply(&mut options, found);
+                apply(&mut options, targets);
             }
             _ => {}
         }
     }
 }
 
-fn apply_length(length: &mut Length, found: &mut std::vec::IntoIter<Target>) {
+fn apply_length(length: &mut Length, targets: &mut std::vec::IntoIter<Target>) {
     if let Length::Dynamic(reference) = length
-        && let Some(target) = found.next()
+        && let Some(target) = targets.next()
     {
         set(reference, &target);
     }
@@ -180,8 +182,9 @@ fn set(reference: &mut Reference, target: &Target) {
     reference.signed = target.signed;
 }
 
-/// CTF 1.8: the label with the option's name selects it. The underscore that tracers prepend to names is ignored.
-fn select(choice: &mut Choice, target: &Target) {
+/// Sets the values that select each option. CTF 1.8: those of the label with the option's name. The underscore that
+/// tracers prepend to names is ignored.
+fn set_ranges(choice: &mut Choice, target: &Target) {
     let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, label) in target.labels.iter().enumerate() {
         by_name.entry(&label.name).or_default().push(index);
@@ -190,10 +193,10 @@ fn select(choice: &mut Choice, target: &Target) {
         let name = option.raw_name.as_str();
         let longer = format!("_{name}");
         let names = [Some(name), name.strip_prefix('_'), Some(&longer)];
-        let found = names.into_iter().flatten().filter_map(|name| by_name.get(name));
-        let mut found: Vec<usize> = found.flatten().copied().collect();
-        found.sort_unstable();
-        let ranges = found.into_iter().flat_map(|index| &target.labels[index].ranges);
+        let labels = names.into_iter().flatten().filter_map(|name| by_name.get(name));
+        let mut labels: Vec<usize> = labels.flatten().copied().collect();
+        labels.sort_unstable();
+        let ranges = labels.into_iter().flat_map(|index| &target.labels[index].ranges);
         option.ranges = ranges.map(|range| (*range.start(), *range.end())).collect();
     }
 }
@@ -237,8 +240,10 @@ struct Finder<'s, 'o> {
     /// The preceding scopes, in order.
     outer: &'o [(Scope, Option<&'o Structure>)],
     scope: Scope,
+    /// The structures under traversal, innermost last.
     frames: Vec<Frame<'s>>,
-    found: Vec<Target>,
+    /// The targets of the references so far, in the order of traversal.
+    targets: Vec<Target>,
     slots: &'o mut Slots,
 }
 
@@ -246,15 +251,15 @@ impl<'s> Finder<'s, '_> {
     fn structure(&mut self, structure: &'s Structure, path: Path) -> Result<(), String> {
         self.frames.push(Frame { structure, members: 0, path });
         for (index, member) in structure.members.iter().enumerate() {
-            let path = self.frame(index);
+            let path = self.enter_member(index);
             self.class(&member.class, path).map_err(|reason| format!("{}: {reason}", member.name))?;
         }
         self.frames.pop();
         Ok(())
     }
 
-    /// The path of a member of the innermost structure, whose earlier members are traversed.
-    fn frame(&mut self, index: usize) -> Path {
+    /// Moves to a member of the innermost structure. Returns its path.
+    fn enter_member(&mut self, index: usize) -> Path {
         let Some(frame) = self.frames.last_mut() else { return Path::new() };
         frame.members = index;
         extended(&frame.path, index)
@@ -287,7 +292,7 @@ impl<'s> Finder<'s, '_> {
     fn length(&mut self, length: &Length) -> Result<(), String> {
         let Length::Dynamic(reference) = length else { return Ok(()) };
         self.reference(reference)?;
-        match self.found.last() {
+        match self.targets.last() {
             Some(target) if target.signed => Err("a length may not be signed".to_owned()),
             _ => Ok(()),
         }
@@ -325,7 +330,7 @@ impl<'s> Finder<'s, '_> {
             }
             target.get_or_insert(Target { slot, signed, labels });
         }
-        self.found.push(
+        self.targets.push(
             target.ok_or_else(|| format!("depends on `{}`, but no earlier integer has that name", name()))?,
         );
         Ok(())
@@ -338,27 +343,25 @@ impl<'s> Finder<'s, '_> {
         if let Some(origin) = reference.origin {
             return match self.outer.iter().find(|(scope, _)| *scope == origin) {
                 Some((scope, root)) => {
-                    root.map_or_else(Vec::new, |root| descend(*scope, root, usize::MAX, &[], &names))
+                    root.map_or_else(Vec::new, |root| fields_at(*scope, root, ALL_MEMBERS, &[], &names))
                 }
                 None if origin == self.scope => {
-                    self.frames.first().map_or_else(Vec::new, |frame| self.within(frame, &names))
+                    self.frames.first().map_or_else(Vec::new, |frame| self.find_in(frame, &names))
                 }
                 None => Vec::new(),
             };
         }
-        let own = self.frames.iter().rev().skip(parents).map(|frame| self.within(frame, &names));
-        let outer = self
-            .outer
-            .iter()
-            .rev()
-            .filter(|_| parents == 0)
-            .filter_map(|&(scope, root)| root.map(|root| descend(scope, root, usize::MAX, &[], &names)));
-        own.chain(outer).find(|found| !found.is_empty()).unwrap_or_default()
+        let own = self.frames.iter().rev().skip(parents).map(|frame| self.find_in(frame, &names));
+        let outer =
+            self.outer.iter().rev().filter(|_| parents == 0).filter_map(|&(scope, root)| {
+                root.map(|root| fields_at(scope, root, ALL_MEMBERS, &[], &names))
+            });
+        own.chain(outer).find(|fields| !fields.is_empty()).unwrap_or_default()
     }
 
-    fn within<'f>(&self, frame: &Frame<'f>, names: &[&str]) -> Vec<FoundField<'f>> {
+    fn find_in<'f>(&self, frame: &Frame<'f>, names: &[&str]) -> Vec<FoundField<'f>> {
         // In an outer frame, the member under traversal is visible too.
-        descend(self.scope, frame.structure, frame.members.saturating_add(1), &frame.path, names)
+        fields_at(self.scope, frame.structure, frame.members.saturating_add(1), &frame.path, names)
     }
 }
 
@@ -375,8 +378,11 @@ fn extended(path: &[usize], index: usize) -> Path {
     path
 }
 
-/// The fields with this path of names, among the first `members` members of a structure.
-fn descend<'s>(
+/// A number of members that no structure has.
+const ALL_MEMBERS: usize = usize::MAX;
+
+/// The fields with this path of names, which begins at one of the first `members` members of a structure.
+fn fields_at<'s>(
     scope: Scope,
     structure: &'s Structure,
     members: usize,
@@ -385,14 +391,17 @@ fn descend<'s>(
 ) -> Vec<FoundField<'s>> {
     let Some((name, rest)) = names.split_first() else { return Vec::new() };
     let members = structure.members.iter().take(members).enumerate();
-    let found = members.rev().find(|(_, member)| member.raw_name == *name);
-    found.map_or_else(Vec::new, |(index, member)| into(scope, &member.class, extended(path, index), rest))
+    match members.rev().find(|(_, member)| member.raw_name == *name) {
+        Some((index, member)) => fields_within(scope, &member.class, extended(path, index), rest),
+        None => Vec::new(),
+    }
 }
 
-fn into<'s>(scope: Scope, class: &'s FieldClass, path: Path, names: &[&str]) -> Vec<FoundField<'s>> {
+/// The fields with this path of names within a class; the class itself if no name is left.
+fn fields_within<'s>(scope: Scope, class: &'s FieldClass, path: Path, names: &[&str]) -> Vec<FoundField<'s>> {
     match class {
-        FieldClass::Structure(structure) => descend(scope, structure, usize::MAX, &path, names),
-        FieldClass::Array(array) => into(scope, &array.element, extended(&path, 0), names),
+        FieldClass::Structure(structure) => fields_at(scope, structure, ALL_MEMBERS, &path, names),
+        FieldClass::Array(array) => fields_within(scope, &array.element, extended(&path, 0), names),
         FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
             let options = choice.options.iter().enumerate();
             let into_option = |(index, option): (usize, &'s crate::events::schema::ChoiceOption)| {
@@ -401,7 +410,7 @@ fn into<'s>(scope: Scope, class: &'s FieldClass, path: Path, names: &[&str]) -> 
                     Some((name, rest)) if option.raw_name == *name && !rest.is_empty() => rest,
                     _ => names,
                 };
-                into(scope, &option.class, extended(&path, index), names)
+                fields_within(scope, &option.class, extended(&path, index), names)
             };
             options.flat_map(into_option).collect()
         }

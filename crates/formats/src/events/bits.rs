@@ -7,11 +7,11 @@ use super::schema::ByteOrder;
 
 /// Eight bytes from an offset, padded with zeros after the end.
 #[inline]
-pub(crate) fn word(bytes: &[u8], at: usize) -> [u8; 8] {
-    if let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+pub(crate) fn word(bytes: &[u8], position: usize) -> [u8; 8] {
+    if let Some(word) = bytes.get(position..).and_then(|rest| rest.first_chunk::<8>()) {
         return *word;
     }
-    last_word(bytes.get(at..).unwrap_or_default())
+    last_word(bytes.get(position..).unwrap_or_default())
 }
 
 #[cold]
@@ -32,20 +32,20 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Reads the integer at bit `at`; a signed one as the bits of an `i64`. Bits after the end are zero.
+    /// Reads the integer at bit `position`; a signed one as the bits of an `i64`. Bits after the end are zero.
     #[inline]
-    pub(crate) fn read(self, bytes: &[u8], at: u64) -> u64 {
-        let value = unsigned(bytes, at, self.size, self.order);
+    pub(crate) fn read(self, bytes: &[u8], position: u64) -> u64 {
+        let value = unsigned(bytes, position, self.size, self.order);
         let value = ordered(value, self.size, self.reversed);
         if self.signed { signed(value, self.size) as u64 } else { value }
     }
 }
 
-/// Reads `size` bits (1 to 64) at bit `at` as an unsigned integer. The caller checks the bounds; bits after the end
+/// Reads `size` bits (1 to 64) at bit `position` as an unsigned integer. The caller checks the bounds; bits after the end
 /// are zero.
 #[inline]
-pub(crate) fn unsigned(bytes: &[u8], at: u64, size: u32, order: ByteOrder) -> u64 {
-    let (byte, shift) = ((at / 8) as usize, (at % 8) as u32);
+pub(crate) fn unsigned(bytes: &[u8], position: u64, size: u32, order: ByteOrder) -> u64 {
+    let (byte, shift) = ((position / 8) as usize, (position % 8) as u32);
     if shift + size > 64 {
         return across(bytes, byte, shift, size, order);
     }
@@ -85,11 +85,11 @@ pub(crate) fn signed(value: u64, size: u32) -> i64 {
     ((value << (64 - size)) as i64) >> (64 - size)
 }
 
-/// Rounds up to a power of two; saturates.
+/// Rounds a position up to a multiple of the alignment, a power of two; saturates.
 #[inline]
-pub(crate) fn align(at: u64, alignment: u32) -> u64 {
+pub(crate) fn align(position: u64, alignment: u32) -> u64 {
     let mask = u64::from(alignment) - 1;
-    at.saturating_add(mask) & !mask
+    position.saturating_add(mask) & !mask
 }
 
 /// The index of the first zero byte.
@@ -105,8 +105,8 @@ pub(crate) fn nul(bytes: &[u8]) -> Option<usize> {
             return Some(8 * index + zeros.trailing_zeros() as usize / 8);
         }
     }
-    let seen = (bytes.len() / 8).min(WORDS) * 8;
-    memchr::memchr(0, &bytes[seen..]).map(|at| seen + at)
+    let checked = (bytes.len() / 8).min(WORDS) * 8;
+    memchr::memchr(0, &bytes[checked..]).map(|position| checked + position)
 }
 
 /// Whether integers are signed.
@@ -114,11 +114,14 @@ pub(crate) const SIGNED: bool = true;
 /// See [`SIGNED`].
 pub(crate) const UNSIGNED: bool = false;
 
+/// Bytes of the longest LEB128 integer that fits 64 bits.
+pub(crate) const LONGEST_LEB128: usize = 10;
+
 /// Reads a LEB128 integer. Returns its value (the bits of an `i64` if signed) and its length in bytes; `None` if it
 /// is unterminated or exceeds 64 bits.
 pub(crate) fn leb128(bytes: &[u8], is_signed: bool) -> Option<(u64, usize)> {
     let mut value: u64 = 0;
-    for (index, &byte) in bytes.iter().enumerate().take(10) {
+    for (index, &byte) in bytes.iter().enumerate().take(LONGEST_LEB128) {
         let shift = 7 * index as u32;
         let part = u64::from(byte & 0x7f);
         let last = byte & 0x80 == 0;
@@ -141,10 +144,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bit by bit, as the specification defines it.
-    fn slow(bytes: &[u8], at: u64, size: u32, order: ByteOrder) -> u64 {
+    /// Reads an integer bit by bit, as the specification defines it.
+    fn bit_by_bit(bytes: &[u8], position: u64, size: u32, order: ByteOrder) -> u64 {
         (0..size).fold(0, |value, index| {
-            let bit = at + u64::from(index);
+            let bit = position + u64::from(index);
             let byte = bytes[(bit / 8) as usize];
             match order {
                 ByteOrder::Little => value | (u64::from(byte >> (bit % 8) & 1) << index),
@@ -155,12 +158,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bits_are_read_as_one_by_one(bytes: [u8; 24], at in 0u64..100, size in 1u32..=64) {
+        fn any_bits_are_read_as_bit_by_bit(bytes: [u8; 24], position in 0u64..100, size in 1u32..=64) {
             for order in [ByteOrder::Little, ByteOrder::Big] {
-                prop_assert_eq!(unsigned(&bytes, at, size, order), slow(&bytes, at, size, order));
+                prop_assert_eq!(unsigned(&bytes, position, size, order), bit_by_bit(&bytes, position, size, order));
             }
-            let end = (at + u64::from(size)).div_ceil(8) as usize;
-            prop_assert_eq!(unsigned(&bytes[..end], at, size, ByteOrder::Big), slow(&bytes, at, size, ByteOrder::Big));
+            let end = (position + u64::from(size)).div_ceil(8) as usize;
+            prop_assert_eq!(unsigned(&bytes[..end], position, size, ByteOrder::Big), bit_by_bit(&bytes, position, size, ByteOrder::Big));
         }
 
         #[test]
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_and_bit_orders() {
+    fn signed_and_reversed_integers_are_read_and_positions_aligned() {
         assert_eq!(signed(0b101, 3), -3);
         assert_eq!(signed(u64::MAX, 64), -1);
         let reversed = Layout { size: 3, signed: false, order: ByteOrder::Little, reversed: true };

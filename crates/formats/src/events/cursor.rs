@@ -6,7 +6,7 @@ use hodo_clock::{OriginNanos, TimelineClock};
 use hodo_model::{Cause, Loss};
 
 use super::{
-    event::{Event, EventTrouble, Parts, Reader},
+    event::{Event, EventTrouble, Parts, Reader, Stopped},
     framing::{Finder, Found, Framing},
     trace::{Stream, StreamPacket, Trace},
 };
@@ -33,6 +33,13 @@ pub struct Lost {
     pub before: Option<OriginNanos>,
 }
 
+/// A loss, and the time of its item.
+#[derive(Clone, Copy, Debug)]
+struct TimedLoss {
+    time: Option<OriginNanos>,
+    lost: Lost,
+}
+
 /// Iterates over packets of a stream.
 #[derive(Debug)]
 pub struct Cursor<'t, 'a> {
@@ -46,8 +53,8 @@ pub struct Cursor<'t, 'a> {
     left: Range<usize>,
     /// The current packet.
     packet: Option<usize>,
-    /// Losses before or in the current packet with their times, to report before its events.
-    lost: [Option<(Option<OriginNanos>, Lost)>; 2],
+    /// Lost packets and lost events before or in the current packet, to report before its events.
+    lost: [Option<TimedLoss>; 2],
     /// A loss whose time is the packet's end, to report after its events.
     lost_by_end: Option<Lost>,
     /// Whether the first event of the current packet is unread, so that losses may be pending. Always set with a
@@ -95,7 +102,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
                 match self.reader.next_where(|class, cycles| wanted(packet, class, cycles)) {
                     Ok(Some(parts)) => return Some((self.time(parts), Item::Event(parts))),
                     Ok(None) => {}
-                    Err(trouble) => self.trouble(trouble),
+                    Err(trouble) => self.record_trouble(trouble),
                 }
             }
             let (time, item) = self.between_packets()?;
@@ -106,18 +113,25 @@ impl<'t, 'a> Cursor<'t, 'a> {
         }
     }
 
-    /// Skips events of two cursors in one stream alternately, while both take the fast path, and passes each to
-    /// `see`. Returns whether `other` is the one that left it; call its [`Cursor::next_where`] next. `None` if the
-    /// stream has no fast path.
+    /// Skips events of two cursors in one stream alternately, while both take the fast path, and passes the class index
+    /// and the clock of each to `skipped`. Returns which cursor left the fast path; call its [`Cursor::next_where`] next.
+    /// `None` if the stream has no fast path.
     #[inline]
-    pub fn go_over_both(one: &mut Self, other: &mut Self, see: impl FnMut(u32, Option<u64>)) -> Option<bool> {
+    pub fn skip_both(
+        one: &mut Self,
+        other: &mut Self,
+        skipped: impl FnMut(u32, Option<u64>),
+    ) -> Option<Stopped> {
         if one.finder.is_some() {
             return None;
         }
-        let is_within = |cursor: &Self| cursor.packet.is_some() && !cursor.at_beginning;
-        match (is_within(one), is_within(other)) {
-            (true, true) => Reader::skim_both(&mut one.reader, &mut other.reader, see),
-            (is_within, _) => Some(is_within),
+        let is_within_packet = |cursor: &Self| cursor.packet.is_some() && !cursor.at_beginning;
+        if !is_within_packet(one) {
+            Some(Stopped::One)
+        } else if !is_within_packet(other) {
+            Some(Stopped::Other)
+        } else {
+            Reader::skim_both(&mut one.reader, &mut other.reader, skipped)
         }
     }
 
@@ -130,7 +144,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
     #[inline(never)]
     fn between_packets(&mut self) -> Option<(Option<OriginNanos>, Item)> {
         loop {
-            if let Some((time, lost)) = self.lost.iter_mut().find_map(Option::take) {
+            if let Some(TimedLoss { time, lost }) = self.lost.iter_mut().find_map(Option::take) {
                 return Some((time, Item::Lost(lost)));
             }
             if let (Some(finder), true) = (&mut self.finder, self.packet.is_some()) {
@@ -145,7 +159,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
                     }
                     Ok(None) => {}
                     Err(trouble) => {
-                        self.trouble(trouble);
+                        self.record_trouble(trouble);
                         continue;
                     }
                 }
@@ -154,7 +168,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
                 match self.reader.next_event() {
                     Ok(Some(parts)) => return Some((self.time(parts), Item::Event(parts))),
                     Ok(None) => {}
-                    Err(trouble) => self.trouble(trouble),
+                    Err(trouble) => self.record_trouble(trouble),
                 }
             }
             if let Some(lost) = self.lost_by_end.take() {
@@ -170,11 +184,11 @@ impl<'t, 'a> Cursor<'t, 'a> {
         let packet = &self.stream.packets[index];
         self.packet = Some(index);
         if let Some(finder) = &mut self.finder {
-            self.reader.show(packet.bytes, self.stream.number);
+            self.reader.set_bytes(packet.bytes, self.stream.number);
             finder.open(packet);
             return Some(());
         }
-        self.lose(index, packet);
+        self.record_lost(index, packet);
         self.at_beginning = true;
         self.reader.open(packet.bytes, &packet.packet, packet.clock);
         Some(())
@@ -182,23 +196,24 @@ impl<'t, 'a> Cursor<'t, 'a> {
 
     /// Records the losses before or in a packet. Their time is never after that of a later event: otherwise a merge
     /// by time would hold that event back.
-    fn lose(&mut self, index: usize, packet: &StreamPacket<'a>) {
+    fn record_lost(&mut self, index: usize, packet: &StreamPacket<'a>) {
         let before = index.checked_sub(1).and_then(|index| self.stream.packets.get(index));
         let (after, begin) = (before.and_then(|before| before.end), packet.begin);
         let time = after.into_iter().chain(begin).min();
         let lost =
             |count, after, before| (count > 0).then_some(Lost { count, packets: false, after, before });
         let packets = lost(packet.packets_lost, after, begin);
-        let packets = packets.map(|lost| (time, Lost { packets: true, ..lost }));
+        let packets = packets.map(|lost| TimedLoss { time, lost: Lost { packets: true, ..lost } });
         // As far as is known, the first packet counts losses since its own beginning.
         let events = lost(packet.events_lost, after.or(begin), packet.end);
         let is_by_end = time.is_none() && packet.end.is_some();
         self.lost_by_end = events.filter(|_| is_by_end);
-        self.lost = [packets, events.filter(|_| !is_by_end).map(|lost| (time, lost))];
+        self.lost = [packets, events.filter(|_| !is_by_end).map(|lost| TimedLoss { time, lost })];
     }
 
+    /// Records the unreadable rest of the packet.
     #[cold]
-    fn trouble(&mut self, trouble: EventTrouble) {
+    fn record_trouble(&mut self, trouble: EventTrouble) {
         let Some(packet) = self.packet.map(|index| &self.stream.packets[index]) else { return };
         let (start, end) = (packet.packet.bytes.start as u64, packet.packet.bytes.end as u64);
         let time = self.clock.map(|clock| clock.nanos(self.reader.clock()));
@@ -206,7 +221,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         self.loss.push(Loss {
             stream: self.trace.files[packet.file].name.clone(),
             cause: Cause::Corrupt,
-            bytes: start + trouble.at / 8..end,
+            bytes: start + trouble.position / 8..end,
             time: time.map(|time| (time, time)),
             count: 1,
             detail: trouble.reason,

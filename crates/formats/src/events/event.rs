@@ -6,7 +6,7 @@ use hodo_model::event::{Compound, FieldSink, Ignore, Meaning, Name};
 use super::{
     header::Word,
     packet::Packet,
-    plan::{FieldPath, Listed, StreamPlan},
+    plan::{FieldPath, ListedClass, StreamPlan},
     read::Walk,
     schema::{EventClass, FieldClass, Scope, Slot, StreamClass, Structure, TraceClass},
     steps::{Content, Slots, Trouble},
@@ -52,7 +52,7 @@ pub struct Parts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventTrouble {
     /// Beginning of the event, in bits from the beginning of its packet.
-    pub at: u64,
+    pub position: u64,
     /// The reason.
     pub reason: String,
 }
@@ -67,7 +67,8 @@ pub struct Reader<'t, 'a> {
     content: Content<'a>,
     /// Beginning of the packet's context.
     context: u64,
-    at: u64,
+    /// The end of the last event.
+    position: u64,
     /// The current clock.
     clock: u64,
 }
@@ -79,15 +80,24 @@ impl<'t, 'a> Reader<'t, 'a> {
         plan: &'t StreamPlan,
     ) -> Reader<'t, 'a> {
         let content = Content { bytes: &[], end: 0 };
-        Reader { trace, stream, plan, slots: Slots::new(trace.slots), content, context: 0, at: 0, clock: 0 }
+        Reader {
+            trace,
+            stream,
+            plan,
+            slots: Slots::new(trace.slots),
+            content,
+            context: 0,
+            position: 0,
+            clock: 0,
+        }
     }
 
     /// Moves to the first event of a packet; `clock` is the clock before the packet.
     pub(crate) fn open(&mut self, bytes: &'a [u8], packet: &Packet, clock: u64) {
         self.content = Content { bytes, end: packet.content };
-        (self.at, self.context, self.clock) = (packet.events, packet.context, clock);
-        if let Some((value, size)) = packet.begin {
-            self.clock = advance(clock, value, size);
+        (self.position, self.context, self.clock) = (packet.events, packet.context, clock);
+        if let Some(begin) = packet.begin {
+            self.clock = advance(clock, begin.value, begin.size);
         }
         // Sets the slots that events depend on, from the packet's header and context. Errors were reported earlier.
         let mut ignore = Ignore;
@@ -100,7 +110,7 @@ impl<'t, 'a> Reader<'t, 'a> {
 
     /// Sets the bytes of events that a [`Finder`](super::framing::Finder) locates, and the slot of a number of the
     /// stream.
-    pub(crate) fn show(&mut self, bytes: &'a [u8], slot: Option<(Slot, u64)>) {
+    pub(crate) fn set_bytes(&mut self, bytes: &'a [u8], slot: Option<(Slot, u64)>) {
         self.content = Content { bytes, end: bytes.len() as u64 * 8 };
         slot.iter().for_each(|&(slot, number)| self.slots.set(slot, number));
     }
@@ -121,19 +131,19 @@ impl<'t, 'a> Reader<'t, 'a> {
     /// The rest of the packet cannot be read.
     #[inline]
     pub fn next_event(&mut self) -> Result<Option<Parts>, EventTrouble> {
-        let start = self.plan.header.start(self.at);
+        let start = self.plan.header.start(self.position);
         if start >= self.content.end {
             return Ok(None);
         }
         match self.event(start) {
             Ok(parts) => {
-                self.at = parts.end;
+                self.position = parts.end;
                 Ok(Some(parts))
             }
             Err(reason) => {
                 let reason = self.explain(reason, start);
-                self.at = self.content.end;
-                Err(EventTrouble { at: start, reason })
+                self.position = self.content.end;
+                Err(EventTrouble { position: start, reason })
             }
         }
     }
@@ -182,46 +192,45 @@ impl<'t, 'a> Reader<'t, 'a> {
         found
     }
 
-    /// Skips events of two packets of one stream alternately, while both take the fast path. Returns whether `other`
-    /// left it; `None` if the stream has no fast path. Skipping is bound by the latency from one event to the next,
-    /// so two interleaved chains take little longer than one.
+    /// Skips events of two packets of one stream alternately, while both take the fast path. Passes the class index and
+    /// the clock of each to `skipped`. Returns which reader left the fast path; `None` if the stream has none. Skipping is
+    /// bound by the latency from one event to the next, so two interleaved chains take little longer than one.
     #[inline(always)]
     pub(crate) fn skim_both(
         one: &mut Self,
         other: &mut Self,
-        mut see: impl FnMut(u32, Option<u64>),
-    ) -> Option<bool> {
+        mut skipped: impl FnMut(u32, Option<u64>),
+    ) -> Option<Stopped> {
         let word = one.plan.header.word()?;
-        let (Some(mut first), Some(mut second)) = (one.lane(), other.lane()) else {
-            return Some(one.lane().is_some());
-        };
+        let Some(mut first) = one.lane() else { return Some(Stopped::One) };
+        let Some(mut second) = other.lane() else { return Some(Stopped::Other) };
         let class = |step| match step {
             Skipped::Sized(sized, _) => sized.class,
             Skipped::Other(parts) => parts.class,
         };
-        let is_second = loop {
-            let Some(step) = one.step(word, &mut first) else { break false };
-            see(class(step), one.cycles(first.clock));
-            let Some(step) = other.step(word, &mut second) else { break true };
-            see(class(step), other.cycles(second.clock));
+        let stopped = loop {
+            let Some(step) = one.step(word, &mut first) else { break Stopped::One };
+            skipped(class(step), one.cycles(first.clock));
+            let Some(step) = other.step(word, &mut second) else { break Stopped::Other };
+            skipped(class(step), other.cycles(second.clock));
         };
         one.leave(first);
         other.leave(second);
-        Some(is_second)
+        Some(stopped)
     }
 
     /// A lane from the next event on; `None` at the end of the content.
     #[inline(always)]
     fn lane(&self) -> Option<Lane<'a>> {
         let bytes = self.content.bytes_from(0);
-        let rest = bytes.get((self.plan.header.start(self.at) / 8) as usize..)?;
+        let rest = bytes.get((self.plan.header.start(self.position) / 8) as usize..)?;
         Some(Lane { bytes, rest, clock: self.clock })
     }
 
     /// Continues after the skipped events.
     #[inline(always)]
     fn leave(&mut self, lane: Lane<'a>) {
-        (self.at, self.clock) = (lane.start(), lane.clock);
+        (self.position, self.clock) = (lane.start(), lane.clock);
     }
 
     /// Skips an event whose header fits a word.
@@ -301,6 +310,15 @@ impl<'t, 'a> Reader<'t, 'a> {
     }
 }
 
+/// Which of two readers, or cursors, left the fast path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The first.
+    One,
+    /// The second.
+    Other,
+}
+
 /// An iterator over a packet's events on the fast path.
 struct Lane<'a> {
     /// The content.
@@ -320,8 +338,8 @@ impl Lane<'_> {
 
 /// A skipped event.
 enum Skipped {
-    /// An event of a fixed-size class, and its id.
-    Sized(Listed, u64),
+    /// An event of a fixed-size class, and the id of the class.
+    Sized(ListedClass, u64),
     Other(Parts),
 }
 
@@ -342,7 +360,7 @@ impl From<Trouble> for Reason {
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'r, 't, 'a> {
     reader: &'r Reader<'t, 'a>,
-    /// Positions of its parts.
+    /// The positions of its parts.
     pub parts: Parts,
 }
 
@@ -398,29 +416,29 @@ impl<'t, 'a> Event<'_, 't, 'a> {
     // Inlined because callers pass a constant scope; a scope that is usually empty then costs nothing.
     #[inline(always)]
     pub fn emit(&self, scope: Scope, sink: &mut impl FieldSink) -> Result<(), Trouble> {
-        let (plan, at) = (self.reader.plan, self.begin(scope));
-        let places = || plan.places(self.parts.class, self.class());
-        let places = match scope {
-            Scope::CommonContext => &plan.common_places,
-            Scope::SpecificContext => match &places().specific {
-                Some(places) => places,
+        let (plan, position) = (self.reader.plan, self.begin(scope));
+        let offsets = || plan.offsets(self.parts.class, self.class());
+        let offsets = match scope {
+            Scope::CommonContext => &plan.common_offsets,
+            Scope::SpecificContext => match &offsets().specific {
+                Some(offsets) => offsets,
                 None => return Ok(()),
             },
-            Scope::Payload => &places().payload,
+            Scope::Payload => &offsets().payload,
             _ => {
                 let Some(root) = self.root(scope) else { return Ok(()) };
-                return self.walk(at, sink).root(root, at).map(drop);
+                return self.walk(position, sink).root(root, position).map(drop);
             }
         };
-        if places.is_empty() {
+        if offsets.is_empty() {
             return Ok(());
         }
-        self.walk(at, sink).placed(places, at).map(drop)
+        self.walk(position, sink).root_by_offsets(offsets, position).map(drop)
     }
 
     #[inline]
-    fn walk<'w, S: FieldSink>(&'w self, at: u64, sink: &'w mut S) -> Walk<'a, 'w, S> {
-        Walk::new(self.content(), at, &self.reader.slots, sink)
+    fn walk<'w, S: FieldSink>(&'w self, position: u64, sink: &'w mut S) -> Walk<'a, 'w, S> {
+        Walk::new(self.content(), position, &self.reader.slots, sink)
     }
 
     /// Passes one field to a sink. `path` must be one found for the event's class.
@@ -429,20 +447,22 @@ impl<'t, 'a> Event<'_, 't, 'a> {
     /// The field cannot be read.
     #[inline]
     pub fn emit_field(&self, path: &FieldPath, sink: &mut impl FieldSink) -> Result<(), Trouble> {
-        let (at, content, slots) = (self.begin(path.scope), self.content(), &self.reader.slots);
-        if let Some(place) = &path.place {
-            return place.emit(content, at, slots, NAMELESS, sink);
+        let (position, content, slots) = (self.begin(path.scope), self.content(), &self.reader.slots);
+        if let Some(offset) = &path.offset {
+            return offset.emit(content, position, slots, NAMELESS, sink);
         }
-        let way = path.way.as_ref();
-        let at = way.steps.run(content, at, slots)?;
-        match (way.inner.as_slice(), &way.class) {
+        let route = path.route.as_ref();
+        let position = route.steps.run(content, position, slots)?;
+        match (route.inner.as_slice(), &route.class) {
             ([], FieldClass::Integer(integer)) => {
-                Walk::new(content, at, slots, sink).integer(integer, NAMELESS, at).map(drop)
+                Walk::new(content, position, slots, sink).integer(integer, NAMELESS, position).map(drop)
             }
-            ([], class) => Walk::new(content, at, slots, sink).class(class, NAMELESS, at).map(drop),
+            ([], class) => {
+                Walk::new(content, position, slots, sink).class(class, NAMELESS, position).map(drop)
+            }
             (inner, class) => {
                 let mut within = Within { wanted: inner, depth: 0, sink };
-                Walk::new(content, at, slots, &mut within).class(class, NAMELESS, at).map(drop)
+                Walk::new(content, position, slots, &mut within).class(class, NAMELESS, position).map(drop)
             }
         }
     }
@@ -461,11 +481,12 @@ struct Within<'s, S> {
 }
 
 impl<S> Within<'_, S> {
-    fn is(&self, name: Name<'_>) -> bool {
+    fn is_wanted(&self, name: Name<'_>) -> bool {
         // The first field begun is the outermost.
         self.depth == self.wanted.len() && self.matches(name)
     }
 
+    /// Whether this is the name that the path has at the present depth.
     fn matches(&self, name: Name<'_>) -> bool {
         match (name, self.depth.checked_sub(1).and_then(|index| self.wanted.get(index))) {
             (Name::Member(name), Some(wanted)) => name == wanted,
@@ -477,45 +498,45 @@ impl<S> Within<'_, S> {
 
 impl<S: FieldSink> FieldSink for Within<'_, S> {
     fn unsigned(&mut self, name: Name<'_>, value: u64, meaning: &Meaning) {
-        if self.is(name) {
+        if self.is_wanted(name) {
             self.sink.unsigned(NAMELESS, value, meaning);
         }
     }
 
     fn signed(&mut self, name: Name<'_>, value: i64, meaning: &Meaning) {
-        if self.is(name) {
+        if self.is_wanted(name) {
             self.sink.signed(NAMELESS, value, meaning);
         }
     }
 
     fn real(&mut self, name: Name<'_>, value: f64) {
-        if self.is(name) {
+        if self.is_wanted(name) {
             self.sink.real(NAMELESS, value);
         }
     }
 
     fn boolean(&mut self, name: Name<'_>, value: bool) {
-        if self.is(name) {
+        if self.is_wanted(name) {
             self.sink.boolean(NAMELESS, value);
         }
     }
 
     fn text(&mut self, name: Name<'_>, text: &[u8]) {
-        if self.is(name) {
+        if self.is_wanted(name) {
             self.sink.text(NAMELESS, text);
         }
     }
 
     fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
-        if self.is(name) {
+        if self.is_wanted(name) {
             self.sink.blob(NAMELESS, bytes);
         }
     }
 
     fn begin(&mut self, name: Name<'_>, _: Compound) {
         // Off the path or beyond its end, nothing matches until the compound is closed.
-        let on_the_way = self.depth == 0 || (self.depth < self.wanted.len() && self.matches(name));
-        self.depth += if on_the_way { 1 } else { OFF };
+        let is_on_path = self.depth == 0 || (self.depth < self.wanted.len() && self.matches(name));
+        self.depth += if is_on_path { 1 } else { OFF };
     }
 
     fn end(&mut self, _: Compound) {

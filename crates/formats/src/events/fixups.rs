@@ -51,8 +51,8 @@ impl Fixups {
         for index in 0..stream.packets.len() {
             let next = stream.packets.get(index + 1).and_then(|next| next.begin);
             let packet = &stream.packets[index];
-            let ends_at_zero = packet.packet.end.is_some_and(|(end, _)| end == 0)
-                && packet.packet.begin.is_some_and(|(begin, _)| begin != 0);
+            let ends_at_zero = packet.packet.end.is_some_and(|end| end.value == 0)
+                && packet.packet.begin.is_some_and(|begin| begin.value != 0);
             if self.event_after_packet || (self.open_packet && ends_at_zero) {
                 stream.packets[index].end =
                     next.or_else(|| event_time(trace, stream, index, EdgeEvent::Last));

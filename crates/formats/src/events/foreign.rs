@@ -93,59 +93,65 @@ impl ForeignField {
 }
 
 /// Reads an unsigned integer of `size` bytes.
-fn number(content: Content<'_>, at: u64, size: u32, order: ByteOrder) -> Result<u64, Trouble> {
-    content.has(at, u64::from(size) * 8)?;
-    Ok(bits::unsigned(content.bytes, at, size * 8, order))
+fn number(content: Content<'_>, position: u64, size: u32, order: ByteOrder) -> Result<u64, Trouble> {
+    content.has(position, u64::from(size) * 8)?;
+    Ok(bits::unsigned(content.bytes, position, size * 8, order))
 }
 
 impl<S: FieldSink> Walk<'_, '_, S> {
-    /// Passes the field at bit `at`, which is byte-aligned, to the sink. Returns the bit where the field ends.
+    /// Passes the field at bit `position`, which is byte-aligned, to the sink. Returns the bit where the field ends.
     pub(super) fn foreign(
         &mut self,
         foreign: &ForeignField,
         name: Name<'_>,
-        at: u64,
+        position: u64,
     ) -> Result<u64, Trouble> {
         match foreign {
             ForeignField::Padding(_) => {}
             ForeignField::Located { origin, order, elements } => {
-                let located = number(self.content, at, 4, *order)?;
+                let located = number(self.content, position, 4, *order)?;
                 let (offset, size) = (located & 0xffff, located >> 16);
-                let start = at.checked_add_signed(8 * origin).ok_or(Trouble::CutShort)? + 8 * offset;
+                let start = position.checked_add_signed(8 * origin).ok_or(Trouble::CutShort)? + 8 * offset;
                 self.content.has(start, 8 * size).map_err(|_| Trouble::TooLong(size))?;
                 self.elements(elements, name, start, size)?;
             }
             ForeignField::Rest(elements) => {
-                self.elements(elements, name, at, self.content.end.saturating_sub(at) / 8)?;
+                self.elements(elements, name, position, self.content.end.saturating_sub(position) / 8)?;
             }
             ForeignField::Counted(integer) => {
-                let count = number(self.content, at, 8, integer.byte_order)?;
+                let count = number(self.content, position, 8, integer.byte_order)?;
                 let bytes =
                     count.checked_mul(u64::from(integer.meaning.size / 8)).ok_or(Trouble::TooLong(count))?;
-                self.elements(&Elements::Integers(integer.clone()), name, at + 64, bytes)?;
+                self.elements(&Elements::Integers(integer.clone()), name, position + 64, bytes)?;
             }
             ForeignField::Known { slot, meaning } => self.sink.unsigned(name, self.slots.get(*slot), meaning),
-            ForeignField::Message(field) => self.message(field, name, at)?,
+            ForeignField::Message(field) => self.message(field, name, position)?,
             ForeignField::Computed(field) => self.computed(field, name),
             ForeignField::Named { offset, size, order, names } => {
-                let number = number(self.content, at + 8 * offset, *size, *order)?;
-                names.of(number).into_iter().for_each(|text| self.sink.text(name, text));
+                let number = number(self.content, position + 8 * offset, *size, *order)?;
+                names.get(number).into_iter().for_each(|text| self.sink.text(name, text));
             }
             ForeignField::Printed { format, arguments, long, order, texts, symbols } => {
-                let format = number(self.content, at + 8 * format, *long, *order)?;
-                self.content.has(at, 8 * arguments)?;
-                let arguments = self.content.bytes_from(at + 8 * arguments);
+                let format = number(self.content, position + 8 * format, *long, *order)?;
+                self.content.has(position, 8 * arguments)?;
+                let arguments = self.content.bytes_from(position + 8 * arguments);
                 let text =
-                    texts.of(format).and_then(|format| print(format, (arguments, *order), *long, symbols));
+                    texts.get(format).and_then(|format| print(format, (arguments, *order), *long, symbols));
                 text.into_iter().for_each(|text| self.sink.text(name, &text));
             }
         }
-        Ok(at + 8 * foreign.size())
+        Ok(position + 8 * foreign.size())
     }
 
-    fn elements(&mut self, elements: &Elements, name: Name<'_>, at: u64, size: u64) -> Result<(), Trouble> {
+    fn elements(
+        &mut self,
+        elements: &Elements,
+        name: Name<'_>,
+        position: u64,
+        size: u64,
+    ) -> Result<(), Trouble> {
         let length = usize::try_from(size).unwrap_or(usize::MAX);
-        let bytes = self.content.bytes_from(at).get(..length).ok_or(Trouble::CutShort)?;
+        let bytes = self.content.bytes_from(position).get(..length).ok_or(Trouble::CutShort)?;
         match elements {
             Elements::Text => self.text(name, &bytes[..bits::nul(bytes).unwrap_or(length)], Encoding::Utf8),
             Elements::Blob => self.sink.blob(name, bytes),
@@ -153,7 +159,7 @@ impl<S: FieldSink> Walk<'_, '_, S> {
                 self.sink.begin(name, Compound::Array);
                 let width = u64::from(integer.meaning.size);
                 for index in 0..8 * size / width {
-                    self.integer(integer, Name::Element(index), at + index * width)?;
+                    self.integer(integer, Name::Element(index), position + index * width)?;
                 }
                 self.sink.end(Compound::Array);
             }

@@ -9,6 +9,7 @@ use hodo_model::event::Ignore;
 use super::{
     bits::{self, Layout},
     event::advance_within,
+    packet::SizedValue,
     read::{Roles, Walk},
     schema::{ByteOrder, Choice, FieldClass, Integer, Length, Role, Slot, Structure},
     steps::{Content, Known, Slots, Steps, Trouble, within},
@@ -40,8 +41,10 @@ pub(super) struct Word {
     order: ByteOrder,
     pub(super) bits: u64,
     id: BitField,
-    /// The first and the last id to which it applies.
-    ids: (u64, u64),
+    /// The first id to which it applies.
+    first_id: u64,
+    /// The last id to which it applies.
+    last_id: u64,
     /// The slot for the id.
     slot: Option<Slot>,
     time: BitField,
@@ -94,8 +97,8 @@ struct Arm {
 
 impl Field {
     #[inline]
-    fn read(&self, bytes: &[u8], at: u64) -> u64 {
-        self.layout.read(bytes, at + self.offset)
+    fn read(&self, bytes: &[u8], position: u64) -> u64 {
+        self.layout.read(bytes, position + self.offset)
     }
 }
 
@@ -112,10 +115,10 @@ impl Header {
         Header { alignment, word: Word::of(&shape).filter(|_| alignment >= 8), shape, end }
     }
 
-    /// The beginning of the next header at or after `at`.
+    /// The beginning of the next header at or after `position`.
     #[inline]
-    pub(super) fn start(&self, at: u64) -> u64 {
-        bits::align(at, self.alignment)
+    pub(super) fn start(&self, position: u64) -> u64 {
+        bits::align(position, self.alignment)
     }
 
     /// The usual form of the header, if it fits a word.
@@ -136,57 +139,69 @@ impl Header {
         !matches!(self.shape, Shape::Walked(_))
     }
 
-    /// Decodes the header at bit `at`.
+    /// Decodes the header at bit `position`.
     #[inline]
-    pub(super) fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<Head, Trouble> {
+    pub(super) fn read(&self, content: Content<'_>, position: u64, slots: &Slots) -> Result<Head, Trouble> {
         if let Some(word) = &self.word
-            && let Some(head) = word.read(content, at, slots)
+            && let Some(head) = word.read(content, position, slots)
         {
             return Ok(head);
         }
-        self.shape.read(content, at, slots)
+        self.shape.read(content, position, slots)
     }
 }
 
 impl Shape {
-    fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<Head, Trouble> {
+    fn read(&self, content: Content<'_>, position: u64, slots: &Slots) -> Result<Head, Trouble> {
         match self {
-            Shape::Fixed(fields) => fields.read(content, at, slots, Head::default()),
+            Shape::Fixed(fields) => fields.read(content, position, slots, Head::default()),
             Shape::Selected { first, selector, arms } => {
-                let head = first.read(content, at, slots, Head::default())?;
-                let value = selector.read(content.bytes, at);
+                let head = first.read(content, position, slots, Head::default())?;
+                let value = selector.read(content.bytes, position);
                 let value = if selector.layout.signed { i128::from(value as i64) } else { i128::from(value) };
                 let arm =
                     arms.iter().find(|arm| within(&arm.ranges, value)).ok_or(Trouble::NoOption(value))?;
-                arm.fields.read(content, at, slots, head)
+                arm.fields.read(content, position, slots, head)
             }
-            Shape::Walked(structure) => walked(structure, content, at, slots),
+            Shape::Walked(structure) => walked(structure, content, position, slots),
         }
     }
 }
 
 #[cold]
-fn walked(structure: &Structure, content: Content<'_>, at: u64, slots: &Slots) -> Result<Head, Trouble> {
+fn walked(
+    structure: &Structure,
+    content: Content<'_>,
+    position: u64,
+    slots: &Slots,
+) -> Result<Head, Trouble> {
     let mut roles = Roles::default();
-    let end = Walk::new(content, at, slots, &mut Ignore).noting(&mut roles).deep(structure, at)?;
-    let id = roles.get(Role::EventClassId).map_or(0, |(id, _)| id);
-    let (time, time_size) = roles.get(Role::Timestamp).unwrap_or_default();
+    let end =
+        Walk::new(content, position, slots, &mut Ignore).noting(&mut roles).deep(structure, position)?;
+    let id = roles.get(Role::EventClassId).map_or(0, |id| id.value);
+    let SizedValue { value: time, size: time_size } = roles.get(Role::Timestamp).unwrap_or_default();
     Ok(Head { id, time, time_size, end })
 }
 
 impl Fields {
     /// Reads the fields; keeps the values in `head` that they do not set.
-    fn read(&self, content: Content<'_>, at: u64, slots: &Slots, mut head: Head) -> Result<Head, Trouble> {
-        content.has(at, self.bits)?;
-        head.end = at + self.bits;
+    fn read(
+        &self,
+        content: Content<'_>,
+        position: u64,
+        slots: &Slots,
+        mut head: Head,
+    ) -> Result<Head, Trouble> {
+        content.has(position, self.bits)?;
+        head.end = position + self.bits;
         if let Some(id) = &self.id {
-            head.id = id.read(content.bytes, at);
+            head.id = id.read(content.bytes, position);
         }
         if let Some(time) = &self.time {
-            (head.time, head.time_size) = (time.read(content.bytes, at), time.layout.size);
+            (head.time, head.time_size) = (time.read(content.bytes, position), time.layout.size);
         }
         for (slot, field) in &self.kept {
-            slots.set(*slot, field.read(content.bytes, at));
+            slots.set(*slot, field.read(content.bytes, position));
         }
         Ok(head)
     }
@@ -234,7 +249,7 @@ impl Fields {
 
 impl BitField {
     #[inline]
-    fn of(self, word: u64) -> u64 {
+    fn get(self, word: u64) -> u64 {
         (word >> self.shift) & self.mask
     }
 }
@@ -242,15 +257,18 @@ impl BitField {
 impl Word {
     /// The word form of a shape, if it has one.
     fn of(shape: &Shape) -> Option<Word> {
-        let (first, rest, ids) = match shape {
-            Shape::Fixed(fields) => (fields, fields, (0, u64::MAX)),
+        let (mut first_id, mut last_id) = (0, u64::MAX);
+        let (first, rest) = match shape {
+            Shape::Fixed(fields) => (fields, fields),
             Shape::Selected { first, arms, .. } => {
                 let arm = arms.first()?;
                 let &[(from, to)] = arm.ranges.as_slice() else { return None };
-                (first, &arm.fields, (u64::try_from(from).ok()?, u64::try_from(to).ok()?))
+                (first_id, last_id) = (u64::try_from(from).ok()?, u64::try_from(to).ok()?);
+                (first, &arm.fields)
             }
             Shape::Walked(_) => return None,
         };
+        let has_all_ids = first_id == 0 && last_id == u64::MAX;
         let id = rest.id.or(first.id);
         // The only value it can store in a slot is the id, on which LTTng's variants depend.
         let kept = || first.kept.iter().chain(&rest.kept);
@@ -261,7 +279,7 @@ impl Word {
             own == order && !signed && !reversed && field.offset + u64::from(size) <= 64
         };
         let simple = id.iter().chain(&time).all(is_simple)
-            && (ids == (0, u64::MAX) || first.id.is_some() && rest.id.is_none())
+            && (has_all_ids || first.id.is_some() && rest.id.is_none())
             && kept().all(|(_, field)| Some(field) == id.as_ref());
         let bits = |field: Option<Field>| {
             let Some(Field { offset, layout: Layout { size, .. } }) = field else {
@@ -273,18 +291,19 @@ impl Word {
         };
         let slot = kept().next().map(|(slot, _)| *slot);
         let time_size = time.map_or(0, |time| time.layout.size);
-        simple.then(|| Word { order, bits: rest.bits, id: bits(id), ids, slot, time: bits(time), time_size })
+        let (id, time) = (bits(id), bits(time));
+        simple.then_some(Word { order, bits: rest.bits, id, first_id, last_id, slot, time, time_size })
     }
 
     #[inline]
-    fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Option<Head> {
-        let head = self.number(*content.bytes_from(at).first_chunk()?);
+    fn read(&self, content: Content<'_>, position: u64, slots: &Slots) -> Option<Head> {
+        let head = self.number(*content.bytes_from(position).first_chunk()?);
         let id = self.id(head);
         if !self.is_of(id) {
             return None;
         }
         self.keep(id, slots);
-        Some(Head { id, time: self.time.of(head), time_size: self.time_size, end: at + self.bits })
+        Some(Head { id, time: self.time.get(head), time_size: self.time_size, end: position + self.bits })
     }
 
     /// Stores an id for the fields that depend on it.
@@ -304,14 +323,13 @@ impl Word {
     /// The id in a header.
     #[inline(always)]
     pub(super) fn id(&self, head: u64) -> u64 {
-        self.id.of(head)
+        self.id.get(head)
     }
 
     /// Whether this form applies to events with this id.
     #[inline(always)]
     pub(super) fn is_of(&self, id: u64) -> bool {
-        let (from, to) = self.ids;
-        from <= id && id <= to
+        self.first_id <= id && id <= self.last_id
     }
 
     /// Advances a clock to a header's timestamp.

@@ -1,13 +1,13 @@
-//! Property tests: steps, walks, places and compiled headers read the same.
+//! Property tests: steps, walks, offsets and compiled headers read the same.
 
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    event::Reader,
+    event::{Reader, Stopped},
     header::Header,
+    offsets::Offsets,
     packet::Packet,
-    places::Places,
     plan::StreamPlan,
     read::Walk,
     schema::{
@@ -117,9 +117,9 @@ fn class(slots: u32) -> impl Strategy<Value = FieldClass> {
                 FieldClass::Array(Box::new(array))
             }),
             (reference(slots), vec(inner.clone(), 1..4))
-                .prop_map(|(selector, of)| FieldClass::Variant(choice(selector, of))),
+                .prop_map(|(selector, classes)| FieldClass::Variant(choice(selector, classes))),
             (reference(slots), vec(inner, 1..3))
-                .prop_map(|(selector, of)| FieldClass::Optional(choice(selector, of))),
+                .prop_map(|(selector, classes)| FieldClass::Optional(choice(selector, classes))),
         ]
     })
 }
@@ -146,10 +146,12 @@ fn header(integer: BoxedStrategy<Integer>) -> impl Strategy<Value = Structure> {
         id.slot = chooses.then_some(0);
         let selector = Reference { slot: 0, signed: id.signed, ..Reference::new(None, vec![]) };
         let id = FieldClass::Integer(id);
-        aligned(match chooses {
-            true => structure(vec![id, FieldClass::Variant(choice(selector, times))], alignment),
-            false => structure([vec![id], times].concat(), alignment),
-        })
+        let members = if chooses {
+            vec![id, FieldClass::Variant(choice(selector, times))]
+        } else {
+            [vec![id], times].concat()
+        };
+        aligned(structure(members, alignment))
     })
 }
 
@@ -237,17 +239,15 @@ proptest! {
     fn steps_end_where_a_walk_ends(members in vec(class(SLOTS), 0..6), minimum in alignment(), bytes in bytes(), start in 0u64..100, aligned_start: bool) {
         let structure = aligned(structure(members, minimum));
         let content = Content { bytes: &bytes, end: bytes.len() as u64 * 8 };
-        let (start, known) = match aligned_start {
-            true => (start * 64, Known::aligned(64)),
-            false => (start, Known::NOTHING),
-        };
+        let (start, known) =
+            if aligned_start { (start * 64, Known::aligned(64)) } else { (start, Known::NOTHING) };
         let (stepped, walked) = (Slots::new(SLOTS), Slots::new(SLOTS));
         let steps = Steps::of(Some(&structure), known).0;
         let steps = steps.run(content, start, &stepped).ok().filter(|&end| end <= content.end);
-        let (mut reported, mut placed) = (Reported::default(), Reported::default());
+        let (mut reported, mut by_offsets) = (Reported::default(), Reported::default());
         let walk = Walk::new(content, start, &walked, &mut reported).root(&structure, start);
-        let place = Walk::new(content, start, &Slots::new(SLOTS), &mut placed).placed(&Places::of(&structure), start);
-        prop_assert_eq!((walk, reported.0), (place, placed.0));
+        let end = Walk::new(content, start, &Slots::new(SLOTS), &mut by_offsets).root_by_offsets(&Offsets::of(&structure), start);
+        prop_assert_eq!((walk, reported.0), (end, by_offsets.0));
         // Steps accept more elements of size zero than a walk would report.
         if steps.is_some() && matches!(walk, Err(Trouble::TooLong(_))) {
             return Ok(());
@@ -260,22 +260,22 @@ proptest! {
     }
 
     #[test]
-    fn a_field_at_a_known_place_is_that_of_a_walk(members in vec(class(SLOTS), 1..6), minimum in alignment(), bytes in bytes(), start in 0u64..100) {
+    fn a_field_at_a_known_offset_is_that_of_a_walk(members in vec(class(SLOTS), 1..6), minimum in alignment(), bytes in bytes(), start in 0u64..100) {
         let structure = aligned(structure(members, minimum));
         let content = Content { bytes: &bytes, end: bytes.len() as u64 * 8 };
         let slots = Slots::new(SLOTS);
-        let places = Places::of(&structure);
+        let offsets = Offsets::of(&structure);
         for (index, member) in structure.members.iter().enumerate() {
-            let Some(place) = places.place(index) else { continue };
-            let (mut walked, mut placed) = (Reported::default(), Reported::default());
-            let at = Steps::up_to(&structure, index, Known::NOTHING).run(content, start, &slots);
+            let Some(offset) = offsets.offset(index) else { continue };
+            let (mut walked, mut by_offset) = (Reported::default(), Reported::default());
+            let position = Steps::up_to(&structure, index, Known::NOTHING).run(content, start, &slots);
             // Fields beyond the end of the content are never requested.
-            if at.is_ok_and(|at| at > content.end) {
+            if position.is_ok_and(|position| position > content.end) {
                 continue;
             }
-            let walk = at.and_then(|at| Walk::new(content, at, &slots, &mut walked).class(&member.class, Name::Element(0), at));
-            let place = place.emit(content, start, &slots, Name::Element(0), &mut placed);
-            prop_assert_eq!((walk.is_ok(), walked.0), (place.is_ok(), placed.0));
+            let walk = position.and_then(|position| Walk::new(content, position, &slots, &mut walked).class(&member.class, Name::Element(0), position));
+            let emitted = offset.emit(content, start, &slots, Name::Element(0), &mut by_offset);
+            prop_assert_eq!((walk.is_ok(), walked.0), (emitted.is_ok(), by_offset.0));
         }
     }
 
@@ -304,7 +304,7 @@ proptest! {
         };
         // Accepts some of every 16 events.
         let is_wanted = |number: usize| wanted >> (number % 16) & 1 == 1;
-        let (mut one_by_one, mut over) = (reader(), reader());
+        let (mut one_by_one, mut filtered) = (reader(), reader());
         let (mut classes, mut read, mut asked) = (Vec::new(), 0, 0);
         loop {
             let event = one_by_one.next_event();
@@ -315,18 +315,19 @@ proptest! {
                     continue;
                 }
             }
-            let mut seen = Vec::new();
-            let next = over.next_where(|class, cycles| {
-                seen.push((class, cycles));
+            let mut offered = Vec::new();
+            let next = filtered.next_where(|class, cycles| {
+                offered.push((class, cycles));
                 asked += 1;
                 is_wanted(asked - 1)
             });
             prop_assert_eq!(&next, &event);
-            prop_assert_eq!(seen, std::mem::take(&mut classes));
+            prop_assert_eq!(offered, std::mem::take(&mut classes));
             let Ok(Some(parts)) = event else { break };
-            prop_assert_eq!(reported(&over, parts), reported(&one_by_one, parts));
+            prop_assert_eq!(reported(&filtered, parts), reported(&one_by_one, parts));
         }
     }
+
     #[test]
     fn events_of_two_packets_by_turns_are_those_of_each(stream in stream(), packets in [packet(), packet()], last in 0usize..9) {
         let (trace, plan) = (TraceClass { slots: SLOTS, ..TraceClass::default() }, StreamPlan::new(&stream));
@@ -335,23 +336,27 @@ proptest! {
             open(&mut reader, &packets[index], last);
             reader
         });
-        let rest = |reader: &mut Reader<'_, '_>, seen: &mut Vec<_>| {
+        let rest = |reader: &mut Reader<'_, '_>, events: &mut Vec<_>| {
             while let Ok(Some(parts)) = reader.next_event() {
-                seen.push((parts.class, parts.cycles));
+                events.push((parts.class, parts.cycles));
             }
         };
-        let (mut of_each, mut by_turns) = (Vec::new(), Vec::new());
-        readers().iter_mut().for_each(|reader| rest(reader, &mut of_each));
+        let (mut one_by_one, mut by_turns) = (Vec::new(), Vec::new());
+        readers().iter_mut().for_each(|reader| rest(reader, &mut one_by_one));
         let [mut one, mut other] = readers();
-        while let Some(is_other) =
+        while let Some(stopped) =
             Reader::skim_both(&mut one, &mut other, |class, cycles| by_turns.push((class, cycles)))
         {
-            let Ok(Some(parts)) = (if is_other { &mut other } else { &mut one }).next_event() else { break };
+            let reader = match stopped {
+                Stopped::One => &mut one,
+                Stopped::Other => &mut other,
+            };
+            let Ok(Some(parts)) = reader.next_event() else { break };
             by_turns.push((parts.class, parts.cycles));
         }
         [one, other].iter_mut().for_each(|reader| rest(reader, &mut by_turns));
-        of_each.sort_unstable();
+        one_by_one.sort_unstable();
         by_turns.sort_unstable();
-        prop_assert_eq!(of_each, by_turns);
+        prop_assert_eq!(one_by_one, by_turns);
     }
 }

@@ -31,7 +31,7 @@ impl LivePacketReader {
             Stream { class, id, name: String::new(), packets: Vec::new(), had_pre_pass: false, number: None };
         if let Some(clock) = trace.clock(&stream) {
             packet.set_times(clock);
-            if packet.packet.begin.is_none_or(|(_, size)| size < 64) {
+            if packet.packet.begin.is_none_or(|begin| begin.size < 64) {
                 let mut reader = trace.reader(&stream);
                 reader.open(packet.bytes, &packet.packet, packet.clock);
                 while let Ok(Some(_)) = reader.next_event() {}

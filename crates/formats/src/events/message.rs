@@ -35,7 +35,7 @@ pub enum Kind {
 
 /// How a field is found in its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FieldPlace {
+pub enum FieldKey {
     /// By its number.
     Number(u32),
     /// By its name in a list of names and values, as of Perfetto's generic events.
@@ -47,8 +47,8 @@ pub enum FieldPlace {
 /// A field of the message that an event's payload is. Absent if the message does not have it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageField {
-    /// Where it is.
-    pub place: FieldPlace,
+    /// How it is found.
+    pub key: FieldKey,
     /// Its type.
     pub kind: Kind,
     /// The meaning of its number.
@@ -75,7 +75,7 @@ pub enum Shown {
     Itself,
     /// Its name.
     Name(Names),
-    /// The number that belongs to it: pairs, in order.
+    /// Another number that belongs to it: pairs of both, in the order of the first.
     Other(Arc<Vec<(i64, i64)>>),
 }
 
@@ -101,10 +101,15 @@ pub(crate) fn generic_value<'a>(entry: &'a [u8]) -> Option<(&'a [u8], Field<'a>)
 }
 
 impl<S: FieldSink> Walk<'_, '_, S> {
-    /// Passes the field of the message from bit `at` to the event's end to the sink.
-    pub(super) fn message(&mut self, field: &MessageField, name: Name<'_>, at: u64) -> Result<(), Trouble> {
-        let bytes = self.content.bytes_from(at);
-        if field.place == FieldPlace::Whole {
+    /// Passes the field of the message from bit `position` to the event's end to the sink.
+    pub(super) fn message(
+        &mut self,
+        field: &MessageField,
+        name: Name<'_>,
+        position: u64,
+    ) -> Result<(), Trouble> {
+        let bytes = self.content.bytes_from(position);
+        if field.key == FieldKey::Whole {
             self.sink.blob(name, bytes);
             return Ok(());
         }
@@ -112,18 +117,18 @@ impl<S: FieldSink> Walk<'_, '_, S> {
             return self.many(field, name, bytes);
         }
         let mut fields = Fields::new(bytes);
-        while let Some(found) = fields.next().map_err(|_| Trouble::CutShort)? {
-            let found = match &field.place {
-                FieldPlace::Number(number) => (found.number == *number).then_some(found),
-                FieldPlace::Name(wanted) => {
-                    let entry = found.bytes().filter(|_| found.number == generic::FIELD);
+        while let Some(next) = fields.next().map_err(|_| Trouble::CutShort)? {
+            let wanted = match &field.key {
+                FieldKey::Number(number) => (next.number == *number).then_some(next),
+                FieldKey::Name(wanted) => {
+                    let entry = next.bytes().filter(|_| next.number == generic::FIELD);
                     let entry = entry.and_then(generic_value).filter(|(name, _)| *name == wanted.as_bytes());
                     entry.map(|(_, value)| value)
                 }
-                FieldPlace::Whole => None,
+                FieldKey::Whole => None,
             };
-            if let Some(found) = found {
-                self.value(field, name, found.value);
+            if let Some(wanted) = wanted {
+                self.value(field, name, wanted.value);
                 return Ok(());
             }
         }
@@ -134,7 +139,7 @@ impl<S: FieldSink> Walk<'_, '_, S> {
     fn value(&mut self, field: &MessageField, name: Name<'_>, value: Value<'_>) {
         let sink = &mut *self.sink;
         match (value, field.kind, &field.names) {
-            (Value::Number(number), _, Some(names)) => match names.of(number) {
+            (Value::Number(number), _, Some(names)) => match names.get(number) {
                 Some(text) => sink.text(name, text),
                 None => sink.absent(name),
             },
@@ -155,15 +160,15 @@ impl<S: FieldSink> Walk<'_, '_, S> {
     fn many(&mut self, field: &MessageField, name: Name<'_>, bytes: &[u8]) -> Result<(), Trouble> {
         self.sink.begin(name, Compound::Array);
         let (mut fields, mut index) = (Fields::new(bytes), 0);
-        while let Some(found) = fields.next().map_err(|_| Trouble::CutShort)? {
-            if FieldPlace::Number(found.number) != field.place {
+        while let Some(next) = fields.next().map_err(|_| Trouble::CutShort)? {
+            if FieldKey::Number(next.number) != field.key {
                 continue;
             }
-            let (one, several) = match found.value {
+            let (single, packed) = match next.value {
                 Value::Number(number) => (Some(number), Packed::default()),
                 Value::Bytes(bytes) => (None, Packed::new(bytes)),
             };
-            for number in one.into_iter().chain(several) {
+            for number in single.into_iter().chain(packed) {
                 self.sink.unsigned(Name::Element(index), number, &field.meaning);
                 index += 1;
             }
@@ -179,7 +184,7 @@ impl<S: FieldSink> Walk<'_, '_, S> {
         let number = match &field.shown {
             Shown::Itself => value,
             Shown::Name(names) => {
-                return match value.and_then(|value| names.of(value as u64)) {
+                return match value.and_then(|value| names.get(value as u64)) {
                     Some(text) => self.sink.text(name, text),
                     None => self.sink.absent(name),
                 };

@@ -30,14 +30,23 @@ pub struct Packet {
     pub stream_class: u64,
     /// Id of the stream in its class.
     pub stream: Option<u64>,
-    /// The clock at its beginning, and the size of that value in bits.
-    pub begin: Option<(u64, u32)>,
-    /// The clock at its end, and the size of that value in bits.
-    pub end: Option<(u64, u32)>,
-    /// Events discarded in the stream up to its end, and the size of the counter in bits.
-    pub discarded: Option<(u64, u32)>,
-    /// Sequence number in the stream, and its size in bits.
-    pub sequence: Option<(u64, u32)>,
+    /// The clock at its beginning.
+    pub begin: Option<SizedValue>,
+    /// The clock at its end.
+    pub end: Option<SizedValue>,
+    /// Events discarded in the stream up to its end.
+    pub discarded: Option<SizedValue>,
+    /// Sequence number in the stream.
+    pub sequence: Option<SizedValue>,
+}
+
+/// The value of an integer that may be shorter than what it counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizedValue {
+    /// The value.
+    pub value: u64,
+    /// Its size in bits.
+    pub size: u32,
 }
 
 impl Packet {
@@ -79,30 +88,30 @@ pub struct FilePackets {
 }
 
 impl FilePackets {
-    /// Reads the packets of a file, through its index if that is usable. Passes the size of each packet to `seen` to
-    /// report progress, as the first access to the pages of a large file is slow.
-    pub fn read(trace: &TraceClass, file: &DataFile<'_>, seen: &dyn Fn(usize)) -> FilePackets {
+    /// Reads the packets of a file, through its index if that is usable. Passes the size of each packet in bytes to
+    /// `progress`, as the first access to the pages of a large file is slow.
+    pub fn read(trace: &TraceClass, file: &DataFile<'_>, progress: &dyn Fn(usize)) -> FilePackets {
         let index = file.index.map(|index| index::read(index, file.bytes.len() as u64));
         let by_index = match index {
-            None => return FilePackets::walk(trace, file.bytes, seen),
-            Some(Ok(entries)) => FilePackets::by(&entries, trace, file.bytes, seen),
+            None => return FilePackets::walk(trace, file.bytes, progress),
+            Some(Ok(entries)) => FilePackets::read_by_index(&entries, trace, file.bytes, progress),
             Some(Err(reason)) => Err(reason),
         };
         by_index.unwrap_or_else(|reason| {
-            let mut found = FilePackets::walk(trace, file.bytes, seen);
-            let more = found.note.map(|note| format!("; {note}")).unwrap_or_default();
-            found.note = Some(format!("the index of this file was not used: {reason}{more}"));
-            found
+            let mut walked = FilePackets::walk(trace, file.bytes, progress);
+            let more = walked.note.map(|note| format!("; {note}")).unwrap_or_default();
+            walked.note = Some(format!("the index of this file was not used: {reason}{more}"));
+            walked
         })
     }
 
-    fn by(
+    fn read_by_index(
         entries: &[Entry],
         trace: &TraceClass,
         file: &[u8],
-        seen: &dyn Fn(usize),
+        progress: &dyn Fn(usize),
     ) -> Result<FilePackets, String> {
-        let mut found = FilePackets { packets: Vec::with_capacity(entries.len()), ..FilePackets::default() };
+        let mut read = FilePackets { packets: Vec::with_capacity(entries.len()), ..FilePackets::default() };
         let packets = Packets::new(trace, file);
         for (number, entry) in entries.iter().enumerate() {
             let bytes = entry.offset as usize..entry.file_end() as usize;
@@ -114,39 +123,40 @@ impl FilePackets {
                     ));
                 }
                 Ok((packet, trouble)) => {
-                    seen(bytes.len());
-                    found.packets.push(packet);
-                    found.troubles.extend(trouble);
+                    progress(bytes.len());
+                    read.packets.push(packet);
+                    read.troubles.extend(trouble);
                 }
-                Err(reason) => found.troubles.push(PacketTrouble { bytes, cut_short: false, reason }),
+                Err(reason) => read.troubles.push(PacketTrouble { bytes, cut_short: false, reason }),
             }
         }
-        found.note = packets.note();
-        match found.packets.is_empty() && !entries.is_empty() {
-            true => Err("there is no packet at one of its offsets".to_owned()),
-            false => Ok(found),
+        read.note = packets.note();
+        if read.packets.is_empty() && !entries.is_empty() {
+            return Err("there is no packet at one of its offsets".to_owned());
         }
+        Ok(read)
     }
 
-    fn walk(trace: &TraceClass, file: &[u8], seen: &dyn Fn(usize)) -> FilePackets {
-        let mut found = FilePackets::default();
+    /// Reads the packets one after the other.
+    fn walk(trace: &TraceClass, file: &[u8], progress: &dyn Fn(usize)) -> FilePackets {
+        let mut walked = FilePackets::default();
         let mut packets = Packets::new(trace, file);
         while let Some(read) = packets.next_packet() {
             match read {
                 Ok((packet, trouble)) => {
-                    seen(packet.bytes.len());
-                    found.packets.push(packet);
-                    found.troubles.extend(trouble);
+                    progress(packet.bytes.len());
+                    walked.packets.push(packet);
+                    walked.troubles.extend(trouble);
                 }
-                Err(trouble) => found.troubles.push(trouble),
+                Err(trouble) => walked.troubles.push(trouble),
             }
         }
-        if found.packets.is_empty() && is_stray(trace, file) {
+        if walked.packets.is_empty() && is_stray(trace, file) {
             let note = "this file is not a stream: no packet in it has the magic number c1fc1fc1".to_owned();
             return FilePackets { note: Some(note), ..FilePackets::default() };
         }
-        found.note = packets.note();
-        found
+        walked.note = packets.note();
+        walked
     }
 }
 
@@ -175,7 +185,7 @@ fn is_stray(trace: &TraceClass, file: &[u8]) -> bool {
 struct Packets<'t, 'a> {
     trace: &'t TraceClass,
     file: &'a [u8],
-    at: usize,
+    position: usize,
     slots: Slots,
     /// Number of packets with another UUID than the metadata's.
     foreign: Cell<u64>,
@@ -186,33 +196,34 @@ struct Packets<'t, 'a> {
 impl<'t, 'a> Packets<'t, 'a> {
     fn new(trace: &'t TraceClass, file: &'a [u8]) -> Packets<'t, 'a> {
         let slots = Slots::new(trace.slots);
-        Packets { trace, file, at: 0, slots, foreign: Cell::new(0), other: Cell::default() }
+        Packets { trace, file, position: 0, slots, foreign: Cell::new(0), other: Cell::default() }
     }
 
     /// The next packet; `None` at the end of the file. Do not continue after an error.
     fn next_packet(&mut self) -> Option<Result<(Packet, Option<PacketTrouble>), PacketTrouble>> {
-        if self.at >= self.file.len() {
+        if self.position >= self.file.len() {
             return None;
         }
-        let at = self.at;
-        let read = self.packet(at);
-        self.at = match &read {
+        let position = self.position;
+        let read = self.packet(position);
+        self.position = match &read {
             Ok((packet, None)) => packet.bytes.end,
             _ => self.file.len(),
         };
-        let bytes = at..self.file.len();
+        let bytes = position..self.file.len();
         Some(read.map_err(|reason| PacketTrouble { bytes, cut_short: false, reason }))
     }
 
-    fn packet(&self, at: usize) -> Result<(Packet, Option<PacketTrouble>), String> {
-        let bytes = &self.file[at..];
+    /// Reads the packet at a position. A packet that the file cuts short comes with its trouble.
+    fn packet(&self, position: usize) -> Result<(Packet, Option<PacketTrouble>), String> {
+        let bytes = &self.file[position..];
         let content = Content { bytes, end: bytes.len() as u64 * 8 };
         let mut roles = Roles::default();
         let start = self.root(self.trace.packet_header.as_ref(), content, 0, &mut roles);
         let start = start.map_err(|trouble| format!("packet header: {trouble}"))?;
         self.check(&roles)?;
-        let stream_class = roles.get(Role::StreamClassId).map(|(id, _)| id);
-        let stream = roles.get(Role::StreamId).map(|(id, _)| id);
+        let value = |role| roles.get(role).map(|read| read.value);
+        let (stream_class, stream) = (value(Role::StreamClassId), value(Role::StreamId));
         let only = self.trace.streams.keys().next().copied().filter(|_| self.trace.streams.len() == 1);
         let stream_class = stream_class.or(only).unwrap_or(0);
         let class = self.trace.streams.get(&stream_class);
@@ -220,7 +231,7 @@ impl<'t, 'a> Packets<'t, 'a> {
         let events = self.root(class.packet_context.as_ref(), content, start, &mut roles);
         let events = events.map_err(|trouble| format!("packet context: {trouble}"))?;
         let time = |role| roles.get(role).filter(|_| class.clock.is_some());
-        let bits = |role| roles.get(role).map(|(bits, _)| bits);
+        let bits = |role| roles.get(role).map(|read| read.value);
         let (whole, filled) = (bits(Role::PacketTotalLength), bits(Role::PacketContentLength));
         // A packet with only a content size is as long as its content, and the next one follows.
         let size = whole.or_else(|| filled?.checked_next_multiple_of(8)).unwrap_or(content.end);
@@ -234,10 +245,10 @@ impl<'t, 'a> Packets<'t, 'a> {
                  context, and no more than the packet has, expected"
             ));
         }
-        let there = size.min(content.end);
+        let available = size.min(content.end);
         let packet = Packet {
-            bytes: at..at + (there / 8) as usize,
-            content: content_size.min(there),
+            bytes: position..position + (available / 8) as usize,
+            content: content_size.min(available),
             context: start,
             events,
             stream_class,
@@ -248,7 +259,7 @@ impl<'t, 'a> Packets<'t, 'a> {
             sequence: roles.get(Role::PacketSequenceNumber),
         };
         let cut = (content_size > content.end).then(|| PacketTrouble {
-            bytes: at..self.file.len(),
+            bytes: position..self.file.len(),
             cut_short: true,
             reason: format!(
                 "the packet has {} bytes, but only {} of them are in the file",
@@ -259,24 +270,24 @@ impl<'t, 'a> Packets<'t, 'a> {
         Ok((packet, cut))
     }
 
-    /// Reads a structure at `at`. Returns its end, and adds the values of fields with roles to `roles`.
+    /// Reads a structure at `position`. Returns its end, and adds the values of fields with roles to `roles`.
     fn root(
         &self,
         structure: Option<&Structure>,
         content: Content<'_>,
-        at: u64,
+        position: u64,
         roles: &mut Roles,
     ) -> Result<u64, Trouble> {
-        let Some(structure) = structure else { return Ok(at) };
-        Walk::new(content, at, &self.slots, &mut Ignore).noting(roles).root(structure, at)
+        let Some(structure) = structure else { return Ok(position) };
+        Walk::new(content, position, &self.slots, &mut Ignore).noting(roles).root(structure, position)
     }
 
     /// Checks the magic number, and counts packets with another UUID. Those are read, as babeltrace2 does: programs
     /// that copy or combine traces change the UUID of one side only.
     fn check(&self, roles: &Roles) -> Result<(), String> {
         match roles.get(Role::PacketMagic) {
-            Some((magic, _)) if magic != MAGIC => {
-                return Err(format!("a packet begins with c1fc1fc1, and this with {magic:08x}"));
+            Some(magic) if magic.value != MAGIC => {
+                return Err(format!("a packet begins with c1fc1fc1, and this with {:08x}", magic.value));
             }
             _ => {}
         }

@@ -8,7 +8,7 @@ use std::{
 use super::{
     event::Parts,
     header::Header,
-    places::{FieldPlace, Places},
+    offsets::{FieldOffset, Offsets},
     schema::{EventClass, FieldClass, Scope, StreamClass, Structure, TraceClass},
     steps::{Known, Steps},
 };
@@ -40,10 +40,12 @@ pub struct StreamPlan {
     /// Plans of the event classes, by id.
     pub(super) events: Vec<EventPlan>,
     /// Positions of the fields in the common context. Stored separately, so that skipping events needs less memory.
-    pub(super) common_places: Places,
+    pub(super) common_offsets: Offsets,
     /// Field positions of each event class, computed on first use.
-    places: Vec<OnceLock<EventPlaces>>,
-    listed: Vec<Listed>,
+    offsets: Vec<OnceLock<EventOffsets>>,
+    /// The classes with ids below [`LISTED`], by id.
+    listed: Vec<ListedClass>,
+    /// The indices of the other classes, by id.
     others: HashMap<u64, u32>,
 }
 
@@ -59,15 +61,15 @@ pub(super) struct EventPlan {
 
 /// Positions of the fields of an event class.
 #[derive(Clone, Debug)]
-pub(super) struct EventPlaces {
-    pub(super) payload: Places,
+pub(super) struct EventOffsets {
+    pub(super) payload: Offsets,
     /// Few classes have a specific context.
-    pub(super) specific: Option<Box<Places>>,
+    pub(super) specific: Option<Box<Offsets>>,
 }
 
-/// An entry of the list of classes.
+/// An entry of the list of event classes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listed {
+pub(super) struct ListedClass {
     /// Index of the class.
     pub(super) class: u32,
     /// Bits after the header, if their number is fixed.
@@ -94,52 +96,52 @@ impl StreamPlan {
             EventPlan { id: if is_only { 0 } else { event.id }, specific, payload, known }
         };
         let events: Vec<EventPlan> = class.events.iter().map(plan).collect();
-        let common_places = class.common_context.as_ref().map(Places::of).unwrap_or_default();
-        let places = class.events.iter().map(|_| OnceLock::new()).collect();
+        let common_offsets = class.common_context.as_ref().map(Offsets::of).unwrap_or_default();
+        let offsets = class.events.iter().map(|_| OnceLock::new()).collect();
         let highest = events.iter().map(|event| event.id).filter(|&id| id < LISTED).max();
-        let none = Listed { class: NONE, bits: NONE, specific: 0, stride: NONE };
+        let none = ListedClass { class: NONE, bits: NONE, specific: 0, stride: NONE };
         let mut listed = vec![none; highest.map_or(0, |id| id as usize + 1)];
         let mut others = HashMap::new();
         for (index, event) in (0..).zip(&events) {
             match listed.get_mut(event.id as usize).filter(|_| event.id < LISTED) {
-                Some(slot) => {
+                Some(entry) => {
                     let specific = event.specific.fixed().map_or(0, |bits| bits as u32);
                     let bits = event.bits(&common);
                     let stride = if bits == NONE { None } else { header.stride(event.id, bits.into()) };
-                    *slot = Listed { class: index, bits, specific, stride: stride.unwrap_or(NONE) };
+                    *entry = ListedClass { class: index, bits, specific, stride: stride.unwrap_or(NONE) };
                 }
                 None => {
                     others.insert(event.id, index);
                 }
             }
         }
-        StreamPlan { header, common, events, common_places, places, listed, others }
+        StreamPlan { header, common, events, common_offsets, offsets, listed, others }
     }
 
     /// Positions of the fields of an event class, by its index.
     #[inline]
-    pub(super) fn places(&self, index: u32, class: &EventClass) -> &EventPlaces {
-        self.places[index as usize].get_or_init(|| EventPlaces::of(class))
+    pub(super) fn offsets(&self, index: u32, class: &EventClass) -> &EventOffsets {
+        self.offsets[index as usize].get_or_init(|| EventOffsets::of(class))
     }
 
     /// The index of the class with this id.
     #[inline]
     pub(super) fn index(&self, id: u64) -> Option<u32> {
         match self.listed.get(id as usize) {
-            Some(&Listed { class, .. }) => (class != NONE).then_some(class),
+            Some(&ListedClass { class, .. }) => (class != NONE).then_some(class),
             None => self.other(id),
         }
     }
 
     /// The entry of a class of fixed-size events.
     #[inline(always)]
-    pub(super) fn sized(&self, id: u64) -> Option<Listed> {
+    pub(super) fn sized(&self, id: u64) -> Option<ListedClass> {
         self.listed.get(id as usize).copied().filter(|listed| listed.bits != NONE)
     }
 
     /// As [`StreamPlan::sized`], if the headers are words, with the bytes from one header to the next.
     #[inline(always)]
-    pub(super) fn stride(&self, id: u64) -> Option<(Listed, usize)> {
+    pub(super) fn stride(&self, id: u64) -> Option<(ListedClass, usize)> {
         let listed = *self.listed.get(id as usize)?;
         (listed.stride != NONE).then_some((listed, listed.stride as usize))
     }
@@ -148,7 +150,7 @@ impl StreamPlan {
     #[inline(always)]
     pub(super) fn sized_parts(
         &self,
-        Listed { class, bits, specific, .. }: Listed,
+        ListedClass { class, bits, specific, .. }: ListedClass,
         cycles: Option<u64>,
         start: u64,
         common: u64,
@@ -172,12 +174,12 @@ impl StreamPlan {
     }
 }
 
-impl EventPlaces {
+impl EventOffsets {
     #[cold]
-    fn of(class: &EventClass) -> EventPlaces {
-        EventPlaces {
-            payload: class.payload.as_ref().map(Places::of).unwrap_or_default(),
-            specific: class.specific_context.as_ref().map(|context| Box::new(Places::of(context))),
+    fn of(class: &EventClass) -> EventOffsets {
+        EventOffsets {
+            payload: class.payload.as_ref().map(Offsets::of).unwrap_or_default(),
+            specific: class.specific_context.as_ref().map(|context| Box::new(Offsets::of(context))),
         }
     }
 }
@@ -196,16 +198,17 @@ impl EventPlan {
 pub struct FieldPath {
     pub(super) scope: Scope,
     /// Its position, if it is known and the field is a number or text.
-    pub(super) place: Option<FieldPlace>,
-    /// The path to it otherwise. Boxed because most fields need none.
-    pub(super) way: Box<FieldRoute>,
+    pub(super) offset: Option<FieldOffset>,
+    /// The route to it otherwise. Boxed because most fields need none.
+    pub(super) route: Box<FieldRoute>,
 }
 
-/// The path to a field.
+/// How a field is read whose offset is unknown.
 #[derive(Clone, Debug)]
 pub(super) struct FieldRoute {
-    /// Steps from the scope's beginning to the outermost structure that contains it.
+    /// Steps from the scope's beginning to the field, or to the outermost structure that contains it.
     pub(super) steps: Steps,
+    /// The class of what begins there.
     pub(super) class: FieldClass,
     /// The names of the nested structures.
     pub(super) inner: Vec<String>,
@@ -238,16 +241,16 @@ pub(super) fn find(
         (Scope::PacketHeader, &trace.packet_header, None),
     ];
     scopes.into_iter().find_map(|(scope, structure, known)| {
-        within(scope, structure.as_ref()?, known.unwrap_or(Known::NOTHING), names)
+        find_within(scope, structure.as_ref()?, known.unwrap_or(Known::NOTHING), names)
     })
 }
 
-fn within(scope: Scope, structure: &Structure, known: Known, names: &[&str]) -> Option<FieldPath> {
+fn find_within(scope: Scope, structure: &Structure, known: Known, names: &[&str]) -> Option<FieldPath> {
     let (first, inner) = names.split_first()?;
     let index = structure.members.iter().position(|member| member.name == *first)?;
     let steps = Steps::up_to(structure, index, known);
     let class = structure.members.get(index)?.class.clone();
-    let place = Places::of(structure).place(index).filter(|_| inner.is_empty());
+    let offset = Offsets::of(structure).offset(index).filter(|_| inner.is_empty());
     let inner = inner.iter().map(|&name| name.to_owned()).collect();
-    Some(FieldPath { scope, place, way: Box::new(FieldRoute { steps, class, inner }) })
+    Some(FieldPath { scope, offset, route: Box::new(FieldRoute { steps, class, inner }) })
 }

@@ -4,28 +4,36 @@ use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 use super::{
     bits,
+    packet::SizedValue,
     schema::{
         ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real, Role,
         Structure, VariableInteger,
     },
-    steps::{Content, Slots, Trouble, nul, variable, within},
+    steps::{Content, Slots, Trouble, nul, unit, variable, within},
 };
 
 /// The values of fields with roles. Free for the many structures without roles.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roles {
-    /// Role, value and size in bits, in the order of the fields.
-    values: Vec<(Role, u64, u32)>,
+    /// In the order of the fields.
+    values: Vec<(Role, SizedValue)>,
     /// The UUID.
     pub(super) uuid: Option<[u8; 16]>,
 }
 
 impl Roles {
-    /// The value of the last field with this role, and its size in bits.
-    pub(super) fn get(&self, role: Role) -> Option<(u64, u32)> {
-        let last = self.values.iter().rev().find(|(of, ..)| *of == role);
-        last.map(|&(_, value, size)| (value, size))
+    /// The value of the last field with this role.
+    pub(super) fn get(&self, role: Role) -> Option<SizedValue> {
+        let last = self.values.iter().rev().find(|(other, _)| *other == role);
+        last.map(|&(_, value)| value)
     }
+}
+
+/// An integer that was read.
+struct ReadInteger {
+    value: u64,
+    /// The position of its end, in bits.
+    end: u64,
 }
 
 /// Walks through fields and passes their values to a sink.
@@ -41,8 +49,13 @@ pub(super) struct Walk<'a, 'w, S> {
 
 impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
     #[inline]
-    pub(super) fn new(content: Content<'a>, at: u64, slots: &'w Slots, sink: &'w mut S) -> Walk<'a, 'w, S> {
-        Walk { content, slots, sink, roles: None, fuel: content.room(at) }
+    pub(super) fn new(
+        content: Content<'a>,
+        position: u64,
+        slots: &'w Slots,
+        sink: &'w mut S,
+    ) -> Walk<'a, 'w, S> {
+        Walk { content, slots, sink, roles: None, fuel: content.room(position) }
     }
 
     /// Also collects fields with roles.
@@ -50,88 +63,96 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         Walk { roles: Some(roles), ..self }
     }
 
-    /// Reads the members of a root structure at `at`; returns where it ends. Fields with roles do not reach the sink.
-    pub(super) fn root(&mut self, structure: &Structure, at: u64) -> Result<u64, Trouble> {
-        let mut at = bits::align(at, structure.minimum_alignment);
+    /// Reads the members of a root structure at `position`; returns where it ends. Fields with roles do not reach the sink.
+    pub(super) fn root(&mut self, structure: &Structure, position: u64) -> Result<u64, Trouble> {
+        let mut position = bits::align(position, structure.minimum_alignment);
         for member in &structure.members {
-            at = self.member(member, at)?;
+            position = self.member(member, position)?;
         }
-        Ok(at)
+        Ok(position)
     }
 
     /// Reads a member of a root structure.
-    pub(super) fn member(&mut self, member: &Member, at: u64) -> Result<u64, Trouble> {
+    pub(super) fn member(&mut self, member: &Member, position: u64) -> Result<u64, Trouble> {
         match &member.class {
-            FieldClass::Integer(integer) if !integer.roles.is_empty() => Ok(self.number(integer, at)?.1),
-            FieldClass::VariableInteger(integer) if !integer.roles.is_empty() => {
-                Ok(self.variable(integer, at)?.1)
+            FieldClass::Integer(integer) if !integer.roles.is_empty() => {
+                Ok(self.number(integer, position)?.end)
             }
-            FieldClass::Blob(length, Some(Role::MetadataUuid)) => self.uuid(length, at),
-            class => self.class(class, Name::Member(&member.name), at),
+            FieldClass::VariableInteger(integer) if !integer.roles.is_empty() => {
+                Ok(self.variable(integer, position)?.end)
+            }
+            FieldClass::Blob(length, Some(Role::MetadataUuid)) => self.uuid(length, position),
+            class => self.class(class, Name::Member(&member.name), position),
         }
     }
 
     /// Reads all fields of a header, with roles at any depth.
-    pub(super) fn deep(&mut self, structure: &Structure, at: u64) -> Result<u64, Trouble> {
-        self.members(&structure.members, bits::align(at, structure.minimum_alignment))
+    pub(super) fn deep(&mut self, structure: &Structure, position: u64) -> Result<u64, Trouble> {
+        self.members(&structure.members, bits::align(position, structure.minimum_alignment))
     }
 
     #[inline]
-    fn members(&mut self, members: &[Member], mut at: u64) -> Result<u64, Trouble> {
+    fn members(&mut self, members: &[Member], mut position: u64) -> Result<u64, Trouble> {
         for Member { name, class, .. } in members {
-            at = match class {
-                FieldClass::Integer(integer) => self.integer(integer, Name::Member(name), at)?,
-                class => self.class(class, Name::Member(name), at)?,
+            position = match class {
+                FieldClass::Integer(integer) => self.integer(integer, Name::Member(name), position)?,
+                class => self.class(class, Name::Member(name), position)?,
             };
         }
-        Ok(at)
+        Ok(position)
     }
 
-    pub(super) fn class(&mut self, class: &FieldClass, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
+    pub(super) fn class(
+        &mut self,
+        class: &FieldClass,
+        name: Name<'_>,
+        position: u64,
+    ) -> Result<u64, Trouble> {
         match class {
-            FieldClass::Integer(integer) => self.integer(integer, name, at),
+            FieldClass::Integer(integer) => self.integer(integer, name, position),
             FieldClass::VariableInteger(integer) => {
-                let (value, end) = self.variable(integer, at)?;
+                let ReadInteger { value, end } = self.variable(integer, position)?;
                 self.emit(name, value, integer.signed, &integer.meaning);
                 Ok(end)
             }
-            FieldClass::Real(real) => self.real(real, name, at),
-            FieldClass::String(encoding) => self.string(*encoding, name, at),
-            FieldClass::Text(encoding, length) => self.sized_text(*encoding, length, name, at),
+            FieldClass::Real(real) => self.real(real, name, position),
+            FieldClass::String(encoding) => self.string(*encoding, name, position),
+            FieldClass::Text(encoding, length) => self.sized_text(*encoding, length, name, position),
             FieldClass::Blob(length, _) => {
-                let (bytes, end) = self.bytes(length, at)?;
+                let (bytes, end) = self.bytes(length, position)?;
                 self.sink.blob(name, bytes);
                 Ok(end)
             }
             FieldClass::Structure(structure) => {
                 self.sink.begin(name, Compound::Structure);
-                let end = self.members(&structure.members, bits::align(at, structure.minimum_alignment))?;
+                let end =
+                    self.members(&structure.members, bits::align(position, structure.minimum_alignment))?;
                 self.sink.end(Compound::Structure);
                 Ok(end)
             }
             FieldClass::Array(array) => {
                 self.sink.begin(name, Compound::Array);
-                let mut at = bits::align(at, array.minimum_alignment);
+                let mut position = bits::align(position, array.minimum_alignment);
                 let count = self.count(&array.length);
                 self.fuel = self.fuel.checked_sub(count).ok_or(Trouble::TooLong(count))?;
                 for index in 0..count {
-                    at = self.class(&array.element, Name::Element(index), at)?;
+                    position = self.class(&array.element, Name::Element(index), position)?;
                 }
                 self.sink.end(Compound::Array);
-                Ok(at)
+                Ok(position)
             }
-            FieldClass::ForeignField(foreign) => self.foreign(foreign, name, bits::align(at, 8)),
+            FieldClass::ForeignField(foreign) => self.foreign(foreign, name, bits::align(position, 8)),
             FieldClass::Optional(choice) => match self.selected(choice) {
-                Ok(option) => self.class(&option.class, name, at),
+                Ok(option) => self.class(&option.class, name, position),
                 Err(_) => {
                     self.sink.absent(name);
-                    Ok(at)
+                    Ok(position)
                 }
             },
             FieldClass::Variant(choice) => {
                 let option = self.selected(choice)?;
                 self.sink.begin(name, Compound::Variant);
-                let end = self.class(&option.class, Name::Member(&option.name), at)?;
+                let end = self.class(&option.class, Name::Member(&option.name), position)?;
                 self.sink.end(Compound::Variant);
                 Ok(end)
             }
@@ -152,21 +173,28 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         }
     }
 
+    /// Returns the bytes of a field of this length in bytes, and the position of its end.
     #[inline]
-    fn bytes(&self, length: &Length, at: u64) -> Result<(&'a [u8], u64), Trouble> {
-        let at = bits::align(at, 8);
+    fn bytes(&self, length: &Length, position: u64) -> Result<(&'a [u8], u64), Trouble> {
+        let position = bits::align(position, 8);
         let count = self.count(length);
-        let bytes = usize::try_from(count).ok().and_then(|count| self.content.bytes_from(at).get(..count));
-        Ok((bytes.ok_or(Trouble::TooLong(count))?, at + 8 * count))
+        let bytes =
+            usize::try_from(count).ok().and_then(|count| self.content.bytes_from(position).get(..count));
+        Ok((bytes.ok_or(Trouble::TooLong(count))?, position + 8 * count))
     }
 
     /// Reads text up to its NUL.
     #[inline]
-    pub(super) fn string(&mut self, encoding: Encoding, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
-        let at = bits::align(at, 8);
-        let (length, whole) = self.content.terminated(at, encoding)?;
-        self.text(name, &self.content.bytes_from(at)[..length], encoding);
-        Ok(at + 8 * whole as u64)
+    pub(super) fn string(
+        &mut self,
+        encoding: Encoding,
+        name: Name<'_>,
+        position: u64,
+    ) -> Result<u64, Trouble> {
+        let position = bits::align(position, 8);
+        let length = self.content.terminated(position, encoding)?;
+        self.text(name, &self.content.bytes_from(position)[..length], encoding);
+        Ok(position + 8 * (length + unit(encoding)) as u64)
     }
 
     /// Reads text of fixed length in bytes, which a NUL may end early.
@@ -176,72 +204,80 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         encoding: Encoding,
         length: &Length,
         name: Name<'_>,
-        at: u64,
+        position: u64,
     ) -> Result<u64, Trouble> {
-        let (bytes, end) = self.bytes(length, at)?;
+        let (bytes, end) = self.bytes(length, position)?;
         let length = nul(bytes, encoding).unwrap_or(bytes.len());
         self.text(name, &bytes[..length], encoding);
         Ok(end)
     }
 
-    fn uuid(&mut self, length: &Length, at: u64) -> Result<u64, Trouble> {
-        let (bytes, end) = self.bytes(length, at)?;
+    fn uuid(&mut self, length: &Length, position: u64) -> Result<u64, Trouble> {
+        let (bytes, end) = self.bytes(length, position)?;
         self.roles.iter_mut().for_each(|roles| roles.uuid = bytes.try_into().ok());
         Ok(end)
     }
 
     /// Reads an integer, and stores its value if another field depends on it.
     #[inline(always)]
-    fn number(&mut self, integer: &Integer, at: u64) -> Result<(u64, u64), Trouble> {
-        let at = bits::align(at, integer.alignment);
+    fn number(&mut self, integer: &Integer, position: u64) -> Result<ReadInteger, Trouble> {
+        let position = bits::align(position, integer.alignment);
         let size = integer.meaning.size;
-        self.content.has(at, u64::from(size))?;
-        let value = integer.layout().read(self.content.bytes, at);
+        self.content.has(position, u64::from(size))?;
+        let value = integer.layout().read(self.content.bytes, position);
         if let Some(slot) = integer.slot {
             self.slots.set(slot, value);
         }
         if !integer.roles.is_empty() {
-            self.note(&integer.roles, value, size);
+            self.note(&integer.roles, SizedValue { value, size });
         }
-        Ok((value, at + u64::from(size)))
+        Ok(ReadInteger { value, end: position + u64::from(size) })
     }
 
     #[cold]
-    fn note(&mut self, roles: &[Role], value: u64, size: u32) {
-        let noted = roles.iter().map(|&role| (role, value, size));
-        self.roles.iter_mut().for_each(|all| all.values.extend(noted.clone()));
+    fn note(&mut self, roles: &[Role], value: SizedValue) {
+        if let Some(noted) = &mut self.roles {
+            noted.values.extend(roles.iter().map(|&role| (role, value)));
+        }
     }
 
     #[inline(always)]
-    pub(super) fn integer(&mut self, integer: &Integer, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
-        let (value, end) = self.number(integer, at)?;
-        match integer.boolean {
-            true => self.sink.boolean(name, value != 0),
-            false => self.emit(name, value, integer.signed, &integer.meaning),
+    pub(super) fn integer(
+        &mut self,
+        integer: &Integer,
+        name: Name<'_>,
+        position: u64,
+    ) -> Result<u64, Trouble> {
+        let ReadInteger { value, end } = self.number(integer, position)?;
+        if integer.boolean {
+            self.sink.boolean(name, value != 0);
+        } else {
+            self.emit(name, value, integer.signed, &integer.meaning);
         }
         Ok(end)
     }
 
     #[inline]
     pub(super) fn emit(&mut self, name: Name<'_>, value: u64, signed: bool, meaning: &Meaning) {
-        match signed {
-            true => self.sink.signed(name, value as i64, meaning),
-            false => self.sink.unsigned(name, value, meaning),
+        if signed {
+            self.sink.signed(name, value as i64, meaning);
+        } else {
+            self.sink.unsigned(name, value, meaning);
         }
     }
 
-    fn variable(&mut self, integer: &VariableInteger, at: u64) -> Result<(u64, u64), Trouble> {
-        let at = bits::align(at, 8);
-        let (value, length) = variable(self.content, at, integer.signed)?;
+    fn variable(&mut self, integer: &VariableInteger, position: u64) -> Result<ReadInteger, Trouble> {
+        let position = bits::align(position, 8);
+        let (value, length) = variable(self.content, position, integer.signed)?;
         integer.slot.iter().for_each(|&slot| self.slots.set(slot, value));
-        self.note(&integer.roles, value, (7 * length as u32).min(64));
-        Ok((value, at + 8 * length as u64))
+        self.note(&integer.roles, SizedValue { value, size: (7 * length as u32).min(64) });
+        Ok(ReadInteger { value, end: position + 8 * length as u64 })
     }
 
-    fn real(&mut self, real: &Real, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
-        let at = bits::align(at, real.alignment);
-        self.content.has(at, u64::from(real.size))?;
-        let bits = real.layout().read(self.content.bytes, at);
+    fn real(&mut self, real: &Real, name: Name<'_>, position: u64) -> Result<u64, Trouble> {
+        let position = bits::align(position, real.alignment);
+        self.content.has(position, u64::from(real.size))?;
+        let bits = real.layout().read(self.content.bytes, position);
         self.sink.real(
             name,
             match real.size {
@@ -250,7 +286,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
                 _ => f64::from_bits(bits),
             },
         );
-        Ok(at + u64::from(real.size))
+        Ok(position + u64::from(real.size))
     }
 
     #[inline]

@@ -16,7 +16,7 @@ const NO_CLOCK: &str = "it describes no clock, so times are taken for nanosecond
 /// A trace's metadata.
 #[derive(Clone, Debug, Default)]
 pub struct TraceClass {
-    /// The CTF version: 1 or 2.
+    /// The CTF version: 1 or 2; 0 for other formats.
     pub version: u8,
     /// The UUID in all packets (CTF 1.8 and 2). Traces with equal UUIDs are one trace.
     pub uuid: Option<[u8; 16]>,
@@ -65,7 +65,7 @@ impl TraceClass {
     pub(crate) fn imply_clock(&mut self) -> usize {
         if self.clocks.is_empty() {
             let cycles = CycleClock::new(DEFAULT_FREQUENCY, 0, 0).expect("the frequency is not zero");
-            // babeltrace2's name for it.
+            // As babeltrace2 names an implied clock.
             let name = "default".to_owned();
             self.clocks.push(ClockClass { name, description: String::new(), cycles, unix: false, uid: None });
             self.has_implied_clock = true;

@@ -72,30 +72,29 @@ pub(crate) struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Checks that `size` bits at `at` are within the content.
+    /// Checks that `size` bits at `position` are within the content.
     #[inline]
-    pub(crate) fn has(&self, at: u64, size: u64) -> Result<(), Trouble> {
-        if at.saturating_add(size) <= self.end { Ok(()) } else { Err(Trouble::CutShort) }
+    pub(crate) fn has(&self, position: u64, size: u64) -> Result<(), Trouble> {
+        if position.saturating_add(size) <= self.end { Ok(()) } else { Err(Trouble::CutShort) }
     }
 
     /// The bytes of the content from a byte-aligned bit on.
     #[inline]
-    pub(crate) fn bytes_from(&self, at: u64) -> &'a [u8] {
+    pub(crate) fn bytes_from(&self, position: u64) -> &'a [u8] {
         let end = ((self.end / 8) as usize).min(self.bytes.len());
-        self.bytes.get(((at / 8) as usize).min(end)..end).unwrap_or_default()
+        self.bytes.get(((position / 8) as usize).min(end)..end).unwrap_or_default()
     }
 
-    /// Limit on the number of array elements from `at` on, including nested and zero-size ones.
+    /// Limit on the number of array elements from `position` on, including nested and zero-size ones.
     #[inline]
-    pub(crate) fn room(&self, at: u64) -> u64 {
-        self.end.saturating_sub(at).saturating_mul(8).max(SIZELESS)
+    pub(crate) fn room(&self, position: u64) -> u64 {
+        self.end.saturating_sub(position).saturating_mul(8).max(SIZELESS)
     }
 
-    /// The length in bytes of NUL-terminated text, without and with the NUL.
+    /// The length in bytes of NUL-terminated text, without the NUL.
     #[inline]
-    pub(crate) fn terminated(&self, at: u64, encoding: Encoding) -> Result<(usize, usize), Trouble> {
-        let length = nul(self.bytes_from(at), encoding);
-        length.map(|length| (length, length + unit(encoding))).ok_or(Trouble::CutShort)
+    pub(crate) fn terminated(&self, position: u64, encoding: Encoding) -> Result<usize, Trouble> {
+        nul(self.bytes_from(position), encoding).ok_or(Trouble::CutShort)
     }
 }
 
@@ -110,8 +109,8 @@ pub(crate) fn nul(bytes: &[u8], encoding: Encoding) -> Option<usize> {
     }
 }
 
-/// Bytes per code unit of an encoding.
-fn unit(encoding: Encoding) -> usize {
+/// Bytes per code unit of an encoding, and so of its NUL.
+pub(crate) fn unit(encoding: Encoding) -> usize {
     match encoding {
         Encoding::Utf8 => 1,
         Encoding::Utf16(_) => 2,
@@ -119,16 +118,17 @@ fn unit(encoding: Encoding) -> usize {
     }
 }
 
-/// A step over fields, and the fixed number of bits after it.
+/// A step over fields.
 #[derive(Clone, Debug)]
 struct FieldStep {
-    over: Over,
+    kind: StepKind,
+    /// The fixed number of bits after it.
     bits: u64,
 }
 
-/// A field of variable size, or one that a later field depends on.
+/// A step over an alignment, a field of variable size, or one that a later field depends on.
 #[derive(Clone, Debug)]
-enum Over {
+enum StepKind {
     /// Aligns to a multiple of this many bits.
     Align(u32),
     /// An integer whose value is stored.
@@ -142,7 +142,15 @@ enum Over {
     /// An array whose elements are stepped over one by one.
     Loop { count: Count, body: Steps },
     /// The selected option. If `optional`, there may be none.
-    Select { slot: Slot, signed: bool, optional: bool, arms: Vec<(Vec<(i128, i128)>, Steps)> },
+    Select { slot: Slot, signed: bool, optional: bool, arms: Vec<Arm> },
+}
+
+/// An option of a variant, or an optional field.
+#[derive(Clone, Debug)]
+struct Arm {
+    /// The values that select it.
+    ranges: Vec<(i128, i128)>,
+    steps: Steps,
 }
 
 #[derive(Clone, Debug)]
@@ -160,8 +168,8 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Compiles the steps over a structure at a position of which `known` is known. Returns them with what is known
-    /// of its end.
+    /// Compiles the steps over a structure; `known` is what is known of its position. Returns them with what is known of
+    /// its end.
     pub(crate) fn of(structure: Option<&Structure>, known: Known) -> (Steps, Known) {
         let mut compiler = Compiler::new(known);
         if let Some(structure) = structure {
@@ -188,58 +196,80 @@ impl Steps {
         self.steps.is_empty().then_some(self.bits)
     }
 
-    /// Returns the end of the fields that begin at `at`. The result may exceed the content.
+    /// Returns the end of the fields that begin at `position`. The result may exceed the content.
     #[inline]
-    pub(crate) fn run(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<u64, Trouble> {
-        let at = at.saturating_add(self.bits);
-        if self.steps.is_empty() { Ok(at) } else { self.rest(content, at, slots, &mut content.room(at)) }
-    }
-
-    fn walk(&self, content: Content<'_>, at: u64, slots: &Slots, fuel: &mut u64) -> Result<u64, Trouble> {
-        self.rest(content, at.saturating_add(self.bits), slots, fuel)
-    }
-
-    fn rest(&self, content: Content<'_>, mut at: u64, slots: &Slots, fuel: &mut u64) -> Result<u64, Trouble> {
-        for step in &self.steps {
-            at = step.over.run(content, at, slots, fuel)?.saturating_add(step.bits);
+    pub(crate) fn run(&self, content: Content<'_>, position: u64, slots: &Slots) -> Result<u64, Trouble> {
+        let position = position.saturating_add(self.bits);
+        if self.steps.is_empty() {
+            Ok(position)
+        } else {
+            self.rest(content, position, slots, &mut content.room(position))
         }
-        Ok(at)
+    }
+
+    fn walk(
+        &self,
+        content: Content<'_>,
+        position: u64,
+        slots: &Slots,
+        fuel: &mut u64,
+    ) -> Result<u64, Trouble> {
+        self.rest(content, position.saturating_add(self.bits), slots, fuel)
+    }
+
+    fn rest(
+        &self,
+        content: Content<'_>,
+        mut position: u64,
+        slots: &Slots,
+        fuel: &mut u64,
+    ) -> Result<u64, Trouble> {
+        for step in &self.steps {
+            position = step.kind.run(content, position, slots, fuel)?.saturating_add(step.bits);
+        }
+        Ok(position)
     }
 }
 
-impl Over {
+impl StepKind {
     #[inline]
-    fn run(&self, content: Content<'_>, at: u64, slots: &Slots, fuel: &mut u64) -> Result<u64, Trouble> {
+    fn run(
+        &self,
+        content: Content<'_>,
+        position: u64,
+        slots: &Slots,
+        fuel: &mut u64,
+    ) -> Result<u64, Trouble> {
         match self {
-            Over::Align(alignment) => Ok(bits::align(at, *alignment)),
-            Over::Keep { slot, layout } => {
+            StepKind::Align(alignment) => Ok(bits::align(position, *alignment)),
+            StepKind::Keep { slot, layout } => {
                 let size = u64::from(layout.size);
-                content.has(at, size)?;
-                slots.set(*slot, layout.read(content.bytes, at));
-                Ok(at + size)
+                content.has(position, size)?;
+                slots.set(*slot, layout.read(content.bytes, position));
+                Ok(position + size)
             }
-            Over::Variable { slot, signed } => {
-                let (value, length) = variable(content, at, *signed)?;
+            StepKind::Variable { slot, signed } => {
+                let (value, length) = variable(content, position, *signed)?;
                 slot.iter().for_each(|&slot| slots.set(slot, value));
-                Ok(at + 8 * length as u64)
+                Ok(position + 8 * length as u64)
             }
-            Over::Terminated(encoding) => {
-                let (_, length) = content.terminated(at, *encoding)?;
-                Ok(at + 8 * length as u64)
+            StepKind::Terminated(encoding) => {
+                let length = content.terminated(position, *encoding)?;
+                Ok(position + 8 * (length + unit(*encoding)) as u64)
             }
-            Over::Repeat { slot, stride, last } => {
+            StepKind::Repeat { slot, stride, last } => {
                 let count = slots.get(*slot);
-                let Some(before) = count.checked_sub(1) else { return Ok(at) };
+                let Some(before) = count.checked_sub(1) else { return Ok(position) };
                 let bits = before.checked_mul(*stride).and_then(|bits| bits.checked_add(*last));
-                let end = bits.and_then(|bits| at.checked_add(bits)).filter(|&end| end <= content.end);
+                let end = bits.and_then(|bits| position.checked_add(bits)).filter(|&end| end <= content.end);
                 end.ok_or(Trouble::TooLong(count))
             }
-            Over::Loop { count, body } => each(content, at, slots, fuel, count, body),
-            Over::Select { slot, signed, optional, arms } => {
+            StepKind::Loop { count, body } => run_loop(content, position, slots, fuel, count, body),
+            StepKind::Select { slot, signed, optional, arms } => {
                 let value = slots.selector(*slot, *signed);
-                match arms.iter().find(|(ranges, _)| within(ranges, value)) {
-                    Some((_, steps)) => steps.walk(content, at, slots, fuel),
-                    None if *optional => Ok(at),
+                match arms.iter().find(|arm| within(&arm.ranges, value)) {
+                    Some(arm) => arm.steps.walk(content, position, slots, fuel),
+                    None if *optional => Ok(position),
                     None => Err(Trouble::NoOption(value)),
                 }
             }
@@ -254,14 +284,15 @@ pub(crate) fn within(ranges: &[(i128, i128)], value: i128) -> bool {
 }
 
 /// Reads a LEB128 integer. Returns its value and length in bytes.
-pub(crate) fn variable(content: Content<'_>, at: u64, signed: bool) -> Result<(u64, usize), Trouble> {
-    let bytes = content.bytes_from(at);
-    bits::leb128(bytes, signed).ok_or(if bytes.len() < 10 { Trouble::CutShort } else { Trouble::TooWide })
+pub(crate) fn variable(content: Content<'_>, position: u64, signed: bool) -> Result<(u64, usize), Trouble> {
+    let bytes = content.bytes_from(position);
+    let trouble = if bytes.len() < bits::LONGEST_LEB128 { Trouble::CutShort } else { Trouble::TooWide };
+    bits::leb128(bytes, signed).ok_or(trouble)
 }
 
-fn each(
+fn run_loop(
     content: Content<'_>,
-    mut at: u64,
+    mut position: u64,
     slots: &Slots,
     fuel: &mut u64,
     count: &Count,
@@ -273,12 +304,12 @@ fn each(
     };
     *fuel = fuel.checked_sub(count).ok_or(Trouble::TooLong(count))?;
     for _ in 0..count {
-        at = body.walk(content, at, slots, fuel)?;
-        if at > content.end {
+        position = body.walk(content, position, slots, fuel)?;
+        if position > content.end {
             return Err(Trouble::CutShort);
         }
     }
-    Ok(at)
+    Ok(position)
 }
 
 /// Partial knowledge of a position: its remainder modulo a power of two.
@@ -345,8 +376,8 @@ impl Compiler {
         Steps { bits: self.bits, steps: self.steps.into() }
     }
 
-    fn over(&mut self, over: Over) {
-        self.steps.push(FieldStep { over, bits: 0 });
+    fn push(&mut self, kind: StepKind) {
+        self.steps.push(FieldStep { kind, bits: 0 });
     }
 
     fn skip(&mut self, bits: u64) {
@@ -359,7 +390,7 @@ impl Compiler {
         match self.known.padding(alignment) {
             Some(padding) => self.skip(padding),
             None => {
-                self.over(Over::Align(alignment));
+                self.push(StepKind::Align(alignment));
                 self.known = Known::aligned(alignment);
             }
         }
@@ -375,7 +406,7 @@ impl Compiler {
             FieldClass::Integer(integer) => self.integer(integer),
             FieldClass::VariableInteger(integer) => {
                 self.align(8);
-                self.over(Over::Variable { slot: integer.slot, signed: integer.signed });
+                self.push(StepKind::Variable { slot: integer.slot, signed: integer.signed });
                 self.known = self.known.after_many(8);
             }
             FieldClass::Real(real) => {
@@ -384,7 +415,7 @@ impl Compiler {
             }
             FieldClass::String(encoding) => {
                 self.align(8);
-                self.over(Over::Terminated(*encoding));
+                self.push(StepKind::Terminated(*encoding));
                 self.known = self.known.after_many(8);
             }
             FieldClass::Text(_, length) | FieldClass::Blob(length, _) => {
@@ -392,7 +423,7 @@ impl Compiler {
                 match length {
                     Length::Static(bytes) => self.skip(bytes.saturating_mul(8)),
                     Length::Dynamic(reference) => {
-                        self.over(Over::Repeat { slot: reference.slot, stride: 8, last: 8 });
+                        self.push(StepKind::Repeat { slot: reference.slot, stride: 8, last: 8 });
                         self.known = self.known.after_many(8);
                     }
                 }
@@ -406,8 +437,14 @@ impl Compiler {
                 self.align(8);
                 self.skip(8 * foreign.size());
             }
-            FieldClass::Variant(choice) => self.choice(choice, false),
-            FieldClass::Optional(choice) => self.choice(choice, true),
+            FieldClass::Variant(choice) => {
+                let optional = false;
+                self.choice(choice, optional);
+            }
+            FieldClass::Optional(choice) => {
+                let optional = true;
+                self.choice(choice, optional);
+            }
         }
     }
 
@@ -415,15 +452,15 @@ impl Compiler {
         self.align(integer.alignment);
         let size = integer.meaning.size;
         let Some(slot) = integer.slot else { return self.skip(u64::from(size)) };
-        self.over(Over::Keep { slot, layout: integer.layout() });
+        self.push(StepKind::Keep { slot, layout: integer.layout() });
         self.known = self.known.after(u64::from(size));
     }
 
     fn elements(&mut self, length: &Length, element: &FieldClass) {
         let alignment = element.alignment();
-        let mut one = Compiler::new(Known::aligned(alignment));
-        one.class(element);
-        if let Some(last) = one.finish().fixed() {
+        let mut aligned = Compiler::new(Known::aligned(alignment));
+        aligned.class(element);
+        if let Some(last) = aligned.finish().fixed() {
             let stride = bits::align(last, alignment);
             match length {
                 Length::Static(0) => {}
@@ -431,7 +468,7 @@ impl Compiler {
                     self.skip((count - 1).saturating_mul(stride).saturating_add(last));
                 }
                 Length::Dynamic(reference) => {
-                    self.over(Over::Repeat { slot: reference.slot, stride, last });
+                    self.push(StepKind::Repeat { slot: reference.slot, stride, last });
                     self.known = self.known.after_many(stride).after_many(last);
                 }
             }
@@ -444,7 +481,7 @@ impl Compiler {
             Length::Static(count) => Count::Static(*count),
             Length::Dynamic(reference) => Count::Slot(reference.slot),
         };
-        self.over(Over::Loop { count, body: body.finish() });
+        self.push(StepKind::Loop { count, body: body.finish() });
         self.known = Known::NOTHING;
     }
 
@@ -455,10 +492,10 @@ impl Compiler {
             let mut arm = Compiler::new(self.known);
             arm.class(&option.class);
             end = Some(end.map_or(arm.known, |end| end.or(arm.known)));
-            arms.push((option.ranges.clone(), arm.finish()));
+            arms.push(Arm { ranges: option.ranges.clone(), steps: arm.finish() });
         }
         let (slot, signed) = (choice.selector.slot, choice.selector.signed);
-        self.over(Over::Select { slot, signed, optional, arms });
+        self.push(StepKind::Select { slot, signed, optional, arms });
         self.known = end.unwrap_or(Known::NOTHING);
     }
 }

@@ -1,6 +1,9 @@
 //! A trace: the streams combined from its files, and the packets of each in order.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::BTreeMap,
+    ops::{Range, RangeInclusive},
+};
 
 use hodo_clock::{OriginNanos, TimeMap, TimelineClock};
 use hodo_model::{
@@ -14,7 +17,7 @@ use super::{
     event::{Reader, advance},
     fixups::Fixups,
     framing::Framing,
-    packet::{FilePackets, Packet, PacketTrouble},
+    packet::{FilePackets, Packet, PacketTrouble, SizedValue},
     plan::{FieldPath, Plans, StreamPlan, find},
     read::Walk,
     schema::{EventClass, Scope, Slot, StreamClass, Structure, TraceClass},
@@ -131,13 +134,13 @@ impl<'a> Trace<'a> {
         let metadata = format!("metadata of {}", trace.name);
         trace.notes.extend(trace.class.notes.iter().map(|note| (metadata.clone(), note.clone())));
         let mut streams: BTreeMap<StreamKey, Vec<StreamPacket<'a>>> = BTreeMap::new();
-        for (index, (file, found)) in trace.files.iter().zip(packets).enumerate() {
-            for packet in found.packets {
+        for (index, (file, of_file)) in trace.files.iter().zip(packets).enumerate() {
+            for packet in of_file.packets {
                 let key = StreamKey::new(&packet, index);
                 streams.entry(key).or_default().push(StreamPacket::new(index, file.bytes, packet));
             }
-            trace.loss.extend(found.troubles.into_iter().map(|trouble| packet_loss(file, trouble)));
-            trace.notes.extend(found.note.map(|note| (file.name.clone(), note)));
+            trace.loss.extend(of_file.troubles.into_iter().map(|trouble| packet_loss(file, trouble)));
+            trace.notes.extend(of_file.note.map(|note| (file.name.clone(), note)));
         }
         let fixups = Fixups::of(&trace.class);
         for (key, packets) in streams {
@@ -175,8 +178,8 @@ impl<'a> Trace<'a> {
         let packets = in_order(packets);
         let mut stream =
             Stream { class: key.class, id: key.id, name, packets, had_pre_pass: false, number: None };
-        let spans = self.clocks(&mut stream);
-        self.times(&mut stream, &spans);
+        let spans = self.set_clocks(&mut stream);
+        self.set_times(&mut stream, &spans);
         fixups.apply(self, &mut stream);
         let mut counters = Counters::default();
         stream.packets.iter_mut().for_each(|packet| counters.count(packet));
@@ -185,9 +188,9 @@ impl<'a> Trace<'a> {
 
     /// Sets the clock before each packet. If the packets contain only a part of it, reads all events once, and
     /// returns the lowest and highest cycle of each packet.
-    fn clocks(&self, stream: &mut Stream<'a>) -> Vec<Option<(u64, u64)>> {
+    fn set_clocks(&self, stream: &mut Stream<'a>) -> Vec<Option<RangeInclusive<u64>>> {
         let class = self.stream_class(stream);
-        let full = |packet: &StreamPacket<'_>| packet.packet.begin.is_some_and(|(_, size)| size >= 64);
+        let full = |packet: &StreamPacket<'_>| packet.packet.begin.is_some_and(|begin| begin.size >= 64);
         if class.clock.is_none() || stream.packets.iter().all(full) {
             return Vec::new();
         }
@@ -197,11 +200,11 @@ impl<'a> Trace<'a> {
         for packet in &mut stream.packets {
             packet.clock = clock;
             reader.open(packet.bytes, &packet.packet, clock);
-            let mut span = None;
+            let mut span: Option<RangeInclusive<u64>> = None;
             while let Ok(Some(parts)) = reader.next_event() {
-                span = parts.cycles.map(|cycles| match span {
-                    Some((first, last)) => (cycles.min(first), cycles.max(last)),
-                    None => (cycles, cycles),
+                span = parts.cycles.map(|cycles| match &span {
+                    Some(span) => cycles.min(*span.start())..=cycles.max(*span.end()),
+                    None => cycles..=cycles,
                 });
             }
             clock = reader.clock();
@@ -211,13 +214,13 @@ impl<'a> Trace<'a> {
     }
 
     /// Sets the begin and end times of packets from the packets, or else from their events.
-    fn times(&self, stream: &mut Stream<'a>, spans: &[Option<(u64, u64)>]) {
+    fn set_times(&self, stream: &mut Stream<'a>, spans: &[Option<RangeInclusive<u64>>]) {
         let Some(clock) = self.clock(stream) else { return };
         stream.packets.iter_mut().for_each(|packet| packet.set_times(clock));
         for (packet, span) in stream.packets.iter_mut().zip(spans) {
-            let Some((first, last)) = *span else { continue };
-            packet.begin = packet.begin.or_else(|| Some(clock.nanos(first)));
-            packet.end = packet.end.or_else(|| Some(clock.nanos(last)));
+            let Some(span) = span else { continue };
+            packet.begin = packet.begin.or_else(|| Some(clock.nanos(*span.start())));
+            packet.end = packet.end.or_else(|| Some(clock.nanos(*span.end())));
         }
     }
 
@@ -248,12 +251,12 @@ impl<'a> Trace<'a> {
         Some(TimelineClock::new(class.cycles, &self.map))
     }
 
-    /// Returns the map from its clock's own times to the timeline.
+    /// Returns the map from the times of the trace's own clock to the timeline.
     pub fn time_map(&self) -> &TimeMap {
         &self.map
     }
 
-    /// Places it on a timeline. Called once; until then, times are those of its own clock.
+    /// Places the trace on a timeline. Called once; until then, times are those of the trace's own clock.
     pub fn place(&mut self, map: TimeMap) {
         let packets = self.streams.iter_mut().flat_map(|stream| &mut stream.packets);
         for time in packets.flat_map(|packet| [&mut packet.begin, &mut packet.end]).flatten() {
@@ -273,20 +276,21 @@ impl<'a> Trace<'a> {
         let slots = Slots::new(self.class.slots);
         stream.number.iter().for_each(|&(slot, number)| slots.set(slot, number));
         let content = Content { bytes: packet.bytes, end: packet.packet.content };
-        let (mut at, mut ignore) = (0, Ignore);
+        let (mut position, mut ignore) = (0, Ignore);
         let roots = [
             (Scope::PacketHeader, &self.class.packet_header),
             (Scope::PacketContext, &self.stream_class(stream).packet_context),
         ];
         for (root, structure) in roots {
             let Some(structure) = structure else { continue };
-            let end = match root == scope {
-                true => Walk::new(content, at, &slots, sink).root(structure, at),
+            let end = if root == scope {
+                Walk::new(content, position, &slots, sink).root(structure, position)
+            } else {
                 // The context may depend on fields of the header.
-                false => Walk::new(content, at, &slots, &mut ignore).root(structure, at),
+                Walk::new(content, position, &slots, &mut ignore).root(structure, position)
             };
             let Ok(end) = end else { return };
-            at = end;
+            position = end;
         }
     }
 
@@ -357,10 +361,10 @@ impl<'a> StreamPacket<'a> {
 
     /// Sets the begin and end times, once the clock before the packet is known.
     pub(super) fn set_times(&mut self, clock: TimelineClock<'_>) {
-        let begin = self.packet.begin.map(|(value, size)| advance(self.clock, value, size));
-        let end = self.packet.end.map(|(value, size)| advance(begin.unwrap_or(self.clock), value, size));
-        (self.begin, self.end) =
-            (begin.map(|cycles| clock.nanos(cycles)), end.map(|cycles| clock.nanos(cycles)));
+        let begin = self.packet.begin.map(|begin| advance(self.clock, begin.value, begin.size));
+        let end = self.packet.end.map(|end| advance(begin.unwrap_or(self.clock), end.value, end.size));
+        self.begin = begin.map(|cycles| clock.nanos(cycles));
+        self.end = end.map(|cycles| clock.nanos(cycles));
     }
 
     pub(super) fn new(file: usize, bytes: &'a [u8], packet: Packet) -> StreamPacket<'a> {
@@ -386,18 +390,19 @@ fn in_order(mut packets: Vec<StreamPacket<'_>>) -> Vec<StreamPacket<'_>> {
     if packets.iter().all(|packet| packet.file == first) {
         return packets;
     }
-    let value = |of: Option<(u64, u32)>| of.map(|(value, _)| value);
+    let value = |field: Option<SizedValue>| field.map(|field| field.value);
     if packets.iter().all(|packet| packet.packet.begin.is_some()) {
         packets.sort_by_key(|packet| (value(packet.packet.begin), value(packet.packet.sequence)));
     }
     packets.dedup_by(|later, earlier| {
-        let same = |of: fn(&Packet) -> Option<(u64, u32)>| of(&later.packet) == of(&earlier.packet);
-        later.file != earlier.file
-            && later.packet.begin.is_some()
-            && same(|packet| packet.begin)
-            && same(|packet| packet.end)
-            && same(|packet| packet.sequence)
-            && later.packet.content == earlier.packet.content
+        let is_other_file = later.file != earlier.file;
+        let (later, earlier) = (&later.packet, &earlier.packet);
+        is_other_file
+            && later.begin.is_some()
+            && later.begin == earlier.begin
+            && later.end == earlier.end
+            && later.sequence == earlier.sequence
+            && later.content == earlier.content
     });
     packets
 }
@@ -406,20 +411,22 @@ fn in_order(mut packets: Vec<StreamPacket<'_>>) -> Vec<StreamPacket<'_>> {
 /// exceeds its highest value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
+    /// The highest number of discarded events.
     most: Option<u64>,
+    /// The last sequence number.
     last: Option<u64>,
 }
 
 impl Counters {
     /// Computes the losses up to the end of the next packet.
     pub(super) fn count(&mut self, packet: &mut StreamPacket<'_>) {
-        if let Some((count, size)) = packet.packet.discarded {
+        if let Some(SizedValue { value: count, size }) = packet.packet.discarded {
             packet.events_lost = ahead(self.most.unwrap_or(0), count, size);
             if self.most.is_none() || packet.events_lost > 0 {
                 self.most = Some(count);
             }
         }
-        if let Some((number, size)) = packet.packet.sequence {
+        if let Some(SizedValue { value: number, size }) = packet.packet.sequence {
             packet.packets_lost = self.last.map_or(0, |last| ahead(last, number, size).saturating_sub(1));
             self.last = Some(number);
         }

@@ -30,10 +30,10 @@ impl<'a> Initial<'a> {
     /// # Errors
     /// A wrong magic number, or the end of the input.
     pub(crate) fn read(cursor: &mut Cursor<'a>) -> Result<Initial<'a>, Error> {
-        let at = cursor.offset();
+        let start = cursor.offset();
         let cut = |eof| Error::cut_short("trace.dat header", eof);
         if cursor.take(MARK.len()).map_err(cut)? != MARK {
-            return Err(Error { at, kind: ErrorKind::NotRecognised });
+            return Err(Error { at: start, kind: ErrorKind::NotRecognised });
         }
         let version = cursor.c_string();
         let (big_endian, _long_size_of_user_space) = (cursor.u8().map_err(cut)?, cursor.u8().map_err(cut)?);
@@ -42,13 +42,21 @@ impl<'a> Initial<'a> {
     }
 }
 
+/// The format file of an event class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FormatFile<'a> {
+    /// The event's system, such as `sched`.
+    pub(crate) system: &'a [u8],
+    pub(crate) text: &'a [u8],
+}
+
 /// The description of events, as unparsed text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Description<'a> {
     /// `events/header_page`: the layout of a page's header.
     pub(crate) header_page: &'a [u8],
-    /// System and format file of each event class, ftrace's own first.
-    pub(crate) formats: Vec<(&'a [u8], &'a [u8])>,
+    /// The format files of the event classes, ftrace's own first.
+    pub(crate) formats: Vec<FormatFile<'a>>,
     /// `/proc/kallsyms`.
     pub(crate) symbols: &'a [u8],
     /// `printk_formats`: kernel strings by address.
@@ -76,7 +84,7 @@ impl<'a> Description<'a> {
     /// Reads u32 count, then the format files of ftrace's own events.
     pub(crate) fn read_own_formats(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Eof> {
         for _ in 0..cursor.u32()? {
-            self.formats.push((b"ftrace", long_sized(cursor)?));
+            self.formats.push(FormatFile { system: b"ftrace", text: long_sized(cursor)? });
         }
         Ok(())
     }
@@ -86,7 +94,7 @@ impl<'a> Description<'a> {
         for _ in 0..cursor.u32()? {
             let system = cursor.c_string();
             for _ in 0..cursor.u32()? {
-                self.formats.push((system, long_sized(cursor)?));
+                self.formats.push(FormatFile { system, text: long_sized(cursor)? });
             }
         }
         Ok(())
@@ -109,7 +117,7 @@ impl Description<'_> {
     /// The codes of `prev_state` that the format of `sched_switch` describes.
     pub(crate) fn state_codes(&self) -> Option<StateCodes> {
         let is_switch = |text: &&[u8]| text.starts_with(b"name: sched_switch\n");
-        let texts = self.formats.iter().map(|(_, text)| *text);
+        let texts = self.formats.iter().map(|format| format.text);
         texts.filter(is_switch).find_map(state_codes)
     }
 }

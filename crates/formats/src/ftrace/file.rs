@@ -14,7 +14,7 @@ use hodo_bytes::Eof;
 
 use super::{
     cursor::Cursor,
-    description::{Description, Initial, long_sized},
+    description::{Description, Initial, MARK, long_sized},
     unpack::{self, Packing},
     write::TscToNanos,
 };
@@ -36,6 +36,15 @@ pub(super) struct File<'a> {
     pub(super) options: Options<'a>,
     /// The buffers of the top instance and of the others, including empty ones.
     pub(super) buffers: Vec<Buffer<'a>>,
+}
+
+/// An instance in the options of version 6.
+struct Instance<'a> {
+    /// File offset of its buffer.
+    offset: u64,
+    name: &'a [u8],
+    /// The number of its CPUs, if it is not that of the top instance.
+    cpus: Option<u32>,
 }
 
 /// The parsed options.
@@ -105,10 +114,12 @@ mod option {
     pub(super) const BUFFER_TEXT: u16 = 22;
 }
 
-/// The marker before the CPUs' offsets.
+/// The markers before the CPUs' offsets, before the text of a latency tracer, and before the options.
 const RECORDS: &[u8; 10] = b"flyrecord\0";
 const LATENCY: &[u8; 10] = b"latency  \0";
 const OPTIONS: &[u8; 10] = b"options  \0";
+/// Offset of the file's version, after the magic number.
+const VERSION_OFFSET: u64 = MARK.len() as u64;
 /// Limit on option sections; more would only mean a cycle.
 const MOST_SECTIONS: usize = 1 << 10;
 /// Section flag: compressed.
@@ -142,7 +153,7 @@ impl<'a> File<'a> {
             b"7" => file.read_7(input, cursor),
             version if is_sequential(version) => file.read_6(input, cursor),
             _ => Err(unsupported(
-                10,
+                VERSION_OFFSET,
                 "a trace.dat of a version that is unknown; versions up to 7 are read",
                 "convert it with `trace-cmd convert --file-version 7`",
             )),
@@ -154,7 +165,7 @@ impl<'a> File<'a> {
         self.threads = long_sized(&mut cursor).map_err(cut)?;
         let cpus = cursor.u32().map_err(cut)?;
         let mut instances = Vec::new();
-        let mut mark = cursor.take(10).map_err(cut)?;
+        let mut mark = cursor.take(RECORDS.len()).map_err(cut)?;
         let mut clock: &[u8] = b"";
         if mark == OPTIONS {
             loop {
@@ -163,34 +174,37 @@ impl<'a> File<'a> {
                     break;
                 }
                 let size = cursor.u32().map_err(cut)?;
-                let at = cursor.offset();
-                let mut value = Cursor::new(cursor.take(size as usize).map_err(cut)?, at, self.order);
+                let start = cursor.offset();
+                let mut value = Cursor::new(cursor.take(size as usize).map_err(cut)?, start, self.order);
                 match number {
-                    option::BUFFER => {
-                        instances.push((value.u64().map_err(cut)?, value.c_string(), value.u32().ok()));
-                    }
+                    option::BUFFER => instances.push(Instance {
+                        offset: value.u64().map_err(cut)?,
+                        name: value.c_string(),
+                        cpus: value.u32().ok(),
+                    }),
                     option::TRACE_CLOCK => clock = value.c_string(),
-                    _ => self.options.take(number, &mut value).map_err(cut)?,
+                    _ => self.options.set(number, &mut value).map_err(cut)?,
                 }
             }
-            mark = cursor.take(10).map_err(cut)?;
+            mark = cursor.take(RECORDS.len()).map_err(cut)?;
         }
         if mark == LATENCY {
             return Err(latency(cursor.offset()));
         }
         if self.description.header_page.is_empty() {
             return Err(unsupported(
-                10,
+                VERSION_OFFSET,
                 "a trace.dat without a description of its pages, of a kernel before 2.6.31",
                 "read it with trace-cmd",
             ));
         }
         let top = self.buffer_6(input, b"", clock, mark, cpus, cursor)?;
         self.buffers.push(top);
-        for (offset, name, own_cpus) in instances {
-            let mut cursor = at(input.bytes, offset, self.order).map_err(cut)?;
-            let mark = cursor.take(10).map_err(cut)?;
-            let buffer = self.buffer_6(input, name, clock, mark, own_cpus.unwrap_or(cpus), cursor)?;
+        for instance in instances {
+            let mut cursor = cursor_at(input.bytes, instance.offset, self.order).map_err(cut)?;
+            let mark = cursor.take(RECORDS.len()).map_err(cut)?;
+            let cpus = instance.cpus.unwrap_or(cpus);
+            let buffer = self.buffer_6(input, instance.name, clock, mark, cpus, cursor)?;
             self.buffers.push(buffer);
         }
         Ok(self)
@@ -211,14 +225,16 @@ impl<'a> File<'a> {
             let kind = ErrorKind::Text { what: "the marker before the CPUs' offsets", reason };
             return Err(Error { at: cursor.offset(), kind });
         }
-        let mut found = Vec::new();
+        let mut buffer = Buffer { name, clock, page_size: self.initial.page_size, cpus: Vec::new() };
         for number in 0..cpus {
             let (offset, size) = (cursor.u64().map_err(cut)?, cursor.u64().map_err(cut)?);
-            found.push(Cpu::at(input.bytes, number, offset, size));
+            buffer.cpus.push(Cpu::new(input.bytes, number, offset, size));
         }
         // Files without the option, such as those of older versions, have no clock here either.
-        let own = if clock.is_empty() { clock } else { long_sized(&mut cursor).unwrap_or(clock) };
-        Ok(Buffer { name, clock: own, page_size: self.initial.page_size, cpus: found })
+        if !clock.is_empty() {
+            buffer.clock = long_sized(&mut cursor).unwrap_or(clock);
+        }
+        Ok(buffer)
     }
 
     fn read_7(mut self, input: &Input<'a>, mut cursor: Cursor<'a>) -> Result<File<'a>, Error> {
@@ -239,19 +255,19 @@ impl<'a> File<'a> {
             next = 0;
             while !section.is_empty() {
                 let (number, size) = (section.u16().map_err(cut)?, section.u32().map_err(cut)?);
-                let at = section.offset();
-                let mut value = Cursor::new(section.take(size as usize).map_err(cut)?, at, self.order);
+                let start = section.offset();
+                let mut value = Cursor::new(section.take(size as usize).map_err(cut)?, start, self.order);
                 match number {
                     option::DONE => {
                         next = value.u64().map_err(cut)?;
                         break;
                     }
                     option::BUFFER => buffers.push(value),
-                    option::BUFFER_TEXT => return Err(latency(at)),
+                    option::BUFFER_TEXT => return Err(latency(start)),
                     option::HEADER_INFO..=option::CMDLINES => {
                         sections.push((number, value.u64().map_err(cut)?));
                     }
-                    _ => self.options.take(number, &mut value).map_err(cut)?,
+                    _ => self.options.set(number, &mut value).map_err(cut)?,
                 }
             }
         }
@@ -304,9 +320,9 @@ fn buffer_7<'a>(input: &Input<'a>, mut value: Cursor<'a>, packing: Packing) -> R
     for _ in 0..count {
         let number = value.u32().map_err(cut)?;
         let (offset, size) = (value.u64().map_err(cut)?, value.u64().map_err(cut)?);
-        let mut header = at(input.bytes, section, value.order).map_err(cut)?;
+        let mut header = cursor_at(input.bytes, section, value.order).map_err(cut)?;
         let flags = header.u16().and_then(|_id| header.u16()).map_err(cut)?;
-        let packed = Cpu::at(input.bytes, number, offset, size);
+        let packed = Cpu::new(input.bytes, number, offset, size);
         let is_packed = flags & COMPRESSED != 0 && packing != Packing::None;
         cpus.push(if is_packed { packed.unpack(input, packing, value.order) } else { packed });
     }
@@ -314,7 +330,7 @@ fn buffer_7<'a>(input: &Input<'a>, mut value: Cursor<'a>, packing: Packing) -> R
 }
 
 /// Returns a cursor at a file offset.
-fn at(bytes: &[u8], offset: u64, order: ByteOrder) -> Result<Cursor<'_>, Eof> {
+fn cursor_at(bytes: &[u8], offset: u64, order: ByteOrder) -> Result<Cursor<'_>, Eof> {
     let rest = usize::try_from(offset).ok().and_then(|start| bytes.get(start..));
     Ok(Cursor::new(rest.ok_or(Eof { at: offset, wanted: 1, left: 0 })?, offset, order))
 }
@@ -325,7 +341,7 @@ fn section<'a>(
     offset: u64,
     (packing, order): (Packing, ByteOrder),
 ) -> Result<Cursor<'a>, Error> {
-    let mut cursor = at(input.bytes, offset, order).map_err(cut)?;
+    let mut cursor = cursor_at(input.bytes, offset, order).map_err(cut)?;
     let (_id, flags) = (cursor.u16().map_err(cut)?, cursor.u16().map_err(cut)?);
     let (_description, size) = (cursor.u32().map_err(cut)?, cursor.u64().map_err(cut)?);
     let start = cursor.offset();
@@ -342,7 +358,8 @@ fn section<'a>(
 }
 
 impl<'a> Options<'a> {
-    fn take(&mut self, number: u16, value: &mut Cursor<'a>) -> Result<(), Eof> {
+    /// Sets the option with this number; ignores unknown ones.
+    fn set(&mut self, number: u16, value: &mut Cursor<'a>) -> Result<(), Eof> {
         match number {
             option::DATE => self.date = Some(value.c_string()),
             option::OFFSET => self.offset = Some(value.c_string()),
@@ -360,17 +377,20 @@ impl<'a> Options<'a> {
 }
 
 impl<'a> Cpu<'a> {
-    /// The available part of a range of the file.
-    fn at(file: &'a [u8], number: u32, offset: u64, size: u64) -> Cpu<'a> {
+    /// A CPU whose pages are a range of the file, as far as the file has it.
+    fn new(file: &'a [u8], number: u32, offset: u64, size: u64) -> Cpu<'a> {
         let rest = usize::try_from(offset).ok().and_then(|start| file.get(start..)).unwrap_or_default();
-        let there = usize::try_from(size).unwrap_or(usize::MAX).min(rest.len());
-        let missing = (there as u64) < size;
-        let missing = missing.then(|| {
-            let reason = format!("{size} bytes of pages expected, but the file has only {there} of them");
-            (offset.saturating_add(there as u64)..offset.saturating_add(size), reason)
-        });
-        let runs = if there > 0 { vec![PageRun { offset, bytes: &rest[..there] }] } else { Vec::new() };
-        Cpu { number, runs, missing }
+        let available = usize::try_from(size).unwrap_or(usize::MAX).min(rest.len());
+        let mut cpu = Cpu { number, runs: Vec::new(), missing: None };
+        if available > 0 {
+            cpu.runs.push(PageRun { offset, bytes: &rest[..available] });
+        }
+        if (available as u64) < size {
+            let reason = format!("{size} bytes of pages expected, but the file has only {available} of them");
+            let missing = offset.saturating_add(available as u64)..offset.saturating_add(size);
+            cpu.missing = Some((missing, reason));
+        }
+        cpu
     }
 
     /// Unpacks u32 count of chunks, then u32 packed size, u32 size and bytes for each.

@@ -22,30 +22,31 @@ pub(crate) fn state_codes(text: &[u8]) -> Option<StateCodes> {
     let mut rest = print.split_once("__print_flags(")?.1.trim_start().strip_prefix(FIELD)?;
     let mut bits = Vec::new();
     while rest.contains('{') {
-        bits.push(pair(&mut rest)?);
+        bits.push(bit_and_letter(&mut rest)?);
     }
     if bits.is_empty() {
         return None;
     }
-    let preempted = print.match_indices(FIELD).find_map(|(at, _)| mask_of_plus(&print[at + FIELD.len()..]));
+    let mut ends = print.match_indices(FIELD).map(|(start, _)| start + FIELD.len());
+    let preempted = ends.find_map(|end| mask_of_plus(&print[end..]));
     Some(StateCodes::of_format(&bits, preempted.unwrap_or(0)))
 }
 
-/// Reads the next `{ 0x0001, "S" }`, and moves behind it. In all kernels a bit has one letter.
-fn pair(rest: &mut &str) -> Option<(u64, char)> {
-    let (inside, behind) = rest.split_once('{')?.1.split_once('}')?;
-    *rest = behind;
+/// Reads the next `{ 0x0001, "S" }`, and moves after it. In all kernels a bit has one letter.
+fn bit_and_letter(rest: &mut &str) -> Option<(u64, char)> {
+    let (inside, after) = rest.split_once('{')?.1.split_once('}')?;
+    *rest = after;
     let (bit, name) = inside.split_once(',')?;
     let mut letters = name.trim().strip_prefix('"')?.strip_suffix('"')?.chars();
     let letter = letters.next().filter(|_| letters.as_str().is_empty())?;
-    Some((Expression::of(bit)?, letter))
+    Some((Expression::evaluate(bit)?, letter))
 }
 
 /// Returns the value of ` & MASK ? "+"`.
 fn mask_of_plus(text: &str) -> Option<u64> {
     let (mask, then) = text.trim_start().strip_prefix('&')?.split_once('?')?;
     then.trim_start().strip_prefix("\"+\"")?;
-    Expression::of(mask)
+    Expression::evaluate(mask)
 }
 
 /// A constant expression in C, of the operators that masks need.
@@ -56,22 +57,23 @@ struct Expression<'a> {
 
 impl Expression<'_> {
     /// Returns the value of a whole expression.
-    fn of(text: &str) -> Option<u64> {
+    fn evaluate(text: &str) -> Option<u64> {
         let mut expression = Expression { rest: text, depth: 0 };
         let value = expression.or()?;
         expression.rest.trim_start().is_empty().then_some(value)
     }
 
-    fn takes(&mut self, operator: &str) -> bool {
+    /// Takes an operator, if it is next. Returns whether it was.
+    fn take(&mut self, operator: &str) -> bool {
         let rest = self.rest.trim_start();
-        let behind = rest.strip_prefix(operator);
-        self.rest = behind.unwrap_or(rest);
-        behind.is_some()
+        let after = rest.strip_prefix(operator);
+        self.rest = after.unwrap_or(rest);
+        after.is_some()
     }
 
     fn or(&mut self) -> Option<u64> {
         let mut value = self.and()?;
-        while self.takes("|") {
+        while self.take("|") {
             value |= self.and()?;
         }
         Some(value)
@@ -79,7 +81,7 @@ impl Expression<'_> {
 
     fn and(&mut self) -> Option<u64> {
         let mut value = self.shift()?;
-        while self.takes("&") {
+        while self.take("&") {
             value &= self.shift()?;
         }
         Some(value)
@@ -87,31 +89,32 @@ impl Expression<'_> {
 
     fn shift(&mut self) -> Option<u64> {
         let mut value = self.sum()?;
-        while self.takes("<<") {
+        while self.take("<<") {
             value = value.checked_shl(u32::try_from(self.sum()?).ok()?)?;
         }
         Some(value)
     }
 
     fn sum(&mut self) -> Option<u64> {
-        let mut value = self.one()?;
+        let mut value = self.operand()?;
         loop {
-            if self.takes("+") {
-                value = value.checked_add(self.one()?)?;
-            } else if self.takes("-") {
-                value = value.checked_sub(self.one()?)?;
+            if self.take("+") {
+                value = value.checked_add(self.operand()?)?;
+            } else if self.take("-") {
+                value = value.checked_sub(self.operand()?)?;
             } else {
                 return Some(value);
             }
         }
     }
 
-    fn one(&mut self) -> Option<u64> {
-        if self.takes("(") {
+    /// A number, or an expression in parentheses.
+    fn operand(&mut self) -> Option<u64> {
+        if self.take("(") {
             self.depth += 1;
             let value = if self.depth > DEEPEST { None } else { self.or() }?;
             self.depth -= 1;
-            return self.takes(")").then_some(value);
+            return self.take(")").then_some(value);
         }
         let length = self.rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(self.rest.len());
         let (number, rest) = self.rest.split_at(length);
@@ -205,7 +208,7 @@ mod tests {
             ("TASK_STATE_MAX", None),
         ];
         for (text, value) in values {
-            assert_eq!(Expression::of(text), value, "{text}");
+            assert_eq!(Expression::evaluate(text), value, "{text}");
         }
     }
 }

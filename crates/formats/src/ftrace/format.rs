@@ -96,7 +96,7 @@ impl<'a> Field<'a> {
         let (scalar, is_array) = (&declaration[..open.unwrap_or(declaration.len())], open.is_some());
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
         let before = scalar.char_indices().rfind(|&(_, c)| !is_word(c));
-        let start = before.map_or(0, |(at, c)| at + c.len_utf8());
+        let start = before.map_or(0, |(position, c)| position + c.len_utf8());
         let (class, name) = (scalar[..start].trim(), &scalar[start..]);
         let located = [("__data_loc ", Shape::Located), ("__rel_loc ", Shape::RelativelyLocated)];
         let located = located.into_iter().find_map(|(word, shape)| Some((class.strip_prefix(word)?, shape)));

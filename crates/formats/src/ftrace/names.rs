@@ -70,14 +70,17 @@ impl Names {
     }
 
     /// The name of a number; for an address in code, that of the function around it.
-    pub fn of(&self, number: u64) -> Option<&[u8]> {
+    pub fn get(&self, number: u64) -> Option<&[u8]> {
         let sorted = self.0.sorted.get_or_init(|| self.0.sort());
         let index = sorted.partition_point(|(other, _)| *other <= number).checked_sub(1)?;
-        let (found, name) = &sorted[index];
-        // Among symbols at the same address, the first in the list wins.
-        let first = sorted.partition_point(|(other, _)| other < found);
-        let name = if self.0.kind == Kind::Symbols { &sorted[first].1 } else { name };
-        (*found == number || self.0.kind == Kind::Symbols).then(|| &self.0.text[name.clone()])
+        let (nearest, name) = &sorted[index];
+        if self.0.kind == Kind::Symbols {
+            // Among symbols at the same address, the first in the list wins.
+            let first = sorted.partition_point(|(other, _)| other < nearest);
+            let (_, name) = &sorted[first];
+            return Some(&self.0.text[name.clone()]);
+        }
+        (*nearest == number).then(|| &self.0.text[name.clone()])
     }
 }
 
@@ -100,7 +103,7 @@ impl List {
     fn line(&self, line: &[u8]) -> Option<(u64, Range<usize>)> {
         let text = std::str::from_utf8(line).ok()?;
         let (number, rest) = text.split_once(' ')?;
-        let at = |part: &str| {
+        let range = |part: &str| {
             let start = part.as_ptr() as usize - text.as_ptr() as usize;
             start..start + part.len()
         };
@@ -109,13 +112,13 @@ impl List {
                 let (_kind, name) = rest.split_once(' ')?;
                 let name = name.split('\t').next().unwrap_or(name);
                 let address = u64::from_str_radix(number, 16).ok().filter(|&address| address != 0)?;
-                Some((address, at(name)))
+                Some((address, range(name)))
             }
             Kind::Texts => {
                 let text = rest.strip_prefix(": \"")?.strip_suffix('"')?;
-                Some((u64::from_str_radix(number.strip_prefix("0x")?, 16).ok()?, at(text)))
+                Some((u64::from_str_radix(number.strip_prefix("0x")?, 16).ok()?, range(text)))
             }
-            Kind::Threads => Some((number.parse().ok()?, at(rest))),
+            Kind::Threads => Some((number.parse().ok()?, range(rest))),
         }
     }
 }
@@ -128,17 +131,17 @@ mod tests {
     fn functions_are_found_by_any_of_their_addresses() {
         let names =
             Names::symbols(b"1000 T first\n1000 t alias\n0 A none\n2000 t module_start\t[module]\nrubbish\n");
-        assert_eq!(names.of(0xfff), None);
-        assert_eq!(names.of(0x1000), Some(&b"first"[..]));
-        assert_eq!(names.of(0x1fff), Some(&b"first"[..]));
-        assert_eq!(names.of(0x2001), Some(&b"module_start"[..]));
+        assert_eq!(names.get(0xfff), None);
+        assert_eq!(names.get(0x1000), Some(&b"first"[..]));
+        assert_eq!(names.get(0x1fff), Some(&b"first"[..]));
+        assert_eq!(names.get(0x2001), Some(&b"module_start"[..]));
     }
 
     #[test]
     fn texts_and_threads_are_found_by_their_own_numbers_only() {
         let texts = Names::texts(b"0x10 : \"a \"b\"\"\n");
-        assert_eq!((texts.of(16), texts.of(17)), (Some(&b"a \"b\""[..]), None));
+        assert_eq!((texts.get(16), texts.get(17)), (Some(&b"a \"b\""[..]), None));
         let threads = Names::threads(b"15 rcu_preempt\n23805 opt cgu.0\n");
-        assert_eq!((threads.of(23805), threads.of(16)), (Some(&b"opt cgu.0"[..]), None));
+        assert_eq!((threads.get(23805), threads.get(16)), (Some(&b"opt cgu.0"[..]), None));
     }
 }

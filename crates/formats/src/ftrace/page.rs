@@ -23,6 +23,11 @@ const MISSED: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
 /// Mask of the size.
 const SIZE: u64 = (1 << 27) - 1;
+/// Values of type_len that are no number of words.
+const SIZE_IN_FIRST_WORD: u32 = 0;
+const PADDING: u32 = 29;
+const TIME_EXTENSION: u32 = 30;
+const ABSOLUTE_TIME: u32 = 31;
 /// Bits of a time delta in a record.
 const TIME_BITS: u32 = 27;
 /// Bits of the absolute time in a record of type 31; the higher bits come from the previous time.
@@ -37,7 +42,9 @@ pub(crate) struct Layout {
     pub(crate) long_size: usize,
     /// The byte order of the machine.
     pub(crate) order: ByteOrder,
+    /// Offset of the word with the size of the records.
     commit: usize,
+    /// Offset of the first record.
     data: usize,
 }
 
@@ -91,9 +98,9 @@ impl Page {
     /// # Errors
     /// The page is shorter than its header, or than the size of its records.
     pub(crate) fn read(bytes: &[u8], layout: &Layout) -> Result<Page, Eof> {
-        let long = |at: usize| {
+        let long = |position: usize| {
             let mut cursor = Cursor::new(bytes, 0, layout.order);
-            cursor.take(at)?;
+            cursor.take(position)?;
             if layout.long_size == 4 { cursor.u32().map(u64::from) } else { cursor.u64() }
         };
         let time = Cursor::new(bytes, 0, layout.order).u64()?;
@@ -127,7 +134,7 @@ pub(crate) struct PageRecord {
 /// An iterator over the records of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Records {
-    at: usize,
+    position: usize,
     end: usize,
     time: u64,
     order: ByteOrder,
@@ -135,7 +142,7 @@ pub(crate) struct Records {
 
 impl Records {
     pub(crate) fn new(page: &Page) -> Records {
-        Records { at: page.data, end: page.end, time: page.time, order: page.order }
+        Records { position: page.data, end: page.end, time: page.time, order: page.order }
     }
 
     /// Returns the next record of the page with these bytes, or `None` after the last.
@@ -144,44 +151,44 @@ impl Records {
     /// The offset of a record that extends beyond the page.
     #[inline]
     pub(crate) fn next(&mut self, page: &[u8]) -> Result<Option<PageRecord>, usize> {
-        while self.at < self.end {
-            let start = self.at;
+        while self.position < self.end {
+            let start = self.position;
             let order = self.order;
             let word = word(page, start, order).ok_or(start)?;
             let (kind, delta) = match order {
-                ByteOrder::Little => (word & 31, u64::from(word >> 5)),
+                ByteOrder::Little => (word & 0x1f, u64::from(word >> (u32::BITS - TIME_BITS))),
                 ByteOrder::Big => (word >> TIME_BITS, u64::from(word & ((1 << TIME_BITS) - 1))),
             };
             let extension = || self::word(page, start + 4, order).map(u64::from).ok_or(start);
             let (content, length) = match kind {
                 // The rest of the page is unused.
-                29 if delta == 0 => break,
-                29 => (start + 4, extension()? as usize),
-                30 | 31 => (start + 8, 0),
-                0 => (start + 8, (extension()? as usize).checked_sub(4).ok_or(start)?),
+                PADDING if delta == 0 => break,
+                PADDING => (start + 4, extension()? as usize),
+                TIME_EXTENSION | ABSOLUTE_TIME => (start + 8, 0),
+                SIZE_IN_FIRST_WORD => (start + 8, (extension()? as usize).checked_sub(4).ok_or(start)?),
                 words => (start + 4, words as usize * 4),
             };
-            self.at = content
+            self.position = content
                 .checked_add(length.next_multiple_of(4))
                 .filter(|&end| end <= self.end)
                 .ok_or(start)?;
             match kind {
-                30 => self.time = self.time.wrapping_add(extension()? << TIME_BITS | delta),
-                31 => self.time = absolute(self.time, extension()? << TIME_BITS | delta),
-                29 => self.time = self.time.wrapping_add(delta),
+                TIME_EXTENSION => self.time = self.time.wrapping_add(extension()? << TIME_BITS | delta),
+                ABSOLUTE_TIME => self.time = absolute(self.time, extension()? << TIME_BITS | delta),
+                PADDING => self.time = self.time.wrapping_add(delta),
                 _ => {
                     self.time = self.time.wrapping_add(delta);
-                    return Ok(Some(PageRecord { time: self.time, start, content, end: self.at }));
+                    return Ok(Some(PageRecord { time: self.time, start, content, end: self.position }));
                 }
             }
         }
-        self.at = self.end;
+        self.position = self.end;
         Ok(None)
     }
 }
 
-fn word(page: &[u8], at: usize, order: ByteOrder) -> Option<u32> {
-    let bytes = page.get(at..)?.first_chunk().copied()?;
+fn word(page: &[u8], position: usize, order: ByteOrder) -> Option<u32> {
+    let bytes = page.get(position..)?.first_chunk().copied()?;
     Some(if order == ByteOrder::Little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
 }
 
@@ -206,14 +213,13 @@ mod tests {
         bytes
     }
 
-    /// The time of each record, and where its content begins and ends.
-    fn records(bytes: &[u8]) -> Result<Vec<(u64, usize, usize)>, usize> {
+    fn records(bytes: &[u8]) -> Result<Vec<PageRecord>, usize> {
         let mut records = Records::new(&Page::read(bytes, &LAYOUT).unwrap());
-        let mut found = Vec::new();
+        let mut read = Vec::new();
         while let Some(record) = records.next(bytes)? {
-            found.push((record.time, record.content, record.end));
+            read.push(record);
         }
-        Ok(found)
+        Ok(read)
     }
 
     #[test]
@@ -237,9 +243,13 @@ mod tests {
             29,
             0xdead, // end of the records
         ];
-        let later = 110 + (2 << 27) + 5;
-        let expected = [(110, 20, 24), (later, 40, 44), ((1 << 27) + 7, 68, 76)];
-        assert_eq!(records(&page(100, 0, &words)).unwrap(), expected);
+        let expected = [
+            PageRecord { time: 110, start: 16, content: 20, end: 24 },
+            PageRecord { time: 110 + (2 << 27) + 5, start: 32, content: 40, end: 44 },
+            PageRecord { time: (1 << 27) + 7, start: 64, content: 68, end: 76 },
+        ];
+        let flags = 0;
+        assert_eq!(records(&page(100, flags, &words)).unwrap(), expected);
     }
 
     #[test]
@@ -262,14 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn absolute_times_keep_the_bits_that_they_lack() {
+    fn absolute_times_get_their_high_bits_from_the_time_before() {
         assert_eq!(absolute(5, 9), 9);
         assert_eq!(absolute((1 << 59) + 5, 9), (1 << 59) + 9);
         assert_eq!(absolute((1 << 59) + 5, 3), (2 << 59) + 3);
     }
 
     #[test]
-    fn the_layout_is_that_of_the_text() {
+    fn the_layout_is_that_of_header_page() {
         let text = b"\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
                      \tfield: local_t commit;\toffset:8;\tsize:4;\tsigned:1;\n\
                      \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\

@@ -29,15 +29,15 @@ const WIDEST_PADDING: usize = 4096;
 struct Arguments<'a> {
     bytes: &'a [u8],
     order: ByteOrder,
-    at: usize,
+    position: usize,
 }
 
 impl<'a> Arguments<'a> {
     /// Reads a number, aligned to its size but to at most four bytes.
     fn number(&mut self, size: usize) -> Option<u64> {
-        let start = self.at.next_multiple_of(size.clamp(1, 4));
+        let start = self.position.next_multiple_of(size.clamp(1, 4));
         let bytes = self.bytes.get(start..start.checked_add(size)?)?;
-        self.at = start + size;
+        self.position = start + size;
         let shifted = |number, &byte| number << 8 | u64::from(byte);
         Some(match self.order {
             ByteOrder::Little => bytes.iter().rev().fold(0, shifted),
@@ -47,9 +47,9 @@ impl<'a> Arguments<'a> {
 
     /// Reads NUL-terminated text.
     fn text(&mut self) -> Option<&'a [u8]> {
-        let rest = self.bytes.get(self.at..)?;
+        let rest = self.bytes.get(self.position..)?;
         let length = rest.iter().position(|&byte| byte == 0)?;
-        self.at += length + 1;
+        self.position += length + 1;
         Some(&rest[..length])
     }
 
@@ -67,15 +67,15 @@ pub(crate) fn print(
     long: u32,
     symbols: &Names,
 ) -> Option<Vec<u8>> {
-    let mut arguments = Arguments { bytes: arguments, order, at: 0 };
+    let mut arguments = Arguments { bytes: arguments, order, position: 0 };
     let format = unescaped(format);
     let (mut rest, mut out) = (format.strip_suffix(b"\n").unwrap_or(&format), Vec::new());
-    while let Some(at) = rest.iter().position(|&byte| byte == b'%') {
-        out.extend_from_slice(&rest[..at]);
-        rest = &rest[at + 1..];
+    while let Some(position) = rest.iter().position(|&byte| byte == b'%') {
+        out.extend_from_slice(&rest[..position]);
+        rest = &rest[position + 1..];
         let conversion = conversion(&mut rest, &mut arguments, long as usize)?;
-        let (&letter, behind) = rest.split_first()?;
-        rest = behind;
+        let (&letter, after) = rest.split_first()?;
+        rest = after;
         match letter {
             b'%' => out.push(b'%'),
             b'c' => pad(&[arguments.number(1)? as u8], conversion, &mut out),
@@ -120,7 +120,7 @@ fn unescaped(format: &[u8]) -> Vec<u8> {
 /// Parses the part between `%` and the conversion letter.
 fn conversion(rest: &mut &[u8], arguments: &mut Arguments<'_>, long: usize) -> Option<Conversion> {
     let mut conversion = Conversion { size: 4, ..Conversion::default() };
-    while let Some((&flag, behind)) = rest.split_first() {
+    while let Some((&flag, after)) = rest.split_first() {
         match flag {
             b'-' => conversion.left = true,
             b'+' => conversion.plus = true,
@@ -129,13 +129,13 @@ fn conversion(rest: &mut &[u8], arguments: &mut Arguments<'_>, long: usize) -> O
             b'0' => conversion.zeros = true,
             _ => break,
         }
-        *rest = behind;
+        *rest = after;
     }
     let width = count(rest, arguments)?;
     conversion.left |= width < 0;
     conversion.width = width.unsigned_abs() as usize;
-    if let Some(behind) = rest.strip_prefix(b".") {
-        *rest = behind;
+    if let Some(after) = rest.strip_prefix(b".") {
+        *rest = after;
         conversion.precision = usize::try_from(count(rest, arguments)?).ok();
     }
     let sizes: [(&[u8], usize); 7] =
@@ -148,13 +148,13 @@ fn conversion(rest: &mut &[u8], arguments: &mut Arguments<'_>, long: usize) -> O
 
 /// Parses a width or a precision: 0 if there is none, `None` if its argument is missing.
 fn count(rest: &mut &[u8], arguments: &mut Arguments<'_>) -> Option<i32> {
-    if let Some(behind) = rest.strip_prefix(b"*") {
-        *rest = behind;
+    if let Some(after) = rest.strip_prefix(b"*") {
+        *rest = after;
         return arguments.star();
     }
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (number, behind) = rest.split_at(digits);
-    *rest = behind;
+    let (number, after) = rest.split_at(digits);
+    *rest = after;
     // A number too large to parse counts as absent.
     Some(str::from_utf8(number).ok().and_then(|number| number.parse().ok()).unwrap_or(0))
 }
@@ -163,14 +163,14 @@ fn count(rest: &mut &[u8], arguments: &mut Arguments<'_>) -> Option<i32> {
 /// that it made.
 fn pointer(rest: &mut &[u8], arguments: &mut Arguments<'_>, long: usize, symbols: &Names) -> Option<Vec<u8>> {
     let letters = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
-    let (kind, behind) = rest.split_at(letters);
-    *rest = behind;
+    let (kind, after) = rest.split_at(letters);
+    *rest = after;
     let is_code = matches!(kind.first(), Some(b's' | b'S' | b'f' | b'F'));
     if !is_code && !matches!(kind.first(), None | Some(b'x' | b'K' | b'e')) {
         return arguments.text().map(<[u8]>::to_vec);
     }
     let address = arguments.number(long)?;
-    let name = symbols.of(address).filter(|_| is_code).map(<[u8]>::to_vec);
+    let name = symbols.get(address).filter(|_| is_code).map(<[u8]>::to_vec);
     Some(name.unwrap_or_else(|| format!("0x{address:x}").into_bytes()))
 }
 
@@ -193,10 +193,13 @@ fn integer(number: u64, letter: u8, conversion: Conversion, out: &mut Vec<u8>) {
         b'u' => number.to_string(),
         _ => signed.unsigned_abs().to_string(),
     };
-    let filled = conversion.width.saturating_sub(sign.len());
-    let is_filled = conversion.zeros && !conversion.left && conversion.precision.is_none();
-    let most = if is_filled { filled } else { conversion.precision.unwrap_or(0) };
-    let zeros = most.min(WIDEST_PADDING).saturating_sub(digits.len());
+    let fills_with_zeros = conversion.zeros && !conversion.left && conversion.precision.is_none();
+    let fewest_digits = if fills_with_zeros {
+        conversion.width.saturating_sub(sign.len())
+    } else {
+        conversion.precision.unwrap_or(0)
+    };
+    let zeros = fewest_digits.min(WIDEST_PADDING).saturating_sub(digits.len());
     pad(format!("{sign}{:0<zeros$}{digits}", "").as_bytes(), conversion, out);
 }
 
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_widths_and_precisions() {
+    fn flags_widths_and_precisions_format_as_in_c() {
         let word = 0xabu32.to_le_bytes();
         check(
             "[%#x] [%6X] [%-6x] [%06x]",
@@ -249,13 +252,13 @@ mod tests {
 
     #[test]
     fn pointers_are_names_addresses_or_the_kernels_text() {
-        let place = 0x1004u64.to_le_bytes();
-        check("%ps %pS %p %px", &[&place, &place, &place, &place], "first first 0x1004 0x1004");
+        let address = 0x1004u64.to_le_bytes();
+        check("%ps %pS %p %px", &[&address[..]; 4], "first first 0x1004 0x1004");
         check("%pM!", &[b"00:11:22:33:44:55\0"], "00:11:22:33:44:55!");
     }
 
     #[test]
-    fn what_is_missing_or_unknown_makes_no_text() {
+    fn missing_arguments_and_unknown_conversions_make_no_text() {
         assert_eq!(text("%d", &[]), None);
         assert_eq!(text("%s", &[b"endless"]), None);
         assert_eq!(text("%q", &[&[0; 8]]), None);

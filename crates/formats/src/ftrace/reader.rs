@@ -104,7 +104,7 @@ impl<'t, 'a> PageReader<'t, 'a> {
                 if page.is_empty() {
                     return Ok(None);
                 }
-                if let Some(lost) = self.turn(page)? {
+                if let Some(lost) = self.open_page(page)? {
                     return Ok(Some(Found::Lost(lost)));
                 }
                 continue;
@@ -112,8 +112,8 @@ impl<'t, 'a> PageReader<'t, 'a> {
             match records.next(page) {
                 Ok(Some(record)) => return self.event(page, record).map(Some),
                 Ok(None) => self.next_page(),
-                Err(at) => {
-                    let trouble = self.trouble(at, "a record extends beyond the end of its page");
+                Err(position) => {
+                    let trouble = self.trouble(position, "a record extends beyond the end of its page");
                     self.next_page();
                     return Err(trouble);
                 }
@@ -126,7 +126,7 @@ impl<'t, 'a> PageReader<'t, 'a> {
     }
 
     /// Reads a page's header. Returns the loss before the page.
-    fn turn(&mut self, bytes: &[u8]) -> Result<Option<Lost>, EventTrouble> {
+    fn open_page(&mut self, bytes: &[u8]) -> Result<Option<Lost>, EventTrouble> {
         let page = Page::read(bytes, &self.pages.layout).map_err(|eof| {
             let trouble = self.trouble(0, &format!("a page is cut short: {eof}"));
             self.next_page();
@@ -154,7 +154,7 @@ impl<'t, 'a> PageReader<'t, 'a> {
             });
             return Err(self.trouble(record.start, &reason));
         };
-        let bit = |at: usize| 8 * (self.page + at) as u64;
+        let bit = |position: usize| 8 * (self.page + position) as u64;
         let content = bit(record.content);
         Ok(Found::Event(Parts {
             class,
@@ -168,7 +168,7 @@ impl<'t, 'a> PageReader<'t, 'a> {
     }
 
     #[cold]
-    fn trouble(&self, at: usize, reason: &str) -> EventTrouble {
-        EventTrouble { at: 8 * (self.page + at) as u64, reason: reason.to_owned() }
+    fn trouble(&self, position: usize, reason: &str) -> EventTrouble {
+        EventTrouble { position: 8 * (self.page + position) as u64, reason: reason.to_owned() }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) const SLOTS: Slot = 2;
 
 /// Names for addresses in ftrace's own events.
 #[derive(Clone, Debug)]
-pub(crate) struct Called {
+pub(crate) struct AddressNames {
     pub(crate) symbols: Names,
     pub(crate) texts: Names,
 }
@@ -49,24 +49,26 @@ pub(crate) enum FieldSet {
 }
 
 /// Converts the fields of a record, from its beginning, to a structure.
-pub(crate) fn structure(format: &EventFormat<'_>, part: FieldSet, machine: Machine) -> Structure {
+pub(crate) fn structure(format: &EventFormat<'_>, fields: FieldSet, machine: Machine) -> Structure {
     let mut structure = Structure { members: Vec::new(), minimum_alignment: 8 };
-    let mut at = 0;
+    let mut end = 0;
     for field in &format.fields {
         let is_common = field.name.starts_with("common_");
+        let is_included = match fields {
+            FieldSet::Common => is_common,
+            FieldSet::Own => !is_common,
+            FieldSet::Whole => true,
+        };
         // Skips overlapping fields, which no kernel has.
-        if (part == FieldSet::Own && is_common)
-            || (part == FieldSet::Common && !is_common)
-            || field.offset < at
-        {
+        if !is_included || field.offset < end {
             continue;
         }
-        if field.offset > at {
-            let gap = ForeignField::Padding(u64::from(field.offset - at));
+        if field.offset > end {
+            let gap = ForeignField::Padding(u64::from(field.offset - end));
             structure.members.push(member("", FieldClass::ForeignField(Box::new(gap))));
         }
         structure.members.push(member(field.name, class(format, field, machine)));
-        at = field.end();
+        end = field.end();
     }
     structure
 }
@@ -75,12 +77,12 @@ pub(crate) fn structure(format: &EventFormat<'_>, part: FieldSet, machine: Machi
 pub(crate) fn event_class(
     system: &[u8],
     format: &EventFormat<'_>,
-    called: &Called,
+    address_names: &AddressNames,
     machine: Machine,
 ) -> EventClass {
     let names = match system {
-        b"ftrace" => names(format, called, machine),
-        _ => pointed_texts(format, &called.texts, machine),
+        b"ftrace" => names(format, address_names, machine),
+        _ => pointed_texts(format, &address_names.texts, machine),
     };
     let minimum_alignment = 8;
     let names = (!names.is_empty()).then_some(Structure { members: names, minimum_alignment });
@@ -94,27 +96,27 @@ pub(crate) fn event_class(
 }
 
 /// Fields with the names of addresses in ftrace's own events (`ip_name` for `ip`), and the text of `bprint`.
-fn names(format: &EventFormat<'_>, called: &Called, machine: Machine) -> Vec<Member> {
+fn names(format: &EventFormat<'_>, address_names: &AddressNames, machine: Machine) -> Vec<Member> {
     let named = format.fields.iter().filter_map(|field| {
         let names = match field.name {
-            "ip" | "parent_ip" | "func" => &called.symbols,
-            "fmt" | "str" => &called.texts,
+            "ip" | "parent_ip" | "func" => &address_names.symbols,
+            "fmt" | "str" => &address_names.texts,
             _ => return None,
         };
         named(&format!("{}_name", field.name), field, names, machine)
     });
-    named.chain(printed(format, called, machine)).collect()
+    named.chain(printed(format, address_names, machine)).collect()
 }
 
 /// Fields with the texts that other fields point to (`s_name` for `char *s`): the kernel lists such texts with the formats
-/// of `trace_printk`. There are none where the file has no list.
+/// of `trace_printk`. A file without that list has none.
 pub(crate) fn pointed_texts(format: &EventFormat<'_>, texts: &Names, machine: Machine) -> Vec<Member> {
     let pointers = format.fields.iter().filter(|field| field.is_text_pointer() && !texts.is_empty());
     pointers.filter_map(|field| named(&format!("{}_name", field.name), field, texts, machine)).collect()
 }
 
 /// A field with the formatted text of a `bprint` record.
-fn printed(format: &EventFormat<'_>, called: &Called, machine: Machine) -> Option<Member> {
+fn printed(format: &EventFormat<'_>, address_names: &AddressNames, machine: Machine) -> Option<Member> {
     let Machine { long, order } = machine;
     let field = |name: &str| format.fields.iter().find(|field| field.name == name);
     let is_bprint = format.name == "bprint" && [4, 8].contains(&long);
@@ -124,8 +126,8 @@ fn printed(format: &EventFormat<'_>, called: &Called, machine: Machine) -> Optio
         arguments: arguments.offset.into(),
         long,
         order,
-        texts: called.texts.clone(),
-        symbols: called.symbols.clone(),
+        texts: address_names.texts.clone(),
+        symbols: address_names.symbols.clone(),
     };
     Some(member("text", FieldClass::ForeignField(Box::new(printed))))
 }
@@ -133,8 +135,8 @@ fn printed(format: &EventFormat<'_>, called: &Called, machine: Machine) -> Optio
 /// A field with the name of the number in another field; `None` if that is no number.
 pub(crate) fn named(name: &str, field: &Field<'_>, names: &Names, machine: Machine) -> Option<Member> {
     let (size, order) = (integer_size(field)?, machine.order);
-    let called = ForeignField::Named { offset: u64::from(field.offset), size, order, names: names.clone() };
-    Some(member(name, FieldClass::ForeignField(Box::new(called))))
+    let named = ForeignField::Named { offset: u64::from(field.offset), size, order, names: names.clone() };
+    Some(member(name, FieldClass::ForeignField(Box::new(named))))
 }
 
 pub(crate) fn member(name: &str, class: FieldClass) -> Member {

@@ -7,13 +7,13 @@ use hodo_model::{Cause, Loss, event::Meaning};
 
 use super::{
     cursor::Cursor,
-    description::Description,
-    file::{Buffer, Cpu, File, PageRun},
+    description::{Description, FormatFile},
+    file::{Buffer, Cpu, File},
     format::EventFormat,
     names::Names,
     page::{Layout, Missed, Page, Records},
     reader::{Pages, Ticks},
-    schema::{CPU_SLOT, Called, FieldSet, Machine, SLOTS, event_class, member, named, structure},
+    schema::{AddressNames, CPU_SLOT, FieldSet, Machine, SLOTS, event_class, member, named, structure},
 };
 use crate::events::{
     DataFile, Packet, Stream, StreamPacket, Trace,
@@ -39,23 +39,25 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Vec<Trace<'a>>, Error> {
     let classes = events(&file.description, file.threads, file.order);
     let is_empty =
         |buffer: &&Buffer<'_>| buffer.cpus.iter().all(|cpu| cpu.runs.is_empty() && cpu.missing.is_none());
-    let shown: Vec<_> = file.buffers.iter().filter(|buffer| !is_empty(buffer)).collect();
-    let shown = if shown.is_empty() { file.buffers.iter().take(1).collect() } else { shown };
-    Ok(shown.into_iter().map(|buffer| trace(input, &file, buffer, classes.clone())).collect())
+    let mut buffers: Vec<_> = file.buffers.iter().filter(|buffer| !is_empty(buffer)).collect();
+    if buffers.is_empty() {
+        buffers.extend(file.buffers.first());
+    }
+    Ok(buffers.into_iter().map(|buffer| trace(input, &file, buffer, classes.clone())).collect())
 }
 
 /// The classes of all events, in one stream class.
 fn events(description: &Description<'_>, threads: &[u8], order: ByteOrder) -> StreamClass {
     let long = Layout::new(description.header_page, 0, order).long_size as u32;
     let machine = Machine { long, order };
-    let called =
-        Called { symbols: Names::symbols(description.symbols), texts: Names::texts(description.texts) };
+    let address_names =
+        AddressNames { symbols: Names::symbols(description.symbols), texts: Names::texts(description.texts) };
     let mut events: BTreeMap<u64, EventClass> = BTreeMap::new();
     let (mut common, threads) = (None, Names::threads(threads));
-    for (system, text) in &description.formats {
+    for FormatFile { system, text } in &description.formats {
         let Some(format) = EventFormat::parse(text) else { continue };
         common.get_or_insert_with(|| common_fields(&format, machine, &threads));
-        events.entry(format.id).or_insert_with(|| event_class(system, &format, &called, machine));
+        events.entry(format.id).or_insert_with(|| event_class(system, &format, &address_names, machine));
     }
     let cpu = ForeignField::Known { slot: CPU_SLOT, meaning: Meaning { size: 32, ..Meaning::default() } };
     let cpu = member("cpu_id", FieldClass::ForeignField(Box::new(cpu)));
@@ -93,8 +95,7 @@ fn trace<'a>(input: &Input<'a>, file: &File<'a>, buffer: &Buffer<'a>, events: St
     });
     let identity = ClockIdentity::of_ftrace(&clock, file.options.system.map(text).as_deref(), scale);
     let mut environment = Vec::new();
-    let said = [("system", file.options.system), ("recorder", file.options.recorder)];
-    for (name, value) in said {
+    for (name, value) in [("system", file.options.system), ("recorder", file.options.recorder)] {
         environment.extend(value.map(|value| (name.to_owned(), Environment::Text(text(value)))));
     }
     if file.options.is_guest {
@@ -149,7 +150,8 @@ fn stream<'a>(cpu: &Cpu<'a>, pages: &Pages, loss: &mut Vec<Loss>) -> Stream<'a> 
     for run in &cpu.runs {
         let size = PAGES.saturating_mul(pages.layout.page_size).max(1);
         for (index, bytes) in run.bytes.chunks(size).enumerate() {
-            packets.push(packet(cpu.number, run, index * size, bytes, pages, |detail| {
+            let start = run.offset as usize + index * size;
+            packets.push(packet(cpu.number, start, bytes, pages, |detail| {
                 loss.push(lost(&name, Cause::Truncated, 0..0, detail));
             }));
         }
@@ -172,16 +174,15 @@ fn lost(stream: &str, cause: Cause, bytes: std::ops::Range<u64>, detail: String)
     Loss { stream: stream.to_owned(), cause, bytes, time: None, count: 1, detail }
 }
 
+/// The packet with these pages, which start at this offset of the file.
 fn packet<'a>(
     cpu: u32,
-    run: &PageRun<'a>,
-    at: usize,
+    start: usize,
     bytes: &'a [u8],
     pages: &Pages,
     mut lose: impl FnMut(String),
 ) -> StreamPacket<'a> {
     let begin = Cursor::new(bytes, 0, pages.layout.order).u64().ok();
-    let start = run.offset as usize + at;
     let mut events_lost = 0u64;
     for page in bytes.chunks(pages.layout.page_size) {
         match Page::read(page, &pages.layout).ok().and_then(|page| page.lost) {

@@ -38,9 +38,9 @@ impl Packing {
 /// # Errors
 /// The reason, as text.
 pub(super) fn chunk(cursor: &mut Cursor<'_>, packing: Packing) -> Result<Vec<u8>, String> {
-    let sizes = cursor.u32().and_then(|packed| Ok((packed as usize, cursor.u32()? as usize)));
-    let (packed, size) = sizes.map_err(|eof| eof.to_string())?;
-    let packed = cursor.take(packed).map_err(|eof| eof.to_string())?;
+    let packed_size = cursor.u32().map_err(|eof| eof.to_string())? as usize;
+    let size = cursor.u32().map_err(|eof| eof.to_string())? as usize;
+    let packed = cursor.take(packed_size).map_err(|eof| eof.to_string())?;
     if size / MOST_GROWTH > packed.len() {
         return Err(format!("{} compressed bytes can't contain {size}", packed.len()));
     }

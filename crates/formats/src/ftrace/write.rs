@@ -45,6 +45,7 @@ pub struct TscToNanos {
 }
 
 /// Option numbers.
+const DONE: u16 = 0;
 const TRACE_CLOCK: u16 = 4;
 const UNAME: u16 = 5;
 const CPU_COUNT: u16 = 8;
@@ -55,15 +56,16 @@ impl Head {
     /// Returns all bytes up to the first CPU's pages. The caller appends the pages of each CPU in order: `sizes` has
     /// their size in bytes, a multiple of the page size.
     pub fn bytes(&self, sizes: &[u64]) -> Vec<u8> {
-        let mut out = [MARK, b"6\0", &[0, 8], &self.page_size.to_le_bytes()].concat();
+        let (is_big_endian, long_size) = (0, 8);
+        let mut out = [MARK, b"6\0", &[is_big_endian, long_size], &self.page_size.to_le_bytes()].concat();
         for (name, text) in [("header_page", &self.header_page), ("header_event", &self.header_event)] {
-            named(name, &mut out);
+            c_string(name, &mut out);
             long_sized(text, &mut out);
         }
         formats(&self.own_formats, &mut out);
         out.extend((self.systems.len() as u32).to_le_bytes());
         for (system, texts) in &self.systems {
-            named(system, &mut out);
+            c_string(system, &mut out);
             formats(texts, &mut out);
         }
         for text in [&self.symbols, &self.texts] {
@@ -73,7 +75,7 @@ impl Head {
         long_sized(&self.threads, &mut out);
         let cpus = sizes.len() as u32;
         out.extend(cpus.to_le_bytes());
-        named("options  ", &mut out);
+        c_string("options  ", &mut out);
         let text = |text: &[u8]| [text, b"\0"].concat();
         let tsc = self.tsc.map(|TscToNanos { multiplier, shift, offset }| {
             [&multiplier.to_le_bytes()[..], &shift.to_le_bytes(), &offset.to_le_bytes()].concat()
@@ -89,9 +91,10 @@ impl Head {
             out.extend((value.len() as u32).to_le_bytes());
             out.extend(value);
         }
-        out.extend(0u16.to_le_bytes());
-        named("flyrecord", &mut out);
+        out.extend(DONE.to_le_bytes());
+        c_string("flyrecord", &mut out);
         let clock = text(&self.clock);
+        // Offset and size of each CPU's pages, then the size of the clock's text and the text.
         let end = out.len() + 16 * sizes.len() + 8 + clock.len();
         let first = end.next_multiple_of(self.page_size as usize);
         let mut offset = first as u64;
@@ -105,8 +108,8 @@ impl Head {
     }
 }
 
-fn named(name: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(name.as_bytes());
+fn c_string(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(text.as_bytes());
     out.push(0);
 }
 

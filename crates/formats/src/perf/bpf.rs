@@ -10,7 +10,7 @@ use super::file::Section;
 use crate::recording::BpfProgram;
 
 /// Offsets in `bpf_prog_info`.
-mod place {
+mod offset {
     pub(super) const ID: usize = 4;
     pub(super) const JITED_PROG_LEN: usize = 16;
     pub(super) const JITED_PROG_INSNS: usize = 24;
@@ -33,7 +33,7 @@ pub(super) fn programs<'a>(section: Section<'a>) -> Result<Vec<BpfProgram<'a>>, 
         let _arrays = cursor.u64()?;
         let info = ByOffset { offset: cursor.offset(), bytes: cursor.take(info_size as usize)? };
         let data = ByOffset { offset: cursor.offset(), bytes: cursor.take(data_size as usize)? };
-        programs.push(BpfProgram { id: info.u32(place::ID)?, functions: functions(info, data)? });
+        programs.push(BpfProgram { id: info.u32(offset::ID)?, functions: functions(info, data)? });
     }
     Ok(programs)
 }
@@ -46,33 +46,33 @@ struct ByOffset<'a> {
 }
 
 impl<'a> ByOffset<'a> {
-    fn at(&self, offset: usize) -> Result<Cursor<'a>, Eof> {
+    fn cursor_at(&self, offset: usize) -> Result<Cursor<'a>, Eof> {
         let mut cursor = Cursor::new(self.bytes, self.offset);
         cursor.take(offset)?;
         Ok(cursor)
     }
 
     fn u32(&self, offset: usize) -> Result<u32, Eof> {
-        self.at(offset)?.u32()
+        self.cursor_at(offset)?.u32()
     }
 
     /// Returns a cursor at the position in `data` that a pointer field refers to.
     fn pointer(&self, offset: usize, data: ByOffset<'a>) -> Result<Cursor<'a>, Eof> {
-        let target = self.at(offset)?.u64()?;
-        data.at(usize::try_from(target).unwrap_or(usize::MAX))
+        let target = self.cursor_at(offset)?.u64()?;
+        data.cursor_at(usize::try_from(target).unwrap_or(usize::MAX))
     }
 }
 
 /// Reads address and code of each function. Older kernels do not export the addresses.
 fn functions<'a>(info: ByOffset<'a>, data: ByOffset<'a>) -> Result<Vec<(u64, &'a [u8])>, Eof> {
-    if info.bytes.len() < place::JITED_FUNC_LENS + 8 {
+    if info.bytes.len() < offset::JITED_FUNC_LENS + 8 {
         return Ok(Vec::new());
     }
-    let count = info.u32(place::NR_JITED_KSYMS)?.min(info.u32(place::NR_JITED_FUNC_LENS)?);
-    let mut code = info.pointer(place::JITED_PROG_INSNS, data)?;
-    let mut left = info.u32(place::JITED_PROG_LEN)?;
-    let mut addresses = info.pointer(place::JITED_KSYMS, data)?;
-    let mut lengths = info.pointer(place::JITED_FUNC_LENS, data)?;
+    let count = info.u32(offset::NR_JITED_KSYMS)?.min(info.u32(offset::NR_JITED_FUNC_LENS)?);
+    let mut code = info.pointer(offset::JITED_PROG_INSNS, data)?;
+    let mut left = info.u32(offset::JITED_PROG_LEN)?;
+    let mut addresses = info.pointer(offset::JITED_KSYMS, data)?;
+    let mut lengths = info.pointer(offset::JITED_FUNC_LENS, data)?;
     let mut functions = Vec::new();
     for _ in 0..count {
         let (address, length) = (addresses.u64()?, lengths.u32()?);
@@ -90,14 +90,14 @@ mod tests {
     /// A section with one program of two functions.
     fn section() -> Vec<u8> {
         let mut info = vec![0; 128];
-        let mut set = |at: usize, bytes: &[u8]| info[at..at + bytes.len()].copy_from_slice(bytes);
-        set(place::ID, &42u32.to_le_bytes());
-        set(place::JITED_PROG_LEN, &5u32.to_le_bytes());
-        set(place::JITED_PROG_INSNS, &0u64.to_le_bytes());
-        set(place::NR_JITED_KSYMS, &2u32.to_le_bytes());
-        set(place::NR_JITED_FUNC_LENS, &2u32.to_le_bytes());
-        set(place::JITED_KSYMS, &8u64.to_le_bytes());
-        set(place::JITED_FUNC_LENS, &24u64.to_le_bytes());
+        let mut set = |offset: usize, bytes: &[u8]| info[offset..][..bytes.len()].copy_from_slice(bytes);
+        set(offset::ID, &42u32.to_le_bytes());
+        set(offset::JITED_PROG_LEN, &5u32.to_le_bytes());
+        set(offset::JITED_PROG_INSNS, &0u64.to_le_bytes());
+        set(offset::NR_JITED_KSYMS, &2u32.to_le_bytes());
+        set(offset::NR_JITED_FUNC_LENS, &2u32.to_le_bytes());
+        set(offset::JITED_KSYMS, &8u64.to_le_bytes());
+        set(offset::JITED_FUNC_LENS, &24u64.to_le_bytes());
         let addresses = [0x1000u64, 0x2000].map(u64::to_le_bytes).concat();
         let lengths = [2u32, 3].map(u32::to_le_bytes).concat();
         let data = [&b"abcde\0\0\0"[..], &addresses, &lengths].concat();

@@ -42,15 +42,20 @@ impl Attr {
 
     /// Reads an attr, and moves the cursor past it.
     pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Attr, Error> {
-        let at = cursor.offset();
+        let start = cursor.offset();
         let cut = |eof| Error::cut_short("perf_event_attr", eof);
         let kind = cursor.u32().map_err(cut)?;
         let size = cursor.u32().map_err(cut)? as usize;
         if size < Attr::SMALLEST {
-            return Err(Error::invalid(at + 4, "the size of a perf_event_attr", size as u64, "at least 64"));
+            return Err(Error::invalid(
+                start + 4,
+                "the size of a perf_event_attr",
+                size as u64,
+                "at least 64",
+            ));
         }
         let rest = cursor.take(size - 8).map_err(cut)?;
-        let mut rest = Cursor::new(rest, at + 8);
+        let mut rest = Cursor::new(rest, start + 8);
         let mut word = || rest.u64().map_err(cut);
         let (config, _sample_period) = (word()?, word()?);
         let (sample_type, read_format, flags) = (word()?, word()?, word()?);
@@ -92,8 +97,8 @@ impl Attr {
         if self.has(sample::IDENTIFIER) {
             return Some(8);
         }
-        let behind = (self.sample_type & (sample::CPU | sample::STREAM_ID)).count_ones() as usize;
-        self.has(sample::ID).then_some(8 * (1 + behind))
+        let fields_after = (self.sample_type & (sample::CPU | sample::STREAM_ID)).count_ones() as usize;
+        self.has(sample::ID).then_some(8 * (1 + fields_after))
     }
 
     /// The timestamp in a sample of this event.
@@ -153,7 +158,7 @@ impl Events {
 
     /// The event of a kernel record. If trailers differ, perf ensures that the id is at the same offset in all of
     /// them; id 0 marks records synthesized by perf.
-    fn of(&self, body: &[u8]) -> Option<&Attr> {
+    fn of_kernel_record(&self, body: &[u8]) -> Option<&Attr> {
         let first = self.attrs.first()?;
         if !self.mixed {
             return Some(first);
@@ -190,15 +195,14 @@ impl Events {
     pub fn split<'a>(&self, record: &Record<'a>) -> Result<(Cursor<'a>, SampleId), Eof> {
         let start = record.body_offset();
         let mut body = Cursor::new(record.body, start);
-        let attr = self.of(record.body).filter(|_| record.kind < record::USER_START);
+        let attr = self.of_kernel_record(record.body).filter(|_| record.kind < record::USER_START);
         let Some(attr) = attr.filter(|attr| attr.trailer_size() > 0) else {
             return Ok((body, SampleId::default()));
         };
         let left = record.body.len();
         let wanted = attr.trailer_size();
-        let own =
-            left.checked_sub(wanted).ok_or(Eof { at: start, wanted: wanted as u64, left: left as u64 })?;
-        let own = body.take(own)?;
+        let eof = Eof { at: start, wanted: wanted as u64, left: left as u64 };
+        let own = body.take(left.checked_sub(wanted).ok_or(eof)?)?;
         Ok((Cursor::new(own, start), trailer(attr, body)?))
     }
 }
@@ -210,14 +214,14 @@ fn word(bytes: &[u8], start: usize) -> Option<u64> {
 }
 
 fn trailer(attr: &Attr, mut cursor: Cursor<'_>) -> Result<SampleId, Eof> {
-    let mut found = SampleId::default();
+    let mut trailer = SampleId::default();
     if attr.has(sample::TID) {
-        found.thread = Some(Thread { pid: cursor.u32()?, tid: cursor.u32()? });
+        trailer.thread = Some(Thread { pid: cursor.u32()?, tid: cursor.u32()? });
     }
     let time = if attr.has(sample::TIME) { Some(cursor.u64()?) } else { None };
-    found.time = time.filter(|&time| time != 0).map(Nanos);
+    trailer.time = time.filter(|&time| time != 0).map(Nanos);
     if attr.has(sample::ID) {
-        found.id = Some(cursor.u64()?);
+        trailer.id = Some(cursor.u64()?);
     }
     if attr.has(sample::STREAM_ID) {
         cursor.u64()?;
@@ -225,11 +229,11 @@ fn trailer(attr: &Attr, mut cursor: Cursor<'_>) -> Result<SampleId, Eof> {
     if attr.has(sample::CPU) {
         let cpu = cursor.u32()?;
         // A trailer synthesized by perf is all zeros, which does not mean CPU 0.
-        found.cpu = Some(cpu).filter(|_| time != Some(0));
+        trailer.cpu = Some(cpu).filter(|_| time != Some(0));
         cursor.u32()?;
     }
     if attr.has(sample::IDENTIFIER) {
-        found.id = Some(cursor.u64()?);
+        trailer.id = Some(cursor.u64()?);
     }
-    Ok(found)
+    Ok(trailer)
 }

@@ -19,8 +19,8 @@ use crate::{
 /// Reads a text: u32 padded length, then NUL-padded bytes.
 fn text<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Eof> {
     let length = cursor.u32()? as usize;
-    let at = cursor.offset();
-    Ok(Cursor::new(cursor.take(length)?, at).c_string())
+    let start = cursor.offset();
+    Ok(Cursor::new(cursor.take(length)?, start).c_string())
 }
 
 fn shown(text: &[u8]) -> String {
@@ -91,8 +91,8 @@ pub(super) fn compression(section: Section<'_>) -> Result<String, Eof> {
 
 /// Describes whether a folder has one or several files of records.
 pub(super) fn folder(section: Section<'_>) -> Result<String, Eof> {
-    Ok(if section.cursor().u64()? == 0 { "one file of records" } else { "several files of records" }
-        .to_owned())
+    let files = if section.cursor().u64()? == 0 { "one file of records" } else { "several files of records" };
+    Ok(files.to_owned())
 }
 
 /// Describes the machine's CPUs.
@@ -147,25 +147,31 @@ pub(super) type BuildIds<'a> = HashMap<&'a [u8], &'a [u8]>;
 /// Reads the build-id table.
 pub(super) fn build_ids(section: Section<'_>) -> Result<BuildIds<'_>, Eof> {
     let mut cursor = section.cursor();
-    let mut found = HashMap::new();
+    let mut build_ids = HashMap::new();
     while !cursor.is_empty() {
         let (_kind, flags) = (cursor.u32()?, cursor.u16()?);
         let size = cursor.u16()?.saturating_sub(RECORD_HEADER_SIZE);
-        let at = cursor.offset();
-        let (name, id) = build_id(flags, Cursor::new(cursor.take(usize::from(size))?, at))?;
-        found.insert(name, id);
+        let start = cursor.offset();
+        let file = file_build_id(flags, Cursor::new(cursor.take(usize::from(size))?, start))?;
+        build_ids.insert(file.path, file.build_id);
     }
-    Ok(found)
+    Ok(build_ids)
 }
 
-/// Reads a build-id table entry, which is a record with these `misc` bits. Returns path and build id.
-pub(super) fn build_id<'a>(flags: u16, mut body: Cursor<'a>) -> Result<(&'a [u8], &'a [u8]), Eof> {
+/// An entry of the build-id table.
+pub(super) struct FileBuildId<'a> {
+    pub(super) path: &'a [u8],
+    pub(super) build_id: &'a [u8],
+}
+
+/// Reads a build-id table entry, which is a record with these `misc` bits.
+pub(super) fn file_build_id<'a>(flags: u16, mut body: Cursor<'a>) -> Result<FileBuildId<'a>, Eof> {
     /// Size of a build id in records without a size.
     const SHA1: u8 = 20;
     let _pid = body.u32()?;
-    let (id, said) = (body.take(usize::from(SHA1))?, body.u32()?);
-    let length = if flags & misc::BUILD_ID_SIZE != 0 { said as u8 } else { SHA1 };
-    Ok((body.c_string(), id.get(..usize::from(length)).unwrap_or(id)))
+    let (id, size) = (body.take(usize::from(SHA1))?, body.u32()?);
+    let size = if flags & misc::BUILD_ID_SIZE != 0 { size as u8 } else { SHA1 };
+    Ok(FileBuildId { path: body.c_string(), build_id: id.get(..usize::from(size)).unwrap_or(id) })
 }
 
 /// Reads the emulated processor's section.
@@ -173,10 +179,10 @@ pub(super) fn emulated(section: Section<'_>) -> Result<RecorderData<'_>, Error> 
     let cut = |eof| Error::cut_short("hodoscope section", eof);
     let mut cursor = section.cursor();
     let length = cursor.u32().map_err(cut)? as usize;
-    let at = cursor.offset();
+    let start = cursor.offset();
     let json = cursor.take(length).map_err(cut)?;
     let parsed: HodoscopeSection = serde_json::from_slice(json).map_err(|error| Error {
-        at,
+        at: start,
         kind: ErrorKind::Text { what: "hodoscope section", reason: error.to_string() },
     })?;
     let mut code = Vec::with_capacity(parsed.code.len());
@@ -232,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_ends_early_gives_what_it_has() {
+    fn an_index_that_is_cut_short_gives_its_whole_entries() {
         let words = [2u64, 0x100, 48, 0x200];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         assert_eq!(auxtrace_index(Section { offset: 0, bytes: &bytes }), [0x100]);

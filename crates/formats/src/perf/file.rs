@@ -32,8 +32,8 @@ pub struct File<'a> {
     pub data: Range<u64>,
     /// Feature sections by feature bit, as far as the file contains them.
     pub(super) features: Features<'a>,
-    /// Number of feature sections according to the header.
-    promised_sections: usize,
+    /// Number of feature sections according to the header; `None` if the recorder was killed before it wrote them.
+    promised_sections: Option<usize>,
 }
 
 /// Feature sections by feature bit.
@@ -74,7 +74,7 @@ impl<'a> File<'a> {
                 events: Events::default(),
                 data,
                 features: Features::new(),
-                promised_sections: 0,
+                promised_sections: Some(0),
             });
         }
         if size < FILE_HEADER_SIZE {
@@ -93,7 +93,7 @@ impl<'a> File<'a> {
         let unfinished = data.is_empty();
         let data = if unfinished { data.start..bytes.len() as u64 } else { data };
         let wanted: Vec<u8> = (0..=u8::MAX).filter(|bit| present(bit)).collect();
-        let promised_sections = if unfinished { usize::MAX } else { wanted.len() };
+        let promised_sections = (!unfinished).then_some(wanted.len());
         let features = if unfinished { Features::new() } else { sections(bytes, data.end, &wanted) };
         Ok(File { bytes, events, data, features, promised_sections })
     }
@@ -109,18 +109,18 @@ impl<'a> File<'a> {
     pub fn cut_short(&self) -> Option<String> {
         let length = self.bytes.len() as u64;
         if self.data.end > length {
-            Some(format!(
+            return Some(format!(
                 "the file has {length} bytes, but its header promises records up to offset {}",
                 self.data.end
-            ))
-        } else if self.promised_sections == usize::MAX {
-            Some("the recorder was stopped before it had written the file's end".to_owned())
-        } else if self.features.len() < self.promised_sections {
-            let missing = self.promised_sections - self.features.len();
-            Some(format!("the file has {length} bytes, and {missing} of its feature sections are missing"))
-        } else {
-            None
+            ));
         }
+        let Some(promised) = self.promised_sections else {
+            return Some("the recorder was stopped before it had written the file's end".to_owned());
+        };
+        let missing = promised.saturating_sub(self.features.len());
+        (missing > 0).then(|| {
+            format!("the file has {length} bytes, and {missing} of its feature sections are missing")
+        })
     }
 }
 
@@ -142,12 +142,13 @@ fn check_magic(bytes: &[u8]) -> Result<(), Error> {
 
 /// Reads a section's offset and size as a range.
 fn range(cursor: &mut Cursor<'_>) -> Result<Range<u64>, Error> {
-    let at = cursor.offset();
     let cut = |eof| Error::cut_short("perf.data header", eof);
     let offset = cursor.u64().map_err(cut)?;
+    let size_offset = cursor.offset();
     let size = cursor.u64().map_err(cut)?;
     let end = offset.checked_add(size);
-    Ok(offset..end.ok_or(Error::invalid(at + 8, "the size of a section", size, "a size within the file"))?)
+    let invalid = Error::invalid(size_offset, "the size of a section", size, "a size within the file");
+    Ok(offset..end.ok_or(invalid)?)
 }
 
 /// Returns the bytes of a range, or an error that names the missing part.
@@ -176,8 +177,8 @@ fn read_attrs(bytes: &[u8], size: u64, range: Range<u64>) -> Result<Vec<Attr>, E
     };
     let mut read = Vec::new();
     let mut ids_left = bytes.len();
-    for (index, one) in attrs.bytes.chunks_exact(size).enumerate() {
-        let mut cursor = Cursor::new(one, attrs.offset + (index * size) as u64);
+    for (index, entry) in attrs.bytes.chunks_exact(size).enumerate() {
+        let mut cursor = Cursor::new(entry, attrs.offset + (index * size) as u64);
         let mut attr = Attr::read(&mut cursor)?;
         let ids = slice(bytes, self::range(&mut cursor)?).map_err(cut)?;
         // Overlapping lists would let a small file request much memory.

@@ -60,6 +60,8 @@ impl Info {
         let ratio = Some((info_word(word::TSC_CTC_N) as u32, info_word(word::TSC_CTC_D) as u32));
         let mask = info_word(word::MTC_FREQ_BITS);
         let frequency = (config & mask).checked_shr(mask.trailing_zeros()).unwrap_or(0);
+        let threshold = config & intel_pt_config::CYC_THRESH;
+        let threshold = threshold >> intel_pt_config::CYC_THRESH.trailing_zeros();
         let clock = PerfClock::new(
             info_word(word::TIME_SHIFT),
             info_word(word::TIME_MULT),
@@ -75,9 +77,8 @@ impl Info {
             mtc_frequency: u8::try_from(frequency).ok().filter(|_| has(word::MTC_BIT)),
             tsc_ctc_ratio: ratio.filter(|&(numerator, denominator)| numerator != 0 && denominator != 0),
             cyc: has(word::CYC_BIT),
-            cyc_threshold: (1
-                << ((config & intel_pt_config::CYC_THRESH) >> intel_pt_config::CYC_THRESH.trailing_zeros()))
-                >> 1,
+            // The field's value n stands for 2^(n-1) cycles, and 0 for no threshold.
+            cyc_threshold: (1 << threshold) >> 1,
             max_nonturbo_ratio: u8::try_from(info_word(word::MAX_NONTURBO_RATIO))
                 .ok()
                 .filter(|&ratio| ratio != 0),

@@ -74,7 +74,7 @@ fn read_all<'a>(
     let mut cut_at = None;
     loop {
         let start = records.offset();
-        let taken = match records.next() {
+        let result = match records.next() {
             None => return cut_at,
             Some(Ok(record)) if source.packed.is_some() && never_packed(&record) => {
                 let kind =
@@ -96,7 +96,7 @@ fn read_all<'a>(
             }
             Some(Err(error)) => Err(error),
         };
-        if let Err(error) = taken {
+        if let Err(error) = result {
             reader.loss.push(source.lost(start..records.offset(), &error));
         }
     }
@@ -119,11 +119,11 @@ fn never_packed(record: &Record<'_>) -> bool {
 fn read_packed<'a>(reader: &mut Reader<'a>, input: &Input<'a>, records: Records<'a>, source: &RecordSource) {
     let packed: Vec<Record<'a>> = records.filter_map(Result::ok).filter(is_packed).collect();
     let span = packed.iter().map(|record| record.offset).min().unwrap_or(0)
-        ..packed.iter().map(Record::behind_offset).max().unwrap_or(0);
+        ..packed.iter().map(Record::trailing_offset).max().unwrap_or(0);
     let bodies: Vec<&[u8]> = packed.iter().map(packed_bytes).collect();
     let (bytes, problem) = unpack(&bodies.concat());
     let bytes = input.unpacked.keep(bytes);
-    let inside = RecordSource {
+    let unpacked = RecordSource {
         prefix: format!("{}in compressed records: ", source.prefix),
         packed: Some(span.clone()),
     };
@@ -132,7 +132,7 @@ fn read_packed<'a>(reader: &mut Reader<'a>, input: &Input<'a>, records: Records<
         reader.loss.push(source.lost(span, &error));
     }
     let (records, is_cut) = (Records::new(bytes, 0..bytes.len() as u64, Vec::new()), false);
-    read_all(reader, input, records, &inside, is_cut);
+    read_all(reader, input, records, &unpacked, is_cut);
 }
 
 /// The packed bytes: the whole body of COMPRESSED; for COMPRESSED2, those after u64 size, without the padding.

@@ -75,13 +75,15 @@ impl<'a> Reader<'a> {
     fn feature(&mut self, bit: u8, section: Section<'a>) {
         let (what, read) = match bit {
             feature::BUILD_ID => {
-                let found = features::build_ids(section);
-                ("build-id table", found.map(|found| self.build_ids.extend(found)))
+                let build_ids = features::build_ids(section);
+                ("build-id table", build_ids.map(|build_ids| self.build_ids.extend(build_ids)))
             }
-            feature::BPF_PROG_INFO => ("BPF programs", bpf::programs(section).map(|found| self.bpf = found)),
+            feature::BPF_PROG_INFO => {
+                ("BPF programs", bpf::programs(section).map(|programs| self.bpf = programs))
+            }
             feature::TRACING_DATA => {
-                let found = SchedSwitch::find(ftrace::Cursor::little(section.cursor()));
-                ("formats of tracepoints", found.map(|found| self.sched_switch = found))
+                let format = SchedSwitch::find(ftrace::Cursor::little(section.cursor()));
+                ("formats of tracepoints", format.map(|format| self.sched_switch = format))
             }
             _ => ("", Ok(())),
         };
@@ -121,12 +123,12 @@ impl<'a> Reader<'a> {
             record::TIME_CONV => self.time_conv(&mut body),
             record::HEADER_FEATURE => self.header_feature(&mut body),
             record::HEADER_BUILD_ID => {
-                let (name, id) = features::build_id(record.misc, body)?;
-                self.build_ids.insert(name, id);
+                let file = features::file_build_id(record.misc, body)?;
+                self.build_ids.insert(file.path, file.build_id);
                 Ok(())
             }
             record::HEADER_TRACING_DATA => {
-                let section = Section { offset: record.behind_offset(), bytes: record.behind };
+                let section = Section { offset: record.trailing_offset(), bytes: record.trailing };
                 self.feature(feature::TRACING_DATA, section);
                 Ok(())
             }
@@ -137,7 +139,7 @@ impl<'a> Reader<'a> {
     /// Adds a record to the index of samples, if software events are read.
     pub(super) fn index(&mut self, region: &'a [u8], record: &Record<'a>) {
         if let Some(index) = &mut self.index {
-            index.see(region, record, &self.events);
+            index.add(region, record, &self.events);
         }
     }
 
@@ -146,11 +148,11 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let known = Known { events: &self.events, guests: &self.guests };
-        let said = sideband::read(record, body, sample, &known)?;
-        if let Some(Sideband { kind: SidebandKind::Lost { records }, .. }) = said {
+        let sideband = sideband::read(record, body, sample, &known)?;
+        if let Some(Sideband { kind: SidebandKind::Lost { records }, .. }) = sideband {
             self.lose(sample, Cause::Truncated, records, "records were lost, the buffer was full");
         }
-        self.sideband.extend(said);
+        self.sideband.extend(sideband);
         Ok(())
     }
 
@@ -212,9 +214,9 @@ impl<'a> Reader<'a> {
         }
         let sample = Sample::read(record, attr)?;
         if let Some(switched) = switch.and_then(|format| format.read(sample.raw)) {
-            self.switched.push((sample.at, switched));
+            self.switched.push((sample.id, switched));
         }
-        if let Some(owner) = self.owner(sample.at).filter(|_| !sample.aux.is_empty()) {
+        if let Some(owner) = self.owner(sample.id).filter(|_| !sample.aux.is_empty()) {
             self.queues.add_sample(owner, sample.aux_offset, sample.aux);
         }
         Ok(())
@@ -223,8 +225,10 @@ impl<'a> Reader<'a> {
     /// u64 count; that many u64 id, u64 idx, u64 cpu, u64 tid; since perf 6.0 that many u64 machine_pid, u64 vcpu.
     fn id_index(&mut self, body: &mut Cursor<'_>) -> Result<(), Eof> {
         let count = body.u64()?;
-        let entries = body.take(usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(32))?;
-        for entry in entries.chunks_exact(32) {
+        /// Bytes of an entry with four words.
+        const ENTRY: usize = 32;
+        let entries = body.take(usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(ENTRY))?;
+        for entry in entries.chunks_exact(ENTRY) {
             let id = Cursor::new(entry, 0).u64()?;
             let (Ok(pid), Ok(vcpu)) = (body.u64(), body.u64()) else { break };
             if pid != 0 {
@@ -254,11 +258,13 @@ impl<'a> Reader<'a> {
 
     /// u32 type, u32 code, u32 cpu, u32 pid, u32 tid, u32 fmt, u64 ip, u64 time, 64 bytes of text.
     fn auxtrace_error(&mut self, record: &Record<'a>) -> Result<(), Eof> {
+        /// Bytes before the text.
+        const NUMBERS: usize = 6 * 4 + 2 * 8;
         let mut body = Cursor::new(record.body, record.body_offset());
-        let at = record.offset;
-        body.take(40)?;
+        body.take(NUMBERS)?;
         let text = String::from_utf8_lossy(body.c_string()).into_owned();
-        self.loss.push(corrupt(at..at, format!("perf noted an error in the trace: {text}")));
+        let bytes = record.offset..record.offset;
+        self.loss.push(corrupt(bytes, format!("perf noted an error in the trace: {text}")));
         Ok(())
     }
 
@@ -333,11 +339,10 @@ impl<'a> Reader<'a> {
             return;
         }
         let thread = |tid| Thread { pid: process(tid), tid };
-        for (at, Switched { previous, preempted, next }) in self.switched.drain(..) {
-            let said =
-                |tid, kind| Sideband { time: at.time, cpu: at.cpu, thread: thread(tid), guest: None, kind };
+        for (SampleId { time, cpu, .. }, Switched { previous, preempted, next }) in self.switched.drain(..) {
+            let sideband = |tid, kind| Sideband { time, cpu, thread: thread(tid), guest: None, kind };
             let out = SidebandKind::SwitchOut { preempted, next: Some(thread(next)) };
-            self.sideband.extend([said(previous, out), said(next, SidebandKind::SwitchIn)]);
+            self.sideband.extend([sideband(previous, out), sideband(next, SidebandKind::SwitchIn)]);
         }
     }
 
@@ -426,20 +431,20 @@ fn processes(sideband: &[Sideband<'_>]) -> HashMap<u32, u32> {
 /// Sorts by time. Records without a timestamp stay after all that precede them in the file.
 fn sort_by_time(sideband: &mut Vec<Sideband<'_>>) {
     let mut latest = None;
-    let placed = sideband.drain(..).map(|record| {
+    let timed = sideband.drain(..).map(|record| {
         latest = latest.max(record.time);
         (record.time.or(latest), record)
     });
-    let mut placed: Vec<_> = placed.collect();
-    placed.sort_by_key(|(time, _)| *time);
-    sideband.extend(placed.into_iter().map(|(_, record)| record));
+    let mut timed: Vec<_> = timed.collect();
+    timed.sort_by_key(|(time, _)| *time);
+    sideband.extend(timed.into_iter().map(|(_, record)| record));
 }
 
 /// The names of the events, or type and config of unnamed ones.
 fn shown(events: &[RecordedEvent]) -> String {
-    let one = |event: &RecordedEvent| match event.name.as_str() {
+    let name = |event: &RecordedEvent| match event.name.as_str() {
         "" => format!("type {} config {:#x}", event.pmu, event.config),
         name => name.to_owned(),
     };
-    events.iter().map(one).collect::<Vec<_>>().join(", ")
+    events.iter().map(name).collect::<Vec<_>>().join(", ")
 }

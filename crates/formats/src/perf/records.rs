@@ -20,7 +20,7 @@ pub struct Record<'a> {
     pub body: &'a [u8],
     /// Data after the record that its size does not include: trace bytes after AUXTRACE, formats after
     /// HEADER_TRACING_DATA.
-    pub behind: &'a [u8],
+    pub trailing: &'a [u8],
 }
 
 impl Record<'_> {
@@ -29,8 +29,8 @@ impl Record<'_> {
         self.offset + u64::from(RECORD_HEADER_SIZE)
     }
 
-    /// File offset of [`Record::behind`].
-    pub fn behind_offset(&self) -> u64 {
+    /// File offset of [`Record::trailing`].
+    pub fn trailing_offset(&self) -> u64 {
         self.body_offset() + self.body.len() as u64
     }
 }
@@ -55,14 +55,13 @@ impl<'a> Records<'a> {
         let clamp =
             |offset: u64| usize::try_from(offset).map_or(bytes.len(), |offset| offset.min(bytes.len()));
         let (position, end) = (clamp(data.start), clamp(data.end));
-        let header = |at: usize| {
-            let mut cursor = Cursor::new(bytes.get(at..end)?, at as u64);
-            Some((cursor.u32().ok()?, cursor.u16().ok()?, cursor.u16().ok()?))
+        let is_auxtrace = |offset: usize| {
+            let mut cursor = Cursor::new(bytes.get(offset..end)?, offset as u64);
+            let (kind, _misc, size) = (cursor.u32().ok()?, cursor.u16().ok()?, cursor.u16().ok()?);
+            Some(kind == record::AUXTRACE && size == AUXTRACE_SIZE)
         };
-        let is_auxtrace = |&at: &usize| {
-            header(at).is_some_and(|(kind, _, size)| kind == record::AUXTRACE && size == AUXTRACE_SIZE)
-        };
-        let mut known: Vec<usize> = index.into_iter().map(clamp).filter(is_auxtrace).collect();
+        let mut known: Vec<usize> = index.into_iter().map(clamp).collect();
+        known.retain(|&offset| is_auxtrace(offset) == Some(true));
         known.sort_unstable();
         Records { bytes, position, end, known, pending: None }
     }
@@ -84,7 +83,7 @@ impl<'a> Records<'a> {
 
     /// The end of records that begin before the next known one.
     fn limit(&self) -> usize {
-        let next = self.known.partition_point(|&at| at <= self.position);
+        let next = self.known.partition_point(|&offset| offset <= self.position);
         self.known.get(next).copied().unwrap_or(self.end)
     }
 
@@ -100,16 +99,16 @@ impl<'a> Records<'a> {
         let body =
             body.ok_or(Error::invalid(offset + 6, "the size of a record", u64::from(size), "at least 8"))?;
         let body = cursor.take(usize::from(body)).map_err(cut)?;
-        let behind = self.behind(kind, body, &mut cursor)?;
-        let end = self.position + usize::from(size) + behind.len();
-        Ok((Record { offset, kind, misc, body, behind }, end))
+        let trailing = self.trailing(kind, body, &mut cursor)?;
+        let end = self.position + usize::from(size) + trailing.len();
+        Ok((Record { offset, kind, misc, body, trailing }, end))
     }
 
     /// Reads the data after a record that begins with its size. If some is missing, returns the rest and sets the
     /// pending error.
-    fn behind(&mut self, kind: u32, body: &[u8], cursor: &mut Cursor<'a>) -> Result<&'a [u8], Error> {
-        let at = cursor.offset();
-        let mut head = Cursor::new(body, at - body.len() as u64);
+    fn trailing(&mut self, kind: u32, body: &[u8], cursor: &mut Cursor<'a>) -> Result<&'a [u8], Error> {
+        let start = cursor.offset();
+        let mut head = Cursor::new(body, start - body.len() as u64);
         let (wanted, what) = match kind {
             record::AUXTRACE => (head.u64(), "trace bytes of an AUXTRACE record"),
             record::HEADER_TRACING_DATA => {
@@ -123,7 +122,7 @@ impl<'a> Records<'a> {
         Ok(taken.unwrap_or_else(|| {
             let left = rest.len() as u64;
             let kind = ErrorKind::CutShort { what, wanted, left };
-            self.pending = Some(Error { at: at + left, kind });
+            self.pending = Some(Error { at: start + left, kind });
             rest
         }))
     }

@@ -32,7 +32,7 @@ pub struct RingRecord<'a> {
     /// The CPU.
     pub cpu: Option<u32>,
     /// The sideband record, if it is one.
-    pub said: Option<Sideband<'a>>,
+    pub sideband: Option<Sideband<'a>>,
 }
 
 /// Reads the records of a ring.
@@ -52,7 +52,7 @@ fn split<'a>(record: &Record<'a>, events: &Events, known: &Known<'_>) -> Result<
     let cut = |eof| Error::cut_short("record", eof);
     let (mut body, sample) = events.split(record).map_err(cut)?;
     let own = body.clone().rest();
-    let said = sideband::read(record, &mut body, sample, known).map_err(cut)?;
+    let sideband = sideband::read(record, &mut body, sample, known).map_err(cut)?;
     Ok(RingRecord {
         kind: record.kind,
         misc: record.misc,
@@ -60,7 +60,7 @@ fn split<'a>(record: &Record<'a>, events: &Events, known: &Known<'_>) -> Result<
         thread: sample.thread.unwrap_or(Thread { pid: 0, tid: 0 }),
         time: sample.time,
         cpu: sample.cpu,
-        said,
+        sideband,
     })
 }
 
@@ -78,9 +78,9 @@ mod tests {
         let [record] = &records[..] else { panic!("{records:?}") };
         assert_eq!((record.body.len(), record.cpu, record.time), (8, Some(1), Some(Nanos(9))));
         let next = Some(Thread { pid: 7, tid: 8 });
-        let said = record.said.as_ref().map(|said| (said.thread, said.kind.clone()));
+        let sideband = record.sideband.as_ref().map(|sideband| (sideband.thread, sideband.kind.clone()));
         let expected = SidebandKind::SwitchOut { preempted: false, next };
-        assert_eq!(said, Some((Thread { pid: 5, tid: 6 }, expected)));
+        assert_eq!(sideband, Some((Thread { pid: 5, tid: 6 }, expected)));
         assert!(ring_records(&bytes[..40]).is_err());
     }
 }

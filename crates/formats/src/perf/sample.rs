@@ -14,7 +14,7 @@ use hodo_clock::Nanos;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sample<'a> {
     /// Thread, timestamp and CPU.
-    pub(super) at: SampleId,
+    pub(super) id: SampleId,
     /// The tracepoint's data; empty if the event does not record it.
     pub(super) raw: &'a [u8],
     /// File offset of `raw`.
@@ -32,7 +32,7 @@ impl<'a> Sample<'a> {
     /// The record is shorter than its parts.
     pub(super) fn read(record: &Record<'a>, attr: &Attr) -> Result<Sample<'a>, Eof> {
         let mut cursor = Cursor::new(record.body, record.body_offset());
-        let mut found = Sample { at: sample_id(&mut cursor, attr)?, ..Sample::default() };
+        let mut read = Sample { id: sample_id(&mut cursor, attr)?, ..Sample::default() };
         for &(field, skip) in BEFORE_RAW {
             if attr.has(field) {
                 skip(&mut cursor, attr)?;
@@ -40,61 +40,62 @@ impl<'a> Sample<'a> {
         }
         if attr.has(sample::RAW) {
             let size = cursor.u32()?;
-            found.raw_offset = cursor.offset();
-            found.raw = cursor.take(size as usize)?;
+            read.raw_offset = cursor.offset();
+            read.raw = cursor.take(size as usize)?;
         }
-        for &(field, skip) in BEHIND_RAW {
+        for &(field, skip) in AFTER_RAW {
             if attr.has(field) {
                 skip(&mut cursor, attr)?;
             }
         }
         if attr.has(sample::AUX) {
             let size = cursor.u64()?;
-            found.aux_offset = cursor.offset();
-            found.aux = cursor.take(usize::try_from(size).unwrap_or(usize::MAX))?;
+            read.aux_offset = cursor.offset();
+            read.aux = cursor.take(usize::try_from(size).unwrap_or(usize::MAX))?;
         }
-        Ok(found)
+        Ok(read)
     }
 }
 
 /// Reads the fields up to CPU: thread, timestamp and CPU.
 fn sample_id(cursor: &mut Cursor<'_>, attr: &Attr) -> Result<SampleId, Eof> {
-    let mut at = SampleId::default();
+    let mut sample_id = SampleId::default();
     if attr.has(sample::IDENTIFIER) {
-        at.id = Some(cursor.u64()?);
+        sample_id.id = Some(cursor.u64()?);
     }
     if attr.has(sample::IP) {
         cursor.u64()?;
     }
     if attr.has(sample::TID) {
-        at.thread = Some(Thread { pid: cursor.u32()?, tid: cursor.u32()? });
+        sample_id.thread = Some(Thread { pid: cursor.u32()?, tid: cursor.u32()? });
     }
     if attr.has(sample::TIME) {
-        at.time = Some(Nanos(cursor.u64()?));
+        sample_id.time = Some(Nanos(cursor.u64()?));
     }
     if attr.has(sample::ADDR) {
         cursor.u64()?;
     }
     if attr.has(sample::ID) {
-        at.id = Some(cursor.u64()?);
+        sample_id.id = Some(cursor.u64()?);
     }
     if attr.has(sample::STREAM_ID) {
         cursor.u64()?;
     }
     if attr.has(sample::CPU) {
-        at.cpu = Some(cursor.u32()?);
+        sample_id.cpu = Some(cursor.u32()?);
         cursor.u32()?;
     }
-    Ok(at)
+    Ok(sample_id)
 }
 
 /// Moves a cursor past a field.
 type Skip = fn(&mut Cursor<'_>, &Attr) -> Result<(), Eof>;
 
+/// The fields before and after the tracepoint's data, in order, and how to skip each.
 const BEFORE_RAW: &[(u64, Skip)] =
     &[(sample::PERIOD, word), (sample::READ, values), (sample::CALLCHAIN, call_chain)];
 
-const BEHIND_RAW: &[(u64, Skip)] = &[
+const AFTER_RAW: &[(u64, Skip)] = &[
     (sample::BRANCH_STACK, branches),
     (sample::REGS_USER, |cursor, attr| registers(cursor, attr.user_registers)),
     (sample::STACK_USER, stack),
@@ -134,9 +135,9 @@ fn call_chain(cursor: &mut Cursor<'_>, _: &Attr) -> Result<(), Eof> {
 /// u64 count, optional u64 hw_idx, three words per branch, an optional word of counters per branch.
 fn branches(cursor: &mut Cursor<'_>, attr: &Attr) -> Result<(), Eof> {
     let count = cursor.u64()?;
-    let asked = |bit: u64| u64::from(attr.branches & bit != 0);
-    let each = 3 + asked(branch::COUNTERS);
-    words(cursor, asked(branch::HW_INDEX).saturating_add(count.saturating_mul(each)))
+    let bit = |mask: u64| u64::from(attr.branches & mask != 0);
+    let each = 3 + bit(branch::COUNTERS);
+    words(cursor, bit(branch::HW_INDEX).saturating_add(count.saturating_mul(each)))
 }
 
 /// u64 abi, then the registers in the mask unless abi is 0.

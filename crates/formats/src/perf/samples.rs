@@ -24,7 +24,7 @@ use super::{
     sample::Sample,
 };
 use crate::events::{
-    DataFile, EventTrouble, Lost, Packet, Parts, Stream, StreamPacket, Trace,
+    DataFile, EventTrouble, Lost, Packet, Parts, SizedValue, Stream, StreamPacket, Trace,
     foreign::{Elements, ForeignField},
     framing::{Found, Framing},
     schema::{
@@ -84,7 +84,8 @@ pub fn contents(bytes: &[u8]) -> Contents {
 #[derive(Clone, Debug)]
 struct Block {
     bytes: Range<usize>,
-    times: (u64, u64),
+    first: u64,
+    last: u64,
     lost: u64,
 }
 
@@ -98,43 +99,47 @@ pub(super) struct Index<'a> {
 
 impl<'a> Index<'a> {
     /// Adds a record of `region`.
-    pub(super) fn see(&mut self, region: &'a [u8], record: &Record<'a>, events: &Events) {
-        let lost = match record.kind {
-            record::SAMPLE => 0,
-            record::LOST | record::LOST_SAMPLES => lost(record, events).map_or(0, |(_, count)| count),
+    pub(super) fn add(&mut self, region: &'a [u8], record: &Record<'a>, events: &Events) {
+        let (time, lost) = match record.kind {
+            record::SAMPLE => (events.of_sample(record).and_then(|attr| attr.time_of_sample(record)), 0),
+            record::LOST | record::LOST_SAMPLES => {
+                loss(record, events).map_or((None, 0), |loss| (loss.time, loss.count))
+            }
             _ => return,
-        };
-        let time = match record.kind {
-            record::SAMPLE => events.of_sample(record).and_then(|attr| attr.time_of_sample(record)),
-            _ => self::lost(record, events).and_then(|(time, _)| time),
         };
         let time = time.unwrap_or(self.latest);
         self.latest = self.latest.max(time);
-        let known = self.regions.iter().rposition(|(bytes, _)| std::ptr::eq(*bytes, region));
-        let known = known.unwrap_or_else(|| {
+        let index = self.regions.iter().rposition(|(bytes, _)| std::ptr::eq(*bytes, region));
+        let index = index.unwrap_or_else(|| {
             self.regions.push((region, Vec::new()));
             self.regions.len() - 1
         });
-        let blocks = &mut self.regions[known].1;
-        let bytes = record.offset as usize..record.behind_offset() as usize;
+        let blocks = &mut self.regions[index].1;
+        let bytes = record.offset as usize..record.trailing_offset() as usize;
         match blocks.last_mut().filter(|last| last.bytes.end == bytes.start && last.bytes.len() < BLOCK) {
             Some(last) => {
                 last.bytes.end = bytes.end;
-                last.times = (last.times.0.min(time), last.times.1.max(time));
+                (last.first, last.last) = (last.first.min(time), last.last.max(time));
                 last.lost = last.lost.saturating_add(lost);
             }
-            None => blocks.push(Block { bytes, times: (time, time), lost }),
+            None => blocks.push(Block { bytes, first: time, last: time, lost }),
         }
     }
 }
 
-/// Reads the time and count of LOST (u64 id, u64 lost) and LOST_SAMPLES (u64 lost).
-fn lost(record: &Record<'_>, events: &Events) -> Option<(Option<u64>, u64)> {
-    let (mut body, at) = events.split(record).ok()?;
+/// A loss of records.
+struct Loss {
+    time: Option<u64>,
+    count: u64,
+}
+
+/// Reads LOST (u64 id, u64 lost) and LOST_SAMPLES (u64 lost).
+fn loss(record: &Record<'_>, events: &Events) -> Option<Loss> {
+    let (mut body, sample) = events.split(record).ok()?;
     if record.kind == record::LOST {
         body.u64().ok()?;
     }
-    Some((at.time.map(|time| time.0), body.u64().ok()?))
+    Some(Loss { time: sample.time.map(|time| time.0), count: body.u64().ok()? })
 }
 
 /// Reads the samples of a perf.data as a trace of events.
@@ -173,44 +178,41 @@ fn packets<'a>(
     clock: Option<CycleClock>,
 ) -> Vec<StreamPacket<'a>> {
     let mut order: Vec<&Block> = blocks.iter().collect();
-    order.sort_by_key(|block| block.times.0);
+    order.sort_by_key(|block| block.first);
     let mut borders = vec![0];
     let mut size = 0;
     for block in &order {
-        if size >= PACKET_SIZE && Some(&block.times.0) > borders.last() {
-            borders.push(block.times.0);
+        if size >= PACKET_SIZE && Some(&block.first) > borders.last() {
+            borders.push(block.first);
             size = 0;
         }
         size += block.bytes.len();
     }
-    let spans = |borders: &[u64]| -> Vec<Vec<&Block>> {
-        let mut spans = vec![Vec::new(); borders.len()];
-        for block in blocks {
-            let first = borders.partition_point(|&border| border <= block.times.0) - 1;
-            let last = borders.partition_point(|&border| border <= block.times.1) - 1;
-            spans[first..=last].iter_mut().for_each(|span| span.push(block));
-        }
-        spans
+    // The windows that a block overlaps.
+    let windows = |block: &Block, borders: &[u64]| {
+        let window = |time| borders.partition_point(|&border| border <= time) - 1;
+        window(block.first)..=window(block.last)
     };
-    let reads = |&&Block { times, .. }: &&Block| {
-        let index = |time| borders.partition_point(|&border| border <= time);
-        index(times.1) - index(times.0) + 1
-    };
-    if order.iter().map(reads).sum::<usize>() > MOST_READS * order.len() {
+    let reads: usize = order.iter().map(|block| windows(block, &borders).count()).sum();
+    if reads > MOST_READS * order.len() {
         borders.truncate(1);
     }
-    let ends = borders.iter().skip(1).copied().map(Some).chain([None]);
-    let spans = borders.iter().zip(ends).zip(spans(&borders));
-    let packet = |((&from, to), span): ((&u64, Option<u64>), Vec<&Block>)| {
-        let own = span.iter().filter(|block| block.times.0 >= from);
-        let last = span.iter().map(|block| block.times.1).max().unwrap_or(from);
-        let first = span.iter().map(|block| block.times.0.max(from)).min().unwrap_or(from);
+    let mut spans: Vec<Vec<&Block>> = vec![Vec::new(); borders.len()];
+    for block in blocks {
+        spans[windows(block, &borders)].iter_mut().for_each(|span| span.push(block));
+    }
+    let packet = |(index, span): (usize, Vec<&Block>)| {
+        let (from, to) = (borders[index], borders.get(index + 1).copied());
+        let own = span.iter().filter(|block| block.first >= from);
+        let last = span.iter().map(|block| block.last).max().unwrap_or(from);
+        let first = span.iter().map(|block| block.first.max(from)).min().unwrap_or(from);
+        let time = |value| SizedValue { value, size: 64 };
         StreamPacket {
             file,
             bytes,
             packet: Packet {
-                begin: Some((from, 64)),
-                end: to.map(|to| (to, 64)),
+                begin: Some(time(from)),
+                end: to.map(time),
                 ..Packet::framed(0..bytes.len(), None)
             },
             clock: from,
@@ -221,7 +223,7 @@ fn packets<'a>(
             pieces: span.iter().map(|block| block.bytes.clone()).collect(),
         }
     };
-    spans.map(packet).collect()
+    spans.into_iter().enumerate().map(packet).collect()
 }
 
 /// The event classes: one per `perf_event_attr`, whose index is the id.
@@ -235,14 +237,15 @@ fn trace_class(reader: &Reader<'_>) -> TraceClass {
     let formats: BTreeMap<u64, (&[u8], EventFormat<'_>)> = description
         .formats
         .iter()
-        .filter_map(|(system, text)| EventFormat::parse(text).map(|format| (format.id, (*system, format))))
+        .filter_map(|file| Some((file.system, EventFormat::parse(file.text)?)))
+        .map(|(system, format)| (format.id, (system, format)))
         .collect();
     let texts = Names::texts(description.texts);
     let names = reader.recorded().into_iter().map(|event| event.name);
     let attrs = reader.events.attrs.iter().zip(names).enumerate();
     let events = attrs.map(|(index, (attr, name))| {
         let format = formats.get(&attr.config).filter(|_| attr.kind == TYPE_TRACEPOINT);
-        event_class((index as u64, attr), name, format, &texts)
+        EventClass { id: index as u64, ..event_class(attr, name, format, &texts) }
     });
     let has_time = reader.events.attrs.iter().any(|attr| attr.has(sample::TIME));
     let stream =
@@ -266,16 +269,18 @@ fn trace_class(reader: &Reader<'_>) -> TraceClass {
     }
 }
 
+/// The event class of `attr`, without its id. `format` is a tracepoint's system and format.
 fn event_class(
-    (id, attr): (u64, &Attr),
+    attr: &Attr,
     name: String,
     format: Option<&(&[u8], EventFormat<'_>)>,
     texts: &Names,
 ) -> EventClass {
-    let of_format =
-        || format.map(|(system, format)| format!("{}:{}", String::from_utf8_lossy(system), format.name));
-    let of_numbers = || format!("type {} config {:#x}", attr.kind, attr.config);
-    let name = Some(name).filter(|name| !name.is_empty()).or_else(of_format).unwrap_or_else(of_numbers);
+    let name = match format {
+        _ if !name.is_empty() => name,
+        Some((system, format)) => format!("{}:{}", String::from_utf8_lossy(system), format.name),
+        None => format!("type {} config {:#x}", attr.kind, attr.config),
+    };
     let raw = || {
         let raw = FieldClass::ForeignField(Box::new(ForeignField::Rest(Elements::Blob)));
         Structure { members: vec![member("raw", raw)], minimum_alignment: 8 }
@@ -289,35 +294,24 @@ fn event_class(
         }
         None => attr.has(sample::RAW).then(raw),
     };
-    EventClass { id, name, log_level: None, specific_context: Some(context(attr)), payload }
+    EventClass { name, specific_context: Some(context(attr)), payload, ..EventClass::default() }
 }
 
 /// The fields of a sample before its raw part, in the order of the kernel's `perf_output_sample`.
 fn context(attr: &Attr) -> Structure {
     let foreign = |foreign| FieldClass::ForeignField(Box::new(foreign));
     let hidden = || vec![member("", foreign(ForeignField::Padding(8)))];
-    let one = |name: &str, class| vec![member(name, class)];
+    let visible = |name: &str, class| vec![member(name, class)];
     let fields: [(u64, Vec<Member>); 9] = [
         (sample::IDENTIFIER, hidden()),
-        (sample::IP, one("ip", integer(8, Base::Hexadecimal, false))),
-        (
-            sample::TID,
-            [("pid", 4), ("tid", 4)]
-                .map(|(name, size)| member(name, integer(size, Base::Decimal, true)))
-                .into(),
-        ),
+        (sample::IP, visible("ip", FieldClass::Integer(address()))),
+        (sample::TID, ["pid", "tid"].map(|name| member(name, signed(4))).into()),
         (sample::TIME, hidden()),
-        (sample::ADDR, one("addr", integer(8, Base::Hexadecimal, false))),
+        (sample::ADDR, visible("addr", FieldClass::Integer(address()))),
         (sample::ID, hidden()),
         (sample::STREAM_ID, hidden()),
-        (
-            sample::CPU,
-            vec![
-                member("cpu", integer(4, Base::Decimal, false)),
-                member("", foreign(ForeignField::Padding(4))),
-            ],
-        ),
-        (sample::PERIOD, one("period", integer(8, Base::Decimal, false))),
+        (sample::CPU, vec![member("cpu", unsigned(4)), member("", foreign(ForeignField::Padding(4)))]),
+        (sample::PERIOD, visible("period", unsigned(8))),
     ];
     let mut members = Vec::new();
     for (field, own) in fields {
@@ -332,9 +326,13 @@ fn context(attr: &Attr) -> Structure {
     Structure { members, minimum_alignment: 8 }
 }
 
-fn integer(bytes: u32, base: Base, signed: bool) -> FieldClass {
-    let meaning = Meaning { base, size: bytes * 8, labels: Vec::new() };
-    FieldClass::Integer(Integer { signed, ..Integer::plain(meaning) })
+fn unsigned(bytes: u32) -> FieldClass {
+    FieldClass::Integer(Integer::plain(Meaning { size: bytes * 8, ..Meaning::default() }))
+}
+
+fn signed(bytes: u32) -> FieldClass {
+    let meaning = Meaning { size: bytes * 8, ..Meaning::default() };
+    FieldClass::Integer(Integer { signed: true, ..Integer::plain(meaning) })
 }
 
 fn address() -> Integer {
@@ -353,12 +351,12 @@ pub(crate) struct Samples {
 struct Entry {
     time: u64,
     /// Offset in its file.
-    at: usize,
-    what: What,
+    offset: usize,
+    kind: EntryKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum EntryKind {
     /// A sample of the event with this index.
     Sample(u32),
     Lost(u64),
@@ -381,35 +379,35 @@ impl<'t, 'a> SampleReader<'t, 'a> {
     pub(crate) fn open(&mut self, packet: &'t StreamPacket<'a>) {
         self.bytes = packet.bytes;
         self.left.clear();
-        let time = |of: Option<(u64, u32)>| of.map(|(time, _)| time);
-        let (from, to) = (time(packet.packet.begin).unwrap_or(0), time(packet.packet.end));
+        let from = packet.packet.begin.map_or(0, |begin| begin.value);
+        let to = packet.packet.end.map(|end| end.value);
         let mut latest = from;
         for piece in &packet.pieces {
             let bytes = piece.start as u64..piece.end as u64;
             for record in Records::new(packet.bytes, bytes, Vec::new()).map_while(Result::ok) {
-                let Some((time, what)) = self.samples.what(&record) else { continue };
+                let Some((time, kind)) = self.samples.kind(&record) else { continue };
                 let time = time.unwrap_or(latest);
                 latest = latest.max(time);
                 if from <= time && to.is_none_or(|to| time < to) {
-                    self.left.push(Entry { time, at: record.offset as usize, what });
+                    self.left.push(Entry { time, offset: record.offset as usize, kind });
                 }
             }
         }
-        self.left.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.time, entry.at)));
+        self.left.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.time, entry.offset)));
     }
 
     pub(crate) fn find(&mut self) -> Result<Option<Found>, EventTrouble> {
-        let Some(Entry { time, at, what }) = self.left.pop() else { return Ok(None) };
-        let class = match what {
-            What::Sample(class) => class,
-            What::Lost(count) => {
+        let Some(Entry { time, offset, kind }) = self.left.pop() else { return Ok(None) };
+        let class = match kind {
+            EntryKind::Sample(class) => class,
+            EntryKind::Lost(count) => {
                 let before = self.samples.clock.map(|clock| clock.nanos(time));
                 return Ok(Some(Found::Lost(Lost { count, packets: false, after: None, before })));
             }
         };
-        let trouble = |reason| EventTrouble { at: 8 * at as u64, reason };
+        let trouble = |reason| EventTrouble { position: 8 * offset as u64, reason };
         let end = self.bytes.len() as u64;
-        let record = Records::new(self.bytes, at as u64..end, Vec::new()).next();
+        let record = Records::new(self.bytes, offset as u64..end, Vec::new()).next();
         let record = record
             .ok_or_else(|| trouble("no record".to_owned()))?
             .map_err(|error| trouble(error.to_string()))?;
@@ -419,13 +417,13 @@ impl<'t, 'a> SampleReader<'t, 'a> {
         let end = if attr.has(sample::RAW) {
             sample.raw_offset + sample.raw.len() as u64
         } else {
-            record.behind_offset()
+            record.trailing_offset()
         };
         let (body, payload) = (8 * record.body_offset(), 8 * sample.raw_offset);
         Ok(Some(Found::Event(Parts {
             class,
             cycles: self.samples.clock.map(|_| time),
-            start: 8 * at as u64,
+            start: 8 * offset as u64,
             common: body,
             specific: body,
             payload,
@@ -436,15 +434,15 @@ impl<'t, 'a> SampleReader<'t, 'a> {
 
 impl Samples {
     /// The kind of a record and its timestamp, if it has one. `None` if it is neither sample nor loss.
-    fn what(&self, record: &Record<'_>) -> Option<(Option<u64>, What)> {
+    fn kind(&self, record: &Record<'_>) -> Option<(Option<u64>, EntryKind)> {
         if record.kind == record::SAMPLE {
             let index = self.events.index_of_sample(record)?;
-            return Some((self.events.attrs[index].time_of_sample(record), What::Sample(index as u32)));
+            return Some((self.events.attrs[index].time_of_sample(record), EntryKind::Sample(index as u32)));
         }
         if ![record::LOST, record::LOST_SAMPLES].contains(&record.kind) {
             return None;
         }
-        let (time, count) = lost(record, &self.events)?;
-        Some((time, What::Lost(count)))
+        let loss = loss(record, &self.events)?;
+        Some((loss.time, EntryKind::Lost(loss.count)))
     }
 }

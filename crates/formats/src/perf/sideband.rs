@@ -29,32 +29,32 @@ pub(super) fn read<'a>(
     sample: SampleId,
     known: &Known<'_>,
 ) -> Result<Option<Sideband<'a>>, Eof> {
-    let nobody = sample.thread.unwrap_or(UNKNOWN_THREAD);
-    let said = match record.kind {
+    let running = sample.thread.unwrap_or(UNKNOWN_THREAD);
+    let content = match record.kind {
         record::MMAP | record::MMAP2 => map(record, body)?,
         record::COMM => Some(comm(record, body)?),
         record::FORK => Some(fork(body)?),
-        record::EXIT => Some((task(body)?.0, SidebandKind::Exit)),
+        record::EXIT => Some((task(body)?.thread, SidebandKind::Exit)),
         record::ITRACE_START => Some((thread(body)?, SidebandKind::TraceStart)),
         record::SWITCH | record::SWITCH_CPU_WIDE => {
             sample.thread.map(|thread| (thread, switch(record, body)))
         }
-        record::LOST => Some((nobody, lost(body)?)),
-        record::LOST_SAMPLES => Some((nobody, samples_lost(body)?)),
-        record::THROTTLE => Some((nobody, SidebandKind::Throttle { on: true })),
-        record::UNTHROTTLE => Some((nobody, SidebandKind::Throttle { on: false })),
-        record::KSYMBOL => Some((nobody, kernel_symbol(body)?)),
-        record::BPF_EVENT => Some((nobody, bpf_event(body)?)),
-        record::TEXT_POKE => Some((nobody, text_poke(body)?)),
+        record::LOST => Some((running, lost(body)?)),
+        record::LOST_SAMPLES => Some((running, samples_lost(body)?)),
+        record::THROTTLE => Some((running, SidebandKind::Throttle { on: true })),
+        record::UNTHROTTLE => Some((running, SidebandKind::Throttle { on: false })),
+        record::KSYMBOL => Some((running, kernel_symbol(body)?)),
+        record::BPF_EVENT => Some((running, bpf_event(body)?)),
+        record::TEXT_POKE => Some((running, text_poke(body)?)),
         record::AUX_OUTPUT_HW_ID => {
             let (id, event) = (body.u64()?, sample.id.and_then(|id| known.events.with_id(id)));
-            event.map(|event| (nobody, SidebandKind::HardwareId { id, event }))
+            event.map(|event| (running, SidebandKind::HardwareId { id, event }))
         }
         _ => None,
     };
     let guest =
         |thread: Thread| guest(record, thread, sample.id.and_then(|id| known.guests.get(&id).copied()));
-    Ok(said.map(|(thread, kind)| Sideband {
+    Ok(content.map(|(thread, kind)| Sideband {
         time: sample.time,
         cpu: sample.cpu,
         thread,
@@ -74,7 +74,7 @@ fn guest(record: &Record<'_>, thread: Thread, of_event: Option<Guest>) -> Option
 const UNKNOWN_THREAD: Thread = Thread { pid: u32::MAX, tid: u32::MAX };
 
 /// A record's thread and content.
-type Said<'a> = (Thread, SidebandKind<'a>);
+type Content<'a> = (Thread, SidebandKind<'a>);
 
 /// u32 pid, u32 tid.
 fn thread(body: &mut Cursor<'_>) -> Result<Thread, Eof> {
@@ -83,7 +83,7 @@ fn thread(body: &mut Cursor<'_>) -> Result<Thread, Eof> {
 
 /// MMAP: thread, u64 addr, u64 len, u64 pgoff, path. MMAP2 also has inode or build id, u32 prot and u32 flags before
 /// the path.
-fn map<'a>(record: &Record<'a>, body: &mut Cursor<'a>) -> Result<Option<Said<'a>>, Eof> {
+fn map<'a>(record: &Record<'a>, body: &mut Cursor<'a>) -> Result<Option<Content<'a>>, Eof> {
     let thread = thread(body)?;
     let (address, length, file_offset) = (body.u64()?, body.u64()?, body.u64()?);
     let mut build_id: &[u8] = &[];
@@ -106,23 +106,29 @@ fn map<'a>(record: &Record<'a>, body: &mut Cursor<'a>) -> Result<Option<Said<'a>
 }
 
 /// Thread, name.
-fn comm<'a>(record: &Record<'a>, body: &mut Cursor<'a>) -> Result<Said<'a>, Eof> {
+fn comm<'a>(record: &Record<'a>, body: &mut Cursor<'a>) -> Result<Content<'a>, Eof> {
     let thread = thread(body)?;
     let exec = record.misc & misc::COMM_EXEC != 0;
     Ok((thread, SidebandKind::Comm { name: body.c_string(), exec }))
 }
 
-/// FORK and EXIT: u32 pid, u32 ppid, u32 tid, u32 ptid, u64 time. Returns the thread and its parent. Ignores the time
-/// in the body, which is not on the recording's clock if `perf record -k` selected one.
-fn task(body: &mut Cursor<'_>) -> Result<(Thread, Thread), Eof> {
+/// The threads of FORK and EXIT.
+struct Task {
+    thread: Thread,
+    parent: Thread,
+}
+
+/// FORK and EXIT: u32 pid, u32 ppid, u32 tid, u32 ptid, u64 time. Ignores the time in the body, which is not on the
+/// recording's clock if `perf record -k` selected one.
+fn task(body: &mut Cursor<'_>) -> Result<Task, Eof> {
     let (pid, parent_pid) = (body.u32()?, body.u32()?);
     let (tid, parent_tid) = (body.u32()?, body.u32()?);
     body.u64()?;
-    Ok((Thread { pid, tid }, Thread { pid: parent_pid, tid: parent_tid }))
+    Ok(Task { thread: Thread { pid, tid }, parent: Thread { pid: parent_pid, tid: parent_tid } })
 }
 
-fn fork<'a>(body: &mut Cursor<'_>) -> Result<Said<'a>, Eof> {
-    let (child, parent) = task(body)?;
+fn fork<'a>(body: &mut Cursor<'_>) -> Result<Content<'a>, Eof> {
+    let Task { thread: child, parent } = task(body)?;
     Ok((child, SidebandKind::Fork { parent }))
 }
 

@@ -59,7 +59,7 @@ impl<'a> Queues<'a> {
         let (_size, offset, _reference) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
         let (idx, tid, cpu) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
         let owner = if cpu == NO_CPU { Owner::Thread(tid) } else { Owner::Cpu(cpu) };
-        let buffer = Buffer { offset, file_offset: record.behind_offset(), bytes: record.behind };
+        let buffer = Buffer { offset, file_offset: record.trailing_offset(), bytes: record.trailing };
         self.buffers.entry((idx, owner)).or_default().push(buffer);
         Ok(())
     }
@@ -155,8 +155,7 @@ fn without_padding<'a>(buffer: &Buffer<'a>, next: Option<&Buffer<'a>>) -> &'a [u
 }
 
 /// Appends a buffer, split where trace was lost inside it.
-fn push_cut<'a>(pieces: &mut Vec<Piece<'a>>, buffer: &Buffer<'a>, after_gap: bool, lost_at: &[u64]) {
-    let mut after_gap = after_gap;
+fn push_cut<'a>(pieces: &mut Vec<Piece<'a>>, buffer: &Buffer<'a>, mut after_gap: bool, lost_at: &[u64]) {
     let mut rest = *buffer;
     let first = lost_at.partition_point(|&offset| offset <= buffer.offset);
     for &offset in lost_at.get(first..).unwrap_or_default() {
@@ -184,12 +183,10 @@ fn from_snapshots<'a>(buffers: &[Buffer<'a>]) -> Vec<Piece<'a>> {
     let mut earlier: &[u8] = &[];
     for buffer in buffers {
         let later = buffer.bytes;
-        let known = overlap(earlier, later);
-        let psb =
-            later.get(..known).and_then(|known| known.windows(PSB.len()).position(|window| window == PSB));
-        let known = if psb.is_some() { known } else { 0 };
-        let new = later.get(known..).unwrap_or_default();
-        push(&mut pieces, new, buffer.file_offset + known as u64, known == 0);
+        let (repeated, rest) = later.split_at(overlap(earlier, later));
+        let has_psb = repeated.windows(PSB.len()).any(|window| window == PSB);
+        let (skipped, new) = if has_psb { (repeated.len(), rest) } else { (0, later) };
+        push(&mut pieces, new, buffer.file_offset + skipped as u64, skipped == 0);
         earlier = later;
     }
     pieces
@@ -209,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_dropped_where_the_next_buffer_shows_it() {
+    fn padding_is_dropped_where_the_next_buffer_overlaps_it() {
         let buffers = [buffer(0, 100, &[1, 2, 3, 4, 5, 0, 0, 0]), buffer(5, 200, &[6; 8])];
         let pieces = continuous(&buffers, &[], |loss| panic!("{loss:?}"));
         assert_eq!(shown(&pieces), [(100, 5, false), (200, 8, false)]);
@@ -243,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlap_without_a_psb_is_not_believed() {
+    fn an_overlap_without_a_psb_does_not_count() {
         let pieces = from_snapshots(&[buffer(0, 0, &[1, 2, 3]), buffer(0, 10, &[2, 3, 4])]);
         assert_eq!(shown(&pieces), [(0, 3, true), (10, 3, true)]);
     }

@@ -57,11 +57,15 @@ impl SchedSwitch {
         let read = description.read_headers(&mut tracing_data);
         let read = read.and_then(|()| description.read_own_formats(&mut tracing_data));
         let read = read.and_then(|()| description.read_formats(&mut tracing_data));
-        let is_wanted =
-            |text: &[u8], system: &[u8]| system == b"sched" && text.starts_with(b"name: sched_switch\n");
-        let wanted = description.formats.iter().find(|(system, text)| is_wanted(text, system));
-        // A cut after the format does not matter.
-        wanted.map_or(read.map(|()| None), |(_, text)| Ok(SchedSwitch::parse(text)))
+        let switch = description
+            .formats
+            .iter()
+            .find(|format| format.system == b"sched" && format.text.starts_with(b"name: sched_switch\n"));
+        match switch {
+            // A cut after the format does not matter.
+            Some(format) => Ok(SchedSwitch::parse(format.text)),
+            None => read.map(|()| None),
+        }
     }
 
     fn parse(text: &[u8]) -> Option<SchedSwitch> {
@@ -128,16 +132,16 @@ mod tests {
     }
 
     #[test]
-    fn the_format_says_where_the_threads_are() {
+    fn the_threads_of_a_switch_are_at_the_offsets_of_the_format() {
         let data = tracing_data();
-        let found = SchedSwitch::find(Cursor::new(&data, 0, ByteOrder::Little)).unwrap().unwrap();
-        assert_eq!(found.id, 314);
+        let switch = SchedSwitch::find(Cursor::new(&data, 0, ByteOrder::Little)).unwrap().unwrap();
+        assert_eq!(switch.id, 314);
         let mut raw = vec![0; 60];
         raw[24..28].copy_from_slice(&7u32.to_le_bytes());
         raw[32] = 1;
         raw[56..60].copy_from_slice(&9u32.to_le_bytes());
-        assert_eq!(found.read(&raw), Some(Switched { previous: 7, preempted: false, next: 9 }));
-        assert_eq!(found.read(&raw[..58]), None);
+        assert_eq!(switch.read(&raw), Some(Switched { previous: 7, preempted: false, next: 9 }));
+        assert_eq!(switch.read(&raw[..58]), None);
     }
 
     #[test]

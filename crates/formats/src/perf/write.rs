@@ -21,7 +21,8 @@ use hodo_clock::{Nanos, PerfClock};
 
 use super::layout::{
     AUXTRACE_ALIGNMENT, AUXTRACE_SIZE, FILE_HEADER_SIZE, HodoscopeSection, MAGIC, NO_CPU, RECORD_HEADER_SIZE,
-    attr_flag, aux_flag, auxtrace_type, feature, intel_pt_config, intel_pt_info, record, sample,
+    SECTION_SIZE, attr_flag, aux_flag, auxtrace_type, feature, intel_pt_config, intel_pt_info, record,
+    sample,
 };
 use super::ring::RingRecord;
 use crate::recording::{Sideband, Thread};
@@ -73,11 +74,19 @@ pub enum Source {
 }
 
 impl Source {
-    /// Thread id and CPU, as records contain them.
-    fn owner(self) -> (u32, u32) {
+    /// The thread id, as records contain it.
+    fn tid(self) -> u32 {
         match self {
-            Source::Thread(thread) => (thread.tid, NO_CPU),
-            Source::Cpu(cpu) => (u32::MAX, cpu),
+            Source::Thread(thread) => thread.tid,
+            Source::Cpu(_) => u32::MAX,
+        }
+    }
+
+    /// The CPU, as records contain it.
+    fn cpu(self) -> u32 {
+        match self {
+            Source::Thread(_) => NO_CPU,
+            Source::Cpu(cpu) => cpu,
         }
     }
 }
@@ -92,8 +101,8 @@ pub struct Writer<'a, W> {
     indices: HashMap<Source, usize>,
     /// Trace bytes written for each source.
     offsets: Vec<u64>,
-    /// File offset and size of each AUXTRACE record.
-    pieces: Vec<(u64, u64)>,
+    /// File offset of each AUXTRACE record.
+    pieces: Vec<u64>,
     data_start: u64,
     first_and_last: Option<(Nanos, Nanos)>,
 }
@@ -190,10 +199,10 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// `reference`, and ignores TSC packets if that is 0.
     fn piece(&mut self, index: usize, size: u64, reference: u64, trace: &mut impl Read) -> io::Result<()> {
         let padded = size.next_multiple_of(AUXTRACE_ALIGNMENT);
-        self.pieces.push((self.position, AUXTRACE_SIZE.into()));
+        self.pieces.push(self.position);
         let mut body = words(&[padded, self.offsets[index], reference]);
-        let (tid, cpu) = self.sources[index].owner();
-        for word in [index as u32, tid, cpu, 0] {
+        let source = self.sources[index];
+        for word in [index as u32, source.tid(), source.cpu(), 0] {
             body.extend_from_slice(&word.to_le_bytes());
         }
         self.record(record::AUXTRACE, 0, &body)?;
@@ -219,7 +228,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         let features = self.features();
         let mut bits = [0; 32];
         let mut table = Vec::new();
-        let mut offset = data_end + 16 * (features.len() as u64 + 1);
+        let mut offset = data_end + SECTION_SIZE * (features.len() as u64 + 1);
         for (bit, bytes) in &features {
             bits[usize::from(bit / 8)] |= 1 << (bit % 8);
             section(&mut table, offset, bytes.len() as u64);
@@ -249,7 +258,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     }
 
     fn header(&self, data_end: u64, features: &[u8; 32]) -> Vec<u8> {
-        let attr_size = u64::from(ATTR_SIZE) + 16;
+        let attr_size = u64::from(ATTR_SIZE) + SECTION_SIZE;
         let mut header = MAGIC.to_vec();
         header.extend(words(&[FILE_HEADER_SIZE, attr_size]));
         section(&mut header, self.data_start - attr_size, attr_size);
@@ -321,14 +330,16 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
 
     /// Writes ID_INDEX records, which map event ids to sources.
     fn id_index(&mut self) -> io::Result<()> {
-        let most = (usize::from(u16::MAX) - 64) / 32;
+        const ENTRY_SIZE: usize = 32;
+        // The size of a record has 16 bits.
+        let most_entries = (usize::from(u16::MAX) - 64) / ENTRY_SIZE;
         let entries: Vec<Vec<u8>> = (self.sources.iter().enumerate())
             .map(|(index, source)| {
-                let (tid, cpu) = source.owner();
-                words(&[FIRST_ID + index as u64, index as u64, cpu.into(), tid.into()])
+                let (id, index) = (FIRST_ID + index as u64, index as u64);
+                words(&[id, index, source.cpu().into(), source.tid().into()])
             })
             .collect();
-        entries.chunks(most).try_for_each(|chunk| {
+        entries.chunks(most_entries).try_for_each(|chunk| {
             let mut body = words(&[chunk.len() as u64]);
             body.extend(chunk.concat());
             self.record(record::ID_INDEX, 0, &body)
@@ -353,7 +364,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         let mut command = (self.setup.command.len() as u32).to_le_bytes().to_vec();
         self.setup.command.iter().for_each(|argument| text(&mut command, argument));
         let mut index = words(&[self.pieces.len() as u64]);
-        self.pieces.iter().for_each(|&(offset, size)| index.extend(words(&[offset, size])));
+        self.pieces.iter().for_each(|&offset| index.extend(words(&[offset, AUXTRACE_SIZE.into()])));
         let (first, last) = self.first_and_last.unwrap_or_default();
         let one_text = |value: &str| {
             let mut bytes = Vec::new();

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use super::wire::{Field, Fields, Packed};
+use super::wire::{Fields, Packed};
 pub(super) use crate::events::message::UNKNOWN;
 
 /// Numbers of the fields of `FtraceEventBundle`.
@@ -41,8 +41,10 @@ pub(super) struct Bundle<'a> {
     pub(super) compact: Option<&'a [u8]>,
     /// The clock of its times: `FtraceClock`.
     pub(super) clock: u64,
-    /// The time of that clock and of the clock that counts from boot, at one instant.
-    pub(super) instant: (Option<i64>, Option<i64>),
+    /// The time of that clock at an instant.
+    pub(super) own_time: Option<i64>,
+    /// The time of the clock that counts from boot at the same instant.
+    pub(super) boot_time: Option<i64>,
     /// Parts of the kernel's buffer that Perfetto could not parse.
     pub(super) errors: u64,
     /// Descriptions of types of events that Perfetto has no messages for.
@@ -63,8 +65,8 @@ impl<'a> Bundle<'a> {
                 field::LOST_EVENTS => bundle.has_lost = integer != 0,
                 field::COMPACT_SCHED => bundle.compact = field.bytes(),
                 field::FTRACE_CLOCK => bundle.clock = integer,
-                field::FTRACE_TIMESTAMP => bundle.instant.0 = Some(integer as i64),
-                field::BOOT_TIMESTAMP => bundle.instant.1 = Some(integer as i64),
+                field::FTRACE_TIMESTAMP => bundle.own_time = Some(integer as i64),
+                field::BOOT_TIMESTAMP => bundle.boot_time = Some(integer as i64),
                 field::ERROR => bundle.errors += 1,
                 field::GENERIC_DESCRIPTORS => bundle.descriptors.extend(field.bytes()),
                 _ => {}
@@ -108,26 +110,27 @@ impl<'a> Events<'a> {
             if field.number != field::EVENT {
                 continue;
             }
-            let whole = field.bytes().and_then(|bytes| head(bytes, field.at));
-            return whole.ok_or(field.at).map(Some);
+            let whole = field.bytes().and_then(|bytes| head(bytes, field.offset));
+            return whole.ok_or(field.offset).map(Some);
         }
     }
 }
 
+/// Reads an event, whose bytes are at `offset` in its bundle.
 #[inline]
-fn head(bytes: &[u8], at: usize) -> Option<Head> {
-    let whole = at..at + bytes.len();
+fn head(bytes: &[u8], offset: usize) -> Option<Head> {
+    let whole = offset..offset + bytes.len();
     let mut head = Head { time: 0, pid: UNKNOWN, flags: UNKNOWN, kind: 0, own: whole.end..whole.end, whole };
     let mut fields = Fields::new(bytes);
-    while let Some(Field { number, value, at: start }) = fields.next().ok()? {
-        let field = Field { number, value, at: start };
-        match (number, field.integer(), field.bytes()) {
+    while let Some(field) = fields.next().ok()? {
+        match (field.number, field.integer(), field.bytes()) {
             (event::TIMESTAMP, Some(time), _) => head.time = time,
             (event::PID, Some(pid), _) => head.pid = i64::from(pid as u32 as i32),
             (event::COMMON_FLAGS, Some(flags), _) => head.flags = flags as i64,
             (_, _, Some(own)) => {
-                head.kind = number;
-                head.own = at + start..at + start + own.len();
+                head.kind = field.number;
+                let start = offset + field.offset;
+                head.own = start..start + own.len();
             }
             _ => {}
         }
@@ -176,14 +179,31 @@ pub(super) struct Compact<'a> {
     columns: [Packed<'a>; COLUMNS],
     /// The names of threads.
     pub(super) names: Vec<&'a [u8]>,
-    /// The times of the last switch and wake-up.
-    times: [u64; 2],
+    /// The time of the last switch.
+    switch_time: u64,
+    /// The time of the last wake-up.
+    waking_time: u64,
+}
+
+/// Numbers of the fields of `CompactSched`: its columns.
+mod column {
+    pub(super) const SWITCH_TIMESTAMP: usize = 1;
+    pub(super) const SWITCH_PREV_STATE: usize = 2;
+    pub(super) const SWITCH_NEXT_PID: usize = 3;
+    pub(super) const SWITCH_NEXT_PRIO: usize = 4;
+    /// The names, which are no numbers.
+    pub(super) const INTERN_TABLE: usize = 5;
+    pub(super) const SWITCH_NEXT_COMM_INDEX: usize = 6;
+    pub(super) const WAKING_TIMESTAMP: usize = 7;
+    pub(super) const WAKING_PID: usize = 8;
+    pub(super) const WAKING_TARGET_CPU: usize = 9;
+    pub(super) const WAKING_PRIO: usize = 10;
+    pub(super) const WAKING_COMM_INDEX: usize = 11;
+    pub(super) const WAKING_COMMON_FLAGS: usize = 12;
 }
 
 /// One more than the highest number of a column.
-const COLUMNS: usize = 13;
-/// The column of names, among those of numbers.
-const INTERN_TABLE: u32 = 5;
+const COLUMNS: usize = column::WAKING_COMMON_FLAGS + 1;
 
 impl<'a> Compact<'a> {
     /// Finds the columns.
@@ -193,9 +213,10 @@ impl<'a> Compact<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Result<Compact<'a>, usize> {
         let (mut table, mut fields) = (Compact::default(), Fields::new(bytes));
         while let Some(field) = fields.next()? {
-            let bytes = field.bytes().ok_or(field.at)?;
-            match table.columns.get_mut(field.number as usize) {
-                Some(_) if field.number == INTERN_TABLE => table.names.push(bytes),
+            let bytes = field.bytes().ok_or(field.offset)?;
+            let number = field.number as usize;
+            match table.columns.get_mut(number) {
+                Some(_) if number == column::INTERN_TABLE => table.names.push(bytes),
                 Some(column) => *column = Packed::new(bytes),
                 None => {}
             }
@@ -221,12 +242,18 @@ impl<'a> Compact<'a> {
     /// # Errors
     /// A column is shorter than that of the times.
     pub(super) fn switch(&mut self) -> Result<Option<Switch>, &'static str> {
-        let Some(delta) = self.column(1) else { return Ok(None) };
-        self.times[0] = self.times[0].wrapping_add(delta);
+        let Some(delta) = self.column(column::SWITCH_TIMESTAMP) else { return Ok(None) };
+        self.switch_time = self.switch_time.wrapping_add(delta);
         let mut row = || {
-            let (time, previous_state) = (self.times[0], self.column(2)? as i64);
-            let next = Running { pid: self.integer(3)?, priority: self.integer(4)?, name: self.index(6)? };
-            Some(Switch { time, previous_state, next })
+            Some(Switch {
+                time: self.switch_time,
+                previous_state: self.column(column::SWITCH_PREV_STATE)? as i64,
+                next: Running {
+                    pid: self.integer(column::SWITCH_NEXT_PID)?,
+                    priority: self.integer(column::SWITCH_NEXT_PRIO)?,
+                    name: self.index(column::SWITCH_NEXT_COMM_INDEX)?,
+                },
+            })
         };
         row().ok_or("a column of compact_sched has fewer switches than there are times").map(Some)
     }
@@ -236,14 +263,18 @@ impl<'a> Compact<'a> {
     /// # Errors
     /// A column is shorter than that of the times.
     pub(super) fn waking(&mut self) -> Result<Option<Waking>, &'static str> {
-        let Some(delta) = self.column(7) else { return Ok(None) };
-        self.times[1] = self.times[1].wrapping_add(delta);
+        let Some(delta) = self.column(column::WAKING_TIMESTAMP) else { return Ok(None) };
+        self.waking_time = self.waking_time.wrapping_add(delta);
         let mut row = || {
-            let (time, pid, target_cpu) = (self.times[1], self.integer(8)?, self.integer(9)?);
-            let (priority, name) = (self.integer(10)?, self.index(11)?);
-            // Perfetto before 2023 does not record the flags.
-            let flags = self.index(12).unwrap_or(UNKNOWN);
-            Some(Waking { time, pid, target_cpu, priority, name, flags })
+            Some(Waking {
+                time: self.waking_time,
+                pid: self.integer(column::WAKING_PID)?,
+                target_cpu: self.integer(column::WAKING_TARGET_CPU)?,
+                priority: self.integer(column::WAKING_PRIO)?,
+                name: self.index(column::WAKING_COMM_INDEX)?,
+                // Perfetto before 2023 does not record the flags.
+                flags: self.index(column::WAKING_COMMON_FLAGS).unwrap_or(UNKNOWN),
+            })
         };
         row().ok_or("a column of compact_sched has fewer wake-ups than there are times").map(Some)
     }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap, btree_map::Entry};
 use hodo_model::{Cause, Loss};
 
 use super::{
-    PACKET,
+    FilePosition, PACKET,
     bundle::{Bundle, Compact, Events, Running, UNKNOWN},
     packet,
-    reader::Before,
+    reader::Context,
     schema::{Survey, each},
     unpack::{self, MOST_GROWTH},
     wire::{Field, Fields},
@@ -27,29 +27,65 @@ const MOST_LOSSES: usize = 1 << 12;
 const REALTIME: u64 = 1;
 const BOOTTIME: u64 = 6;
 
-/// A bundle, its place and its times.
+/// A bundle, its context and its times.
 #[derive(Clone, Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct IndexedBundle<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) before: Before,
-    /// The first and the last time of its events.
-    pub(super) times: Option<(u64, u64)>,
+    pub(super) context: Context,
+    pub(super) times: Option<Times>,
+}
+
+/// The first and the last time of events.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) first: u64,
+    pub(super) last: u64,
+}
+
+impl Times {
+    /// The times of events at these times and at `time`.
+    fn with(times: Option<Times>, time: u64) -> Times {
+        let Times { first, last } = times.unwrap_or(Times { first: time, last: time });
+        Times { first: first.min(time), last: last.max(time) }
+    }
+}
+
+/// A CPU in one sequence of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CpuKey {
+    pub(super) cpu: u32,
+    pub(super) sequence: u32,
 }
 
 /// The bundles of a CPU from one sequence of packets.
 #[derive(Clone, Debug)]
 pub(super) struct CpuBundles<'a> {
-    pub(super) bundles: Vec<Found<'a>>,
+    pub(super) bundles: Vec<IndexedBundle<'a>>,
     /// The thread that runs after the last.
     running: Running,
-    /// Events that the kernel lost up to the beginning and the end of the trace.
-    pub(super) lost: (u64, u64),
+    /// Events that the kernel lost up to the beginning of the trace.
+    lost_before: u64,
+    /// Events that the kernel lost up to the end of the trace.
+    lost_by_end: u64,
     pub(super) has_statistics: bool,
 }
 
 impl Default for CpuBundles<'_> {
     fn default() -> Self {
-        CpuBundles { bundles: Vec::new(), running: Running::UNKNOWN, lost: (0, 0), has_statistics: false }
+        CpuBundles {
+            bundles: Vec::new(),
+            running: Running::UNKNOWN,
+            lost_before: 0,
+            lost_by_end: 0,
+            has_statistics: false,
+        }
+    }
+}
+
+impl CpuBundles<'_> {
+    /// The number of events that the kernel lost during the trace.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost_by_end.saturating_sub(self.lost_before)
     }
 }
 
@@ -57,10 +93,9 @@ impl Default for CpuBundles<'_> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Machine<'a> {
     pub(super) survey: Survey,
-    /// By CPU and sequence.
-    pub(super) cpus: BTreeMap<(u32, u32), CpuBundles<'a>>,
+    pub(super) cpus: BTreeMap<CpuKey, CpuBundles<'a>>,
     /// By sequence: whether packets were lost since the last bundle.
-    sequences: HashMap<u32, bool>,
+    has_gap: HashMap<u32, bool>,
     /// Names of threads, of the process tree and of switches, and the processes of threads.
     pub(super) threads: BTreeMap<i64, Vec<u8>>,
     pub(super) switched: BTreeMap<i64, Vec<u8>>,
@@ -69,8 +104,8 @@ pub(super) struct Machine<'a> {
     pub(super) names: HashMap<Box<[u8]>, i64>,
     /// The kernel's functions.
     pub(super) symbols: BTreeMap<u64, Vec<u8>>,
-    /// The clocks of bundles, and the instants that relate the first to the clock that counts from boot.
-    pub(super) clocks: BTreeMap<u64, Option<(i64, i64)>>,
+    /// The clocks of bundles, and what to add to their times to get those of the clock that counts from boot.
+    pub(super) clocks: BTreeMap<u64, Option<i128>>,
     /// Nanoseconds from 1970 to the boot.
     pub(super) unix_zero: Option<i128>,
     pub(super) environment: Vec<(String, Environment)>,
@@ -85,13 +120,24 @@ pub(super) struct Index<'a> {
     pub(super) unread: BTreeMap<u32, u64>,
     pub(super) packets: u64,
     pub(super) loss: Vec<Loss>,
-    /// What Perfetto's own buffers lost, at the end: chunks that were overwritten, and packets.
-    pub(super) lost: (u64, u64),
+    pub(super) lost: BufferLoss,
     unpacked: usize,
 }
 
-/// The position of bytes: the number of their file, and their offset in it.
-type FilePosition = (usize, usize);
+/// What Perfetto's own buffers lost, counted at the end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BufferLoss {
+    /// Chunks that were overwritten.
+    pub(super) chunks: u64,
+    pub(super) packets: u64,
+}
+
+/// Whether packets come from compressed ones, which do not nest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    File,
+    Compressed,
+}
 
 /// The parts of a packet that matter to the reader.
 #[derive(Clone, Copy, Debug, Default)]
@@ -121,16 +167,16 @@ impl<'a> Packet<'a> {
 }
 
 /// `TraceStats`: how many chunks the buffers overwrote, and how many packets they or their writers lost.
-fn buffers(statistics: &[u8]) -> (u64, u64) {
+fn buffer_loss(statistics: &[u8]) -> BufferLoss {
     const BUFFER_STATS: u32 = 1;
-    let mut lost = (0u64, 0u64);
+    let mut lost = BufferLoss::default();
     each(statistics, |field| {
         let Some(buffer) = field.bytes().filter(|_| field.number == BUFFER_STATS) else { return };
         each(buffer, |part| match (part.number, part.integer().unwrap_or(0)) {
             // `chunks_overwritten`.
-            (3, count) => lost.0 = lost.0.saturating_add(count),
+            (3, count) => lost.chunks = lost.chunks.saturating_add(count),
             // `trace_writer_packet_loss` and `oversized_packets_dropped`.
-            (19 | 22, count) => lost.1 = lost.1.saturating_add(count),
+            (19 | 22, count) => lost.packets = lost.packets.saturating_add(count),
             _ => {}
         });
     });
@@ -139,9 +185,10 @@ fn buffers(statistics: &[u8]) -> (u64, u64) {
 
 /// Adds a loss; those after the most that are listed count as more of the last.
 fn add(losses: &mut Vec<Loss>, loss: Loss) {
-    match losses.len() < MOST_LOSSES {
-        true => losses.push(loss),
-        false => losses.last_mut().into_iter().for_each(|last| last.count += 1),
+    if losses.len() < MOST_LOSSES {
+        losses.push(loss);
+    } else if let Some(last) = losses.last_mut() {
+        last.count += 1;
     }
 }
 
@@ -149,11 +196,11 @@ impl<'a> Index<'a> {
     /// Indexes all packets of a file.
     pub(super) fn of(input: &Input<'a>) -> Index<'a> {
         let mut index = Index::default();
-        index.walk(input, input.bytes, (0, 0), false);
+        index.walk(input, input.bytes, FilePosition { file: 0, offset: 0 }, Source::File);
         index
     }
 
-    fn walk(&mut self, input: &Input<'a>, bytes: &'a [u8], (file, base): FilePosition, is_unpacked: bool) {
+    fn walk(&mut self, input: &Input<'a>, bytes: &'a [u8], position: FilePosition, source: Source) {
         let mut fields = Fields::new(bytes);
         loop {
             match fields.next() {
@@ -161,11 +208,12 @@ impl<'a> Index<'a> {
                 Ok(Some(field)) => {
                     let Some(packet) = field.bytes().filter(|_| field.number == PACKET) else { continue };
                     self.packets += 1;
-                    self.packet(input, packet, (file, base + field.at), is_unpacked);
+                    self.packet(input, packet, position.plus(field.offset), source);
                 }
-                Err(at) => {
+                Err(offset) => {
                     let reason = "a packet that extends beyond the end of the file, or that is none";
-                    self.lose(Cause::CutShort, base + at..base + bytes.len(), reason.to_owned());
+                    let bytes = position.offset + offset..position.offset + bytes.len();
+                    self.lose(Cause::CutShort, bytes, reason.to_owned());
                 }
             }
         }
@@ -179,12 +227,13 @@ impl<'a> Index<'a> {
         );
     }
 
-    fn packet(&mut self, input: &Input<'a>, bytes: &'a [u8], (file, base): FilePosition, is_unpacked: bool) {
+    fn packet(&mut self, input: &Input<'a>, bytes: &'a [u8], position: FilePosition, source: Source) {
+        let base = position.offset;
         let packet = match Packet::read(bytes) {
             Ok(packet) => packet,
-            Err(at) => {
+            Err(offset) => {
                 let reason = "a packet with a field that can't be read".to_owned();
-                return self.lose(Cause::Corrupt, base + at..base + bytes.len(), reason);
+                return self.lose(Cause::Corrupt, base + offset..base + bytes.len(), reason);
             }
         };
         if self.machines.len() >= MOST_MACHINES && !self.machines.contains_key(&packet.machine) {
@@ -196,36 +245,37 @@ impl<'a> Index<'a> {
         machine.gap(packet);
         packet.interned.into_iter().for_each(|interned| machine.intern(interned));
         let Some((field, data)) = packet.data.and_then(|field| Some((field, field.bytes()?))) else { return };
-        let position = (file, base + field.at);
+        let position = position.plus(field.offset);
         match field.number {
             packet::FTRACE_EVENTS => machine.bundle(packet.sequence, data, position),
             packet::PROCESS_TREE => machine.process_tree(data),
             packet::CLOCK_SNAPSHOT => machine.clock_snapshot(data),
             packet::FTRACE_STATS => machine.statistics(packet.sequence, data),
             packet::SYSTEM_INFO => machine.system(data),
-            packet::TRACE_STATS => self.lost = buffers(data),
-            packet::COMPRESSED | packet::ZSTD_COMPRESSED if !is_unpacked => {
-                self.unpack(input, field.number, data, position);
+            packet::TRACE_STATS => self.lost = buffer_loss(data),
+            packet::COMPRESSED | packet::ZSTD_COMPRESSED if source == Source::File => {
+                self.unpack(input, field.number, data, position.offset);
             }
             number => *self.unread.entry(number).or_default() += 1,
         }
     }
 
-    fn unpack(&mut self, input: &Input<'a>, number: u32, data: &[u8], (_, at): FilePosition) {
+    fn unpack(&mut self, input: &Input<'a>, number: u32, data: &[u8], offset: usize) {
         let is_too_much = self.unpacked / MOST_GROWTH > input.bytes.len();
-        let unpacked = match is_too_much {
-            true => Err("compressed packets become too large".to_owned()),
-            false => unpack::unpack(number, data),
+        let unpacked = if is_too_much {
+            Err("compressed packets become too large".to_owned())
+        } else {
+            unpack::unpack(number, data)
         };
         match unpacked {
             Ok(bytes) => {
-                let position = (1, self.unpacked);
+                let position = FilePosition { file: 1, offset: self.unpacked };
                 self.unpacked += bytes.len();
-                self.walk(input, input.unpacked.keep(bytes), position, true);
+                self.walk(input, input.unpacked.keep(bytes), position, Source::Compressed);
             }
             Err(reason) => {
                 let detail = format!("compressed packets can't be unpacked: {reason}");
-                self.lose(Cause::Corrupt, at..at + data.len(), detail);
+                self.lose(Cause::Corrupt, offset..offset + data.len(), detail);
             }
         }
     }
@@ -234,16 +284,17 @@ impl<'a> Index<'a> {
 impl<'a> Machine<'a> {
     /// Notes that packets of a sequence were lost. Each sequence begins with such a packet.
     fn gap(&mut self, packet: Packet<'_>) {
-        let is_first = !self.sequences.contains_key(&packet.sequence);
-        let gap = self.sequences.entry(packet.sequence).or_default();
+        let is_first = !self.has_gap.contains_key(&packet.sequence);
+        let has_gap = self.has_gap.entry(packet.sequence).or_default();
         if packet.is_after_gap && !is_first {
-            *gap = true;
-            let cpus = self.cpus.iter_mut().filter(|((_, sequence), _)| *sequence == packet.sequence);
+            *has_gap = true;
+            let cpus = self.cpus.iter_mut().filter(|(key, _)| key.sequence == packet.sequence);
             cpus.for_each(|(_, cpu)| cpu.running = Running::UNKNOWN);
         }
     }
 
-    fn corrupt(&mut self, cpu: u32, (_, start): FilePosition, bytes: &[u8], detail: String) {
+    fn corrupt(&mut self, cpu: u32, position: FilePosition, bytes: &[u8], detail: String) {
+        let start = position.offset;
         let bytes = start as u64..(start + bytes.len()) as u64;
         let stream = format!("cpu {cpu}");
         add(&mut self.loss, Loss { stream, cause: Cause::Corrupt, bytes, time: None, count: 1, detail });
@@ -252,43 +303,49 @@ impl<'a> Machine<'a> {
     fn bundle(&mut self, sequence: u32, bytes: &'a [u8], position: FilePosition) {
         let bundle = match Bundle::read(bytes) {
             Ok(bundle) => bundle,
-            Err(at) => {
-                let detail = format!("a bundle of events can't be read from byte {at} of it on");
+            Err(offset) => {
+                let detail = format!("a bundle of events can't be read from byte {offset} of it on");
                 return self.corrupt(0, position, bytes, detail);
             }
         };
         let times = self.events(bytes);
         bundle.descriptors.iter().for_each(|descriptor| self.survey.describe(descriptor));
-        let instant = self.clocks.entry(bundle.clock).or_default();
-        *instant = instant.or(bundle.instant.0.zip(bundle.instant.1));
+        let to_boot = self.clocks.entry(bundle.clock).or_default();
+        if to_boot.is_none() {
+            let times = bundle.boot_time.zip(bundle.own_time);
+            *to_boot = times.map(|(boot, own)| i128::from(boot) - i128::from(own));
+        }
         if bundle.errors > 0 {
             let detail = format!("Perfetto could not parse {} parts of the kernel's buffer", bundle.errors);
             self.corrupt(bundle.cpu, position, bytes, detail);
         }
-        let is_after_gap = self.sequences.insert(sequence, false).unwrap_or(false);
-        let cpu = self.cpus.entry((bundle.cpu, sequence)).or_default();
+        let is_after_gap = self.has_gap.insert(sequence, false).unwrap_or(false);
+        let key = CpuKey { cpu: bundle.cpu, sequence };
+        let cpu = self.cpus.entry(key).or_default();
         if bundle.has_lost {
             cpu.running = Running::UNKNOWN;
         }
-        let before = Before {
+        let context = Context {
             position,
             running: cpu.running,
             lost: bundle.has_lost.then_some(0),
             is_after_gap,
             lost_after: 0,
         };
-        let rows = bundle.compact.and_then(|table| self.rows((bundle.cpu, sequence), table, bytes, position));
-        let times =
-            [times, rows].into_iter().flatten().reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
-        if let (Some(cpu), true) =
-            (self.cpus.get_mut(&(bundle.cpu, sequence)), times.is_some() || bundle.has_lost || is_after_gap)
-        {
-            cpu.bundles.push(Found { bytes, before, times });
+        let row_times = bundle.compact.and_then(|table| self.rows(key, table, bytes, position));
+        let times = match (times, row_times) {
+            (Some(times), Some(Times { first, last })) => {
+                Some(Times::with(Some(Times::with(Some(times), first)), last))
+            }
+            (times, row_times) => times.or(row_times),
+        };
+        if times.is_some() || bundle.has_lost || is_after_gap {
+            self.cpus.entry(key).or_default().bundles.push(IndexedBundle { bytes, context, times });
         }
     }
 
-    /// Surveys the events of a bundle. Returns their first and last time.
-    fn events(&mut self, bytes: &'a [u8]) -> Option<(u64, u64)> {
+    /// Surveys the events of a bundle. Returns their times.
+    fn events(&mut self, bytes: &'a [u8]) -> Option<Times> {
         let (mut events, mut times) = (Events::new(bytes), None);
         loop {
             let head = match events.next() {
@@ -298,9 +355,8 @@ impl<'a> Machine<'a> {
                 Err(_) => continue,
             };
             let own = &bytes[head.own.clone()];
-            self.survey.see(head.kind, own);
-            let (first, last) = times.unwrap_or((head.time, head.time));
-            times = Some((first.min(head.time), last.max(head.time)));
+            self.survey.count(head.kind, own);
+            times = Some(Times::with(times, head.time));
             if head.kind == SCHED_SWITCH {
                 let (mut pid, mut name) = (None, None);
                 each(own, |field| match field.number {
@@ -322,19 +378,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Reads the table of a bundle. Returns the first and last time in it.
-    fn rows(
-        &mut self,
-        key: (u32, u32),
-        table: &'a [u8],
-        bundle: &[u8],
-        position: FilePosition,
-    ) -> Option<(u64, u64)> {
+    /// Reads the table of a bundle. Returns the times in it.
+    fn rows(&mut self, key: CpuKey, table: &'a [u8], bundle: &[u8], position: FilePosition) -> Option<Times> {
         let mut rows = match Compact::read(table) {
             Ok(rows) => rows,
-            Err(at) => {
-                let detail = format!("a table of switches and wake-ups can't be read at byte {at} of it");
-                self.corrupt(key.0, position, bundle, detail);
+            Err(offset) => {
+                let detail = format!("a table of switches and wake-ups can't be read at byte {offset} of it");
+                self.corrupt(key.cpu, position, bundle, detail);
                 return None;
             }
         };
@@ -346,23 +396,19 @@ impl<'a> Machine<'a> {
             }
         }
         let mut times = None;
-        let mut see = |time: u64| {
-            let (first, last) = times.unwrap_or((time, time));
-            times = Some((first.min(time), last.max(time)));
-        };
         let mut running = self.cpus.get(&key).map_or(Running::UNKNOWN, |cpu| cpu.running);
         // A column that is too short is reported by the reader.
         while let Ok(Some(switch)) = rows.switch() {
-            see(switch.time);
-            self.survey.rows.0 += 1;
+            times = Some(Times::with(times, switch.time));
+            self.survey.switches += 1;
             running = switch.next;
             let name = usize::try_from(running.name).ok().and_then(|index| names.get(index));
             running.name = name.map_or(UNKNOWN, |name| self.names[*name]);
             name.into_iter().for_each(|name| self.switched(running.pid, name));
         }
         while let Ok(Some(waking)) = rows.waking() {
-            see(waking.time);
-            self.survey.rows.1 += 1;
+            times = Some(Times::with(times, waking.time));
+            self.survey.wakings += 1;
         }
         if let Some(cpu) = self.cpus.get_mut(&key) {
             cpu.running = running;
@@ -402,10 +448,9 @@ impl<'a> Machine<'a> {
             let process = if is_process { Some(id) } else { process };
             self.processes.extend(process.map(|process| (id, process)));
             let Some(name) = name.filter(|name| !name.is_empty()) else { return };
-            match is_process {
-                // A thread's own name is better than its process's command.
-                true => drop(self.threads.entry(id).or_insert_with(|| name.to_owned())),
-                false => drop(self.threads.insert(id, name.to_owned())),
+            // A thread's own name is better than its process's command.
+            if !is_process || !self.threads.contains_key(&id) {
+                self.threads.insert(id, name.to_owned());
             }
         });
     }
@@ -450,9 +495,9 @@ impl<'a> Machine<'a> {
             _ => {}
         });
         for (cpu, lost) in cpus {
-            let cpu = self.cpus.entry((cpu, sequence)).or_default();
+            let cpu = self.cpus.entry(CpuKey { cpu, sequence }).or_default();
             cpu.has_statistics = true;
-            let counter = if phase == END_OF_TRACE { &mut cpu.lost.1 } else { &mut cpu.lost.0 };
+            let counter = if phase == END_OF_TRACE { &mut cpu.lost_by_end } else { &mut cpu.lost_before };
             *counter = lost;
         }
     }
@@ -462,11 +507,11 @@ impl<'a> Machine<'a> {
             &[(1, "sysname"), (2, "kernel_version"), (3, "kernel_release"), (4, "machine")];
         const OTHERS: &[(u32, &str)] =
             &[(2, "android_build_fingerprint"), (4, "tracing_service_version"), (17, "hostname")];
-        let mut found = Vec::new();
+        let mut facts = Vec::new();
         let mut add = |names: &[(u32, &str)], field: &Field<'_>| {
             let name = names.iter().find(|(number, _)| *number == field.number);
             let text = field.bytes().map(|text| String::from_utf8_lossy(text).into_owned());
-            found.extend(
+            facts.extend(
                 name.zip(text).map(|((_, name), text)| ((*name).to_owned(), Environment::Text(text))),
             );
         };
@@ -474,7 +519,7 @@ impl<'a> Machine<'a> {
             1 => each(field.bytes().unwrap_or_default(), |part| add(UTSNAME, &part)),
             _ => add(OTHERS, &field),
         });
-        found.retain(|(name, _)| self.environment.iter().all(|(known, _)| known != name));
-        self.environment.extend(found);
+        facts.retain(|(name, _)| self.environment.iter().all(|(known, _)| known != name));
+        self.environment.extend(facts);
     }
 }

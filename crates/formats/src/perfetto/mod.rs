@@ -38,6 +38,20 @@ pub const FORMAT: crate::Format = crate::Format {
 /// The field of `Trace` with its packets.
 const PACKET: u32 = 1;
 
+/// The position of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FilePosition {
+    /// The number of their file.
+    file: usize,
+    offset: usize,
+}
+
+impl FilePosition {
+    fn plus(self, length: usize) -> FilePosition {
+        FilePosition { offset: self.offset + length, ..self }
+    }
+}
+
 /// Numbers of the fields of `TracePacket`.
 mod packet {
     pub(super) const FTRACE_EVENTS: u32 = 1;
@@ -60,7 +74,7 @@ mod packet {
 /// The fields of `TracePacket` that are integers; all others are messages or bytes.
 const INTEGERS: &[u32] = &[3, 8, 10, 13, 41, 42, 58, 79, 87, 98];
 /// Fields that a trace of Perfetto has in one of its first packets, and that other files do not have by chance.
-const SURE: &[u32] = &[
+const TYPICAL: &[u32] = &[
     packet::FTRACE_EVENTS,
     packet::TRUSTED_UID,
     packet::CLOCK_SNAPSHOT,
@@ -75,33 +89,47 @@ const HIGHEST: u32 = 1 << 10;
 
 /// Whether the bytes begin a trace of Perfetto.
 pub fn recognise(bytes: &[u8]) -> bool {
-    let (mut fields, mut is_sure) = (Fields::new(bytes), false);
+    let (mut fields, mut is_typical) = (Fields::new(bytes), false);
     for number in 0..FIRST_PACKETS {
         let start = fields.offset();
         match fields.next() {
-            Ok(None) => return number > 0 && is_sure,
-            Ok(Some(field)) => match field.bytes().filter(|_| field.number == PACKET).map(is_packet) {
-                Some(Some(sure)) => is_sure |= sure,
-                _ => return false,
+            Ok(None) => return number > 0 && is_typical,
+            Ok(Some(field)) => match field.bytes().filter(|_| field.number == PACKET).map(likeness) {
+                Some(Likeness::Typical) => is_typical = true,
+                Some(Likeness::Possible) => {}
+                Some(Likeness::Impossible) | None => return false,
             },
             // A packet that is cut short by the end of the file.
-            Err(_) => return number > 0 && is_sure && bytes.get(start) == Some(&0x0a),
+            Err(_) => return number > 0 && is_typical && bytes.get(start) == Some(&0x0a),
         }
     }
-    is_sure
+    is_typical
 }
 
-/// Whether a message can be a packet, and if so, whether it has a field that makes sure of it.
-fn is_packet(bytes: &[u8]) -> Option<bool> {
-    let (mut fields, mut is_sure) = (Fields::new(bytes), false);
-    while let Some(field) = fields.next().ok()? {
+/// Whether a message can be a packet.
+enum Likeness {
+    /// It has a field that other files do not have by chance.
+    Typical,
+    Possible,
+    Impossible,
+}
+
+fn likeness(bytes: &[u8]) -> Likeness {
+    let (mut fields, mut likeness) = (Fields::new(bytes), Likeness::Possible);
+    loop {
+        let field = match fields.next() {
+            Ok(Some(field)) => field,
+            Ok(None) => return likeness,
+            Err(_) => return Likeness::Impossible,
+        };
         let is_integer = matches!(field.value, Value::Number(_));
         if field.number > HIGHEST || is_integer != INTEGERS.contains(&field.number) {
-            return None;
+            return Likeness::Impossible;
         }
-        is_sure |= SURE.contains(&field.number);
+        if TYPICAL.contains(&field.number) {
+            likeness = Likeness::Typical;
+        }
     }
-    Some(is_sure)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, ops::Range};
 
 use super::{
+    FilePosition,
     bundle::{Bundle, Compact, Events, Head, Running, Switch, UNKNOWN, Waking},
     schema::{Classes, Field, slot},
 };
@@ -10,9 +11,9 @@ use crate::events::{EventTrouble, Lost, Parts, StreamPacket, framing::Found, ste
 
 /// What reading a bundle depends on besides its bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Before {
-    /// The file of its bytes, and their offset in it: its key.
-    pub(super) position: (usize, usize),
+pub(super) struct Context {
+    /// The position of its bytes: its key.
+    pub(super) position: FilePosition,
     /// The thread that runs before its first event.
     pub(super) running: Running,
     /// Events lost before it; 0 if there were some.
@@ -27,17 +28,17 @@ pub(super) struct Before {
 #[derive(Debug)]
 pub(crate) struct Bundles {
     /// In order of their positions.
-    pub(super) before: Vec<Before>,
+    pub(super) contexts: Vec<Context>,
     pub(super) classes: Classes,
     /// The names in the tables of all bundles.
     pub(super) names: HashMap<Box<[u8]>, i64>,
 }
 
 impl Bundles {
-    fn before(&self, packet: &StreamPacket<'_>) -> Option<&Before> {
-        let position = (packet.file, packet.packet.bytes.start);
-        let index = self.before.binary_search_by_key(&position, |before| before.position).ok()?;
-        self.before.get(index)
+    fn context(&self, packet: &StreamPacket<'_>) -> Option<&Context> {
+        let position = FilePosition { file: packet.file, offset: packet.packet.bytes.start };
+        let index = self.contexts.binary_search_by_key(&position, |context| context.position).ok()?;
+        self.contexts.get(index)
     }
 }
 
@@ -81,23 +82,24 @@ impl<'t, 'a> BundleReader<'t, 'a> {
     }
 
     pub(crate) fn open(&mut self, packet: &StreamPacket<'a>) {
-        let before = self.bundles.before(packet);
+        let context = self.bundles.context(packet);
         self.bytes = packet.bytes;
-        self.running = before.map_or(Running::UNKNOWN, |before| before.running);
+        self.running = context.map_or(Running::UNKNOWN, |context| context.running);
         let lost = |count| Lost { count, packets: false, after: None, before: packet.begin };
         self.lost.clear();
-        self.lost.extend(before.and_then(|before| before.lost).map(lost));
-        self.lost
-            .extend(before.filter(|before| before.is_after_gap).map(|_| Lost { packets: true, ..lost(1) }));
-        let after = before.map(|before| before.lost_after).filter(|&count| count > 0);
+        self.lost.extend(context.and_then(|context| context.lost).map(lost));
+        if context.is_some_and(|context| context.is_after_gap) {
+            self.lost.push(Lost { packets: true, ..lost(1) });
+        }
+        let after = context.map(|context| context.lost_after).filter(|&count| count > 0);
         self.lost_after = after.map(|count| Lost { before: None, ..lost(count) });
         self.events = Events::new(packet.bytes);
         // What can't be read was reported when the bundle was found.
         let table = Bundle::read(packet.bytes).ok().and_then(|bundle| bundle.compact);
         self.table = table.and_then(|table| Compact::read(table).ok()).unwrap_or_default();
-        let known = |name: &&[u8]| self.bundles.names.get(*name).copied().unwrap_or(UNKNOWN);
+        let index = |name: &&[u8]| self.bundles.names.get(*name).copied().unwrap_or(UNKNOWN);
         self.names.clear();
-        self.names.extend(self.table.names.iter().map(known));
+        self.names.extend(self.table.names.iter().map(index));
         self.read_event();
         self.read_switch();
         self.read_waking();
@@ -107,7 +109,7 @@ impl<'t, 'a> BundleReader<'t, 'a> {
         self.next_event = loop {
             match self.events.next() {
                 Ok(head) => break head,
-                Err(at) => self.trouble(at, "an event that can't be read"),
+                Err(offset) => self.trouble(offset, "an event that can't be read"),
             }
         };
     }
@@ -129,9 +131,9 @@ impl<'t, 'a> BundleReader<'t, 'a> {
     }
 
     #[cold]
-    fn trouble(&mut self, at: usize, reason: &str) {
+    fn trouble(&mut self, offset: usize, reason: &str) {
         // One is enough to say that the bundle is damaged.
-        self.trouble.get_or_insert_with(|| EventTrouble { at: 8 * at as u64, reason: reason.to_owned() });
+        self.trouble.get_or_insert_with(|| EventTrouble { position: bit(offset), reason: reason.to_owned() });
     }
 
     /// The next event, or a loss before them; `None` after the last. Sets the slots that its fields are read from.
@@ -153,10 +155,10 @@ impl<'t, 'a> BundleReader<'t, 'a> {
         if let Some(head) = self.next_event.take() {
             self.read_event();
             return match self.event(&head, slots) {
-                Some(found) => Ok(Some(found)),
+                Some(event) => Ok(Some(event)),
                 None => {
                     let reason = format!("an event of type {} without a class", head.kind);
-                    Err(EventTrouble { at: 8 * head.whole.start as u64, reason })
+                    Err(EventTrouble { position: bit(head.whole.start), reason })
                 }
             };
         }
@@ -171,7 +173,7 @@ impl<'t, 'a> BundleReader<'t, 'a> {
         let class = self.bundles.classes.index(head.kind, own)?;
         slots.set(slot::PID, head.pid as u64);
         slots.set(slot::FLAGS, head.flags as u64);
-        Some(found(class, head.time, &head.whole, &head.own))
+        Some(event(class, head.time, &head.whole, &head.own))
     }
 
     /// The index in the trace of a name of the table.
@@ -195,7 +197,7 @@ impl<'t, 'a> BundleReader<'t, 'a> {
             (Field::Priority.slot(), next.priority),
         ];
         values.into_iter().for_each(|(slot, value)| slots.set(slot, value as u64));
-        found(self.bundles.classes.switch, switch.time, &(0..0), &(0..0))
+        row(self.bundles.classes.switch, switch.time)
     }
 
     fn waking(&mut self, waking: Waking, slots: &Slots) -> Found {
@@ -209,12 +211,20 @@ impl<'t, 'a> BundleReader<'t, 'a> {
             (Field::TargetCpu.slot(), waking.target_cpu),
         ];
         values.into_iter().for_each(|(slot, value)| slots.set(slot, value as u64));
-        found(self.bundles.classes.waking, waking.time, &(0..0), &(0..0))
+        row(self.bundles.classes.waking, waking.time)
     }
 }
 
-fn found(class: u32, time: u64, whole: &Range<usize>, own: &Range<usize>) -> Found {
-    let bit = |at: usize| 8 * at as u64;
+/// A row of the table, which has no bytes of its own; its fields are in slots.
+fn row(class: u32, time: u64) -> Found {
+    event(class, time, &(0..0), &(0..0))
+}
+
+fn bit(offset: usize) -> u64 {
+    8 * offset as u64
+}
+
+fn event(class: u32, time: u64, whole: &Range<usize>, own: &Range<usize>) -> Found {
     Found::Event(Parts {
         class,
         cycles: Some(time),

@@ -11,7 +11,7 @@ use super::table::{self, Type, TypeField};
 use crate::{
     events::{
         foreign::ForeignField,
-        message::{ComputedField, FieldPlace, Kind, MessageField, Shown, generic_value},
+        message::{ComputedField, FieldKey, Kind, MessageField, Shown, generic_value},
         schema::{EventClass, FieldClass, Member, StreamClass, Structure},
     },
     ftrace::{Names, schema::member},
@@ -65,6 +65,12 @@ const MOST_TYPES: usize = 1 << 14;
 const OTHERS: u32 = 0;
 /// Limit on the names of generic events and their fields.
 const MOST_GENERIC: usize = 1 << 16;
+/// Numbers of the fields of a generic event's field with its value: `str_value`, `int_value` and `uint_value`.
+mod value_field {
+    pub(super) const TEXT: u32 = 3;
+    pub(super) const SIGNED: u32 = 4;
+    pub(super) const UNSIGNED: u32 = 5;
+}
 /// The types of events that tables contain.
 const SWITCH: u64 = 4;
 const WAKING: u64 = 20;
@@ -79,21 +85,24 @@ pub(super) struct Survey {
     generic_names: usize,
     /// Types that bundles describe.
     described: BTreeMap<u32, Type>,
-    /// The number of switches and wake-ups in tables.
-    pub(super) rows: (u64, u64),
+    /// The number of switches in tables.
+    pub(super) switches: u64,
+    /// The number of wake-ups in tables.
+    pub(super) wakings: u64,
 }
 
 impl Survey {
     /// Counts an event, whose own fields are `own`.
-    pub(super) fn see(&mut self, kind: u32, own: &[u8]) {
+    pub(super) fn count(&mut self, kind: u32, own: &[u8]) {
         let is_counted = self.kinds.len() < MOST_TYPES || self.kinds.contains_key(&kind);
         *self.kinds.entry(if is_counted { kind } else { OTHERS }).or_default() += 1;
         if kind == GENERIC {
-            self.see_generic(own);
+            self.add_generic(own);
         }
     }
 
-    fn see_generic(&mut self, own: &[u8]) {
+    /// Adds the name and the fields of a generic event.
+    fn add_generic(&mut self, own: &[u8]) {
         let Some(name) = generic_name(own) else { return };
         if !self.generic.contains_key(name) {
             if self.generic_names >= MOST_GENERIC {
@@ -107,10 +116,12 @@ impl Survey {
         while let Ok(Some(field)) = fields.next() {
             let entry = field.bytes().filter(|_| field.number == GENERIC_FIELD).and_then(generic_value);
             let Some((name, value)) = entry else { continue };
-            // `str_value`, `int_value` and `uint_value`.
-            let kind = [(3, Kind::Text), (4, Kind::Signed), (5, Kind::Unsigned)];
-            let kind = kind.iter().find(|(number, _)| *number == value.number);
-            let Some(&(_, kind)) = kind else { continue };
+            let kind = match value.number {
+                value_field::TEXT => Kind::Text,
+                value_field::SIGNED => Kind::Signed,
+                value_field::UNSIGNED => Kind::Unsigned,
+                _ => continue,
+            };
             if known.iter().all(|(known, _)| known.as_bytes() != name) && self.generic_names < MOST_GENERIC {
                 self.generic_names += 1;
                 known.push((String::from_utf8_lossy(name).into_owned(), kind));
@@ -128,7 +139,7 @@ impl Survey {
         });
         let Some((number, message)) = number.zip(message) else { return };
         if self.described.len() < MOST_GENERIC {
-            self.described.entry(number).or_insert_with(|| described(message));
+            self.described.entry(number).or_insert_with(|| described_type(message));
         }
     }
 
@@ -143,20 +154,20 @@ impl Survey {
     }
 }
 
-/// Calls `see` for each field of a message, up to one that can't be read.
-pub(super) fn each<'a>(message: &'a [u8], mut see: impl FnMut(super::wire::Field<'a>)) {
+/// Calls `visit` for each field of a message, up to one that can't be read.
+pub(super) fn each<'a>(message: &'a [u8], mut visit: impl FnMut(super::wire::Field<'a>)) {
     let mut fields = super::wire::Fields::new(message);
     while let Ok(Some(field)) = fields.next() {
-        see(field);
+        visit(field);
     }
 }
 
 /// The type in a `DescriptorProto`.
-fn described(message: &[u8]) -> Type {
+fn described_type(message: &[u8]) -> Type {
     let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
-    let mut found = Type { name: String::new(), fields: Vec::new() };
+    let mut described = Type { name: String::new(), fields: Vec::new() };
     each(message, |part| match (part.number, part.bytes()) {
-        (1, name) => found.name = text(name),
+        (1, name) => described.name = text(name),
         (2, Some(field)) => {
             let (mut name, mut number, mut kind) = (String::new(), 0, 0);
             each(field, |part| match part.number {
@@ -165,6 +176,7 @@ fn described(message: &[u8]) -> Type {
                 5 => kind = part.integer().unwrap_or(0),
                 _ => {}
             });
+            // `FieldDescriptorProto.Type`.
             let kind = match kind {
                 3 | 5 => Kind::Signed,
                 17 | 18 => Kind::Zigzag,
@@ -173,11 +185,11 @@ fn described(message: &[u8]) -> Type {
                 12 => Kind::Bytes,
                 _ => Kind::Unsigned,
             };
-            found.fields.push(TypeField { name, number, kind });
+            described.fields.push(TypeField { name, number, kind });
         }
         _ => {}
     });
-    found
+    described
 }
 
 fn generic_name(own: &[u8]) -> Option<&[u8]> {
@@ -211,7 +223,7 @@ impl Classes {
 
 /// The names that a trace has for numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Called {
+pub(super) struct NumberNames {
     /// Threads by their ids.
     pub(super) threads: Names,
     /// Processes by the ids of their threads.
@@ -223,26 +235,26 @@ pub(super) struct Called {
 }
 
 /// The class of all streams, and the indices of its event classes.
-pub(super) fn classes(survey: &Survey, called: &Called) -> (StreamClass, Classes) {
+pub(super) fn classes(survey: &Survey, names: &NumberNames) -> (StreamClass, Classes) {
     let (mut events, mut classes) = (Vec::new(), Classes::default());
     let index = |events: &Vec<EventClass>| events.len() as u32;
     for &number in survey.kinds.keys() {
-        let found = table::known(number).or_else(|| survey.described.get(&number).cloned());
+        let class = table::known(number).or_else(|| survey.described.get(&number).cloned());
         classes.kinds.insert(number, index(&events));
-        events.push(match found {
-            Some(found) => event(number.into(), &found.name, of_type(&found, called)),
+        events.push(match class {
+            Some(class) => event(number.into(), &class.name, members(&class, names)),
             None => event(number.into(), &format!("unknown_{number}"), vec![whole("fields")]),
         });
     }
     classes.switch = index(&events);
     classes.waking = classes.switch + 1;
-    if survey.rows != (0, 0) {
-        events.push(event(OF_TABLE | SWITCH, "sched_switch", switch(called)));
-        events.push(event(OF_TABLE | WAKING, "sched_waking", waking(called)));
+    if survey.switches > 0 || survey.wakings > 0 {
+        events.push(event(OF_TABLE | SWITCH, "sched_switch", switch(names)));
+        events.push(event(OF_TABLE | WAKING, "sched_waking", waking(names)));
     }
     for (id, (name, fields)) in (OF_GENERIC..).zip(&survey.generic) {
         classes.generic.insert(name.clone(), index(&events));
-        let field = |(name, kind): &(String, Kind)| message(name, FieldPlace::Name(name.clone()), *kind);
+        let field = |(name, kind): &(String, Kind)| message(name, FieldKey::Name(name.clone()), *kind);
         let members = fields.iter().map(field).collect();
         events.push(event(id, &String::from_utf8_lossy(name), members));
     }
@@ -253,7 +265,7 @@ pub(super) fn classes(survey: &Survey, called: &Called) -> (StreamClass, Classes
         clock: Some(0),
         packet_context: structure(vec![member("cpu_id", FieldClass::ForeignField(Box::new(cpu)))]),
         event_header: None,
-        common_context: structure(common(called)),
+        common_context: structure(common(names)),
         events,
     };
     (stream, classes)
@@ -270,34 +282,34 @@ fn event(id: u64, name: &str, members: Vec<Member>) -> EventClass {
 }
 
 /// The fields that all events have: those of ftrace, and the process, which ftrace does not know.
-fn common(called: &Called) -> Vec<Member> {
+fn common(names: &NumberNames) -> Vec<Member> {
     let mut members = vec![
-        computed("comm", slot::PID, Shown::Name(called.threads.clone())),
+        computed("comm", slot::PID, Shown::Name(names.threads.clone())),
         computed("common_flags", slot::FLAGS, Shown::Itself),
         computed("common_pid", slot::PID, Shown::Itself),
     ];
-    if !called.processes.is_empty() {
-        members.push(computed("pid", slot::PID, Shown::Other(called.processes.clone())));
+    if !names.processes.is_empty() {
+        members.push(computed("pid", slot::PID, Shown::Other(names.processes.clone())));
     }
     members
 }
 
 /// The fields of a type, and the names of functions in them.
-fn of_type(class: &Type, called: &Called) -> Vec<Member> {
-    let field = |field: &TypeField| message(&field.name, FieldPlace::Number(field.number), field.kind);
-    let named = class.fields.iter().filter(|field| is_address(&field.name) && !called.symbols.is_empty());
+fn members(class: &Type, names: &NumberNames) -> Vec<Member> {
+    let field = |field: &TypeField| message(&field.name, FieldKey::Number(field.number), field.kind);
+    let named = class.fields.iter().filter(|field| is_address(&field.name) && !names.symbols.is_empty());
     let named = named.map(|field| {
-        let names = Some(called.symbols.clone());
-        let place = FieldPlace::Number(field.number);
-        let class = MessageField { place, kind: field.kind, meaning: meaning(&field.name), names };
+        let names = Some(names.symbols.clone());
+        let key = FieldKey::Number(field.number);
+        let class = MessageField { key, kind: field.kind, meaning: meaning(&field.name), names };
         let class = FieldClass::ForeignField(Box::new(ForeignField::Message(class)));
         member(&format!("{}_name", field.name), class)
     });
     named.chain(class.fields.iter().map(field)).collect()
 }
 
-fn switch(called: &Called) -> Vec<Member> {
-    let name = || Shown::Name(called.rows.clone());
+fn switch(names: &NumberNames) -> Vec<Member> {
+    let name = || Shown::Name(names.rows.clone());
     vec![
         computed("prev_comm", Field::PreviousName.slot(), name()),
         computed("prev_pid", Field::PreviousPid.slot(), Shown::Itself),
@@ -309,9 +321,9 @@ fn switch(called: &Called) -> Vec<Member> {
     ]
 }
 
-fn waking(called: &Called) -> Vec<Member> {
+fn waking(names: &NumberNames) -> Vec<Member> {
     vec![
-        computed("comm", Field::Name.slot(), Shown::Name(called.rows.clone())),
+        computed("comm", Field::Name.slot(), Shown::Name(names.rows.clone())),
         computed("pid", Field::Pid.slot(), Shown::Itself),
         computed("prio", Field::Priority.slot(), Shown::Itself),
         computed("target_cpu", Field::TargetCpu.slot(), Shown::Itself),
@@ -324,13 +336,13 @@ fn computed(name: &str, slot: u32, shown: Shown) -> Member {
     member(name, FieldClass::ForeignField(Box::new(field)))
 }
 
-fn message(name: &str, place: FieldPlace, kind: Kind) -> Member {
-    let field = MessageField { place, kind, meaning: meaning(name), names: None };
+fn message(name: &str, key: FieldKey, kind: Kind) -> Member {
+    let field = MessageField { key, kind, meaning: meaning(name), names: None };
     member(name, FieldClass::ForeignField(Box::new(ForeignField::Message(field))))
 }
 
 fn whole(name: &str) -> Member {
-    message(name, FieldPlace::Whole, Kind::Bytes)
+    message(name, FieldKey::Whole, Kind::Bytes)
 }
 
 fn meaning(name: &str) -> Meaning {

@@ -69,9 +69,9 @@ mod tests {
             assert!(number > before, "{line}");
             before = number;
             let fields = line.split(' ').count() - 2;
-            let found = known(number).unwrap();
+            let class = known(number).unwrap();
             // The fields of generic events have names of their own.
-            assert!(found.fields.len() == fields || found.name == "generic", "{line}");
+            assert!(class.fields.len() == fields || class.name == "generic", "{line}");
         }
         let switch = known(4).unwrap();
         assert_eq!((switch.name.as_str(), switch.fields.len()), ("sched_switch", 7));

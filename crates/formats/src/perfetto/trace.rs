@@ -6,10 +6,10 @@ use hodo_clock::CycleClock;
 use hodo_model::{Cause, Loss};
 
 use super::{
-    index::{CpuBundles, Found, Index, Machine},
+    index::{BufferLoss, CpuBundles, CpuKey, Index, IndexedBundle, Machine},
     packet,
-    reader::{Before, Bundles},
-    schema::{self, Called, SLOTS, slot},
+    reader::{Bundles, Context},
+    schema::{self, NumberNames, SLOTS, slot},
 };
 use crate::{
     ClockIdentity, ClockKind, Input,
@@ -26,7 +26,8 @@ use crate::{
 const SECOND: u64 = 1_000_000_000;
 /// `FtraceClock`: the clock that counts from boot.
 const BOOT: u64 = 0;
-/// The kernel's number of the clock that counts from boot.
+/// The kernel's numbers of clocks.
+const CLOCK_MONOTONIC_RAW: u32 = 4;
 const CLOCK_BOOTTIME: u32 = 7;
 /// Names of packets that are not read.
 const UNREAD: &[(u32, &str)] = &[
@@ -47,7 +48,7 @@ const UNREAD: &[(u32, &str)] = &[
     (84, "statsd_atom"),
 ];
 /// Packets about the tracing itself: the configuration, statistics, marks and triggers.
-const OF_TRACING: &[u32] =
+const ABOUT_TRACING: &[u32] =
     &[33, packet::FTRACE_STATS, packet::TRACE_STATS, 36, 46, 69, 89, 113, 124, 126, 138];
 
 /// Indexes the packets, and returns a trace for each machine with ftrace events. Damage is a loss.
@@ -77,21 +78,19 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Vec<Trace<'a>>, Error> {
 
 /// A sentence about packets that are not read.
 fn unread(packets: &BTreeMap<u32, u64>) -> Option<String> {
-    let shown =
-        packets.iter().filter(|(number, _)| !OF_TRACING.contains(number)).map(|(number, count)| match UNREAD
-            .iter()
-            .find(|(known, _)| known == number)
-        {
+    let mut counts = Vec::new();
+    for (number, count) in packets.iter().filter(|(number, _)| !ABOUT_TRACING.contains(number)) {
+        counts.push(match UNREAD.iter().find(|(known, _)| known == number) {
             Some((_, name)) => format!("{count} of {name}"),
             None => format!("{count} of field {number}"),
         });
-    let shown: Vec<String> = shown.collect();
-    (!shown.is_empty())
-        .then(|| format!("only ftrace's packets are read, and these are not: {}", shown.join(", ")))
+    }
+    (!counts.is_empty())
+        .then(|| format!("only ftrace's packets are read, and these are not: {}", counts.join(", ")))
 }
 
 /// A sentence about what Perfetto's own buffers lost, whose position is unknown.
-fn lost((chunks, packets): (u64, u64)) -> Option<String> {
+fn lost(BufferLoss { chunks, packets }: BufferLoss) -> Option<String> {
     let sentence = format!(
         "Perfetto's buffers overwrote {chunks} chunks of packets, and {packets} packets were lost; \
          what is missing is marked where packets say so"
@@ -101,8 +100,8 @@ fn lost((chunks, packets): (u64, u64)) -> Option<String> {
 
 fn trace<'a>(input: &Input<'a>, number: u32, mut machine: Machine<'a>) -> Trace<'a> {
     let (clock, identity) = clock(&machine);
-    let called = called(&machine);
-    let (stream_class, classes) = schema::classes(&machine.survey, &called);
+    let names = number_names(&machine);
+    let (stream_class, classes) = schema::classes(&machine.survey, &names);
     let mut environment = std::mem::take(&mut machine.environment);
     let hostname = environment.iter().find_map(|(name, value)| match value {
         Environment::Text(text) if name == "hostname" => Some(text.clone()),
@@ -113,20 +112,18 @@ fn trace<'a>(input: &Input<'a>, number: u32, mut machine: Machine<'a>) -> Trace<
     }
     let notes = notes(&machine);
     let mut loss = std::mem::take(&mut machine.loss);
-    let (mut before, cycles) = (Vec::new(), clock.cycles);
-    let with_bundles = machine.cpus.iter().filter(|(_, cpu)| !cpu.bundles.is_empty());
-    let sequences: Vec<(u32, u32)> = with_bundles.map(|(key, _)| *key).collect();
-    loss.extend(machine.cpus.iter().filter_map(|((cpu, _), found)| unplaced(*cpu, found)));
-    let streams = machine.cpus.into_iter().filter(|(_, cpu)| !cpu.bundles.is_empty()).map(
-        |((cpu, sequence), found)| {
-            let is_only = sequences.iter().filter(|(known, _)| *known == cpu).count() == 1;
-            let name =
-                if is_only { format!("cpu {cpu}") } else { format!("cpu {cpu} of sequence {sequence}") };
-            stream((cpu, name), found, cycles, (&mut before, &mut loss))
-        },
-    );
-    let streams: Vec<Stream<'a>> = streams.collect();
-    before.sort_by_key(|before| before.position);
+    loss.extend(machine.cpus.iter().filter_map(|(key, cpu)| loss_without_bundles(key.cpu, cpu)));
+    machine.cpus.retain(|_, cpu| !cpu.bundles.is_empty());
+    let keys: Vec<CpuKey> = machine.cpus.keys().copied().collect();
+    let (mut streams, mut contexts) = (Vec::new(), Vec::new());
+    for (CpuKey { cpu, sequence }, mut bundles) in machine.cpus {
+        let is_only = keys.iter().filter(|key| key.cpu == cpu).count() == 1;
+        let name = if is_only { format!("cpu {cpu}") } else { format!("cpu {cpu} of sequence {sequence}") };
+        loss.extend(losses(&name, &mut bundles));
+        contexts.extend(bundles.bundles.iter().map(|bundle| bundle.context.clone()));
+        streams.push(stream(cpu, name, bundles, clock.cycles));
+    }
+    contexts.sort_by_key(|context| context.position);
     let class = TraceClass {
         environment,
         clocks: vec![clock],
@@ -138,7 +135,7 @@ fn trace<'a>(input: &Input<'a>, number: u32, mut machine: Machine<'a>) -> Trace<
     // Compressed packets are not in the file as they are read, so nothing of it belongs to them.
     let files = [("packets", input.bytes), ("compressed packets", &[])];
     let files = files.map(|(name, bytes)| DataFile { name: name.to_owned(), bytes, index: None }).into();
-    let bundles = Bundles { before, classes, names: machine.names };
+    let bundles = Bundles { contexts, classes, names: machine.names };
     let mut trace = Trace::framed(name, class, streams, files, Framing::Bundles(bundles));
     trace.loss = loss;
     trace.notes = notes.into_iter().map(|note| ("events".to_owned(), note)).collect();
@@ -146,7 +143,7 @@ fn trace<'a>(input: &Input<'a>, number: u32, mut machine: Machine<'a>) -> Trace<
     trace
 }
 
-/// What is not as it seems, for people.
+/// Sentences for people about what is shown differently than they may expect.
 fn notes(machine: &Machine<'_>) -> Vec<String> {
     let unknown = machine.survey.unknown().into_iter().map(|(number, count)| {
         format!(
@@ -160,12 +157,11 @@ fn notes(machine: &Machine<'_>) -> Vec<String> {
     notes
 }
 
-/// The names of numbers.
-fn called(machine: &Machine<'_>) -> Called {
+fn number_names(machine: &Machine<'_>) -> NumberNames {
     let mut threads = machine.switched.clone();
     threads.extend(machine.threads.iter().map(|(&id, name)| (id, name.clone())));
     let numbered = |number: i64, name: &[u8]| (number as u64, name.to_owned());
-    Called {
+    NumberNames {
         threads: Names::numbered(threads.iter().map(|(&id, name)| numbered(id, name))),
         processes: Arc::new(machine.processes.iter().map(|(&thread, &process)| (thread, process)).collect()),
         rows: Names::numbered(machine.names.iter().map(|(name, &index)| numbered(index, name))),
@@ -175,8 +171,8 @@ fn called(machine: &Machine<'_>) -> Called {
 
 /// The clock of a machine's bundles: that which counts from boot, or one that a bundle relates to it.
 fn clock(machine: &Machine<'_>) -> (ClockClass, ClockIdentity) {
-    let (&number, &instant) = machine.clocks.first_key_value().unwrap_or((&BOOT, &None));
-    let offset = instant.filter(|_| number != BOOT).map(|(own, boot)| i128::from(boot) - i128::from(own));
+    let (&number, &to_boot) = machine.clocks.first_key_value().unwrap_or((&BOOT, &None));
+    let offset = to_boot.filter(|_| number != BOOT);
     let name = match number {
         _ if number == BOOT || offset.is_some() => "boot",
         2 => "global",
@@ -186,7 +182,7 @@ fn clock(machine: &Machine<'_>) -> (ClockClass, ClockIdentity) {
     };
     let kind = match name {
         "boot" => ClockKind::Posix(CLOCK_BOOTTIME),
-        "mono_raw" => ClockKind::Posix(4),
+        "mono_raw" => ClockKind::Posix(CLOCK_MONOTONIC_RAW),
         "" => ClockKind::Unknown,
         name => ClockKind::Ftrace(name.to_owned()),
     };
@@ -200,8 +196,8 @@ fn clock(machine: &Machine<'_>) -> (ClockClass, ClockIdentity) {
 }
 
 /// The loss of a CPU without bundles in the sequence of its statistics.
-fn unplaced(cpu: u32, found: &CpuBundles<'_>) -> Option<Loss> {
-    let count = found.lost.1.saturating_sub(found.lost.0);
+fn loss_without_bundles(cpu: u32, bundles: &CpuBundles<'_>) -> Option<Loss> {
+    let count = bundles.lost();
     let detail = "the kernel counted lost events of this CPU, of which there are no events".to_owned();
     let loss = Loss {
         stream: format!("cpu {cpu}"),
@@ -211,53 +207,55 @@ fn unplaced(cpu: u32, found: &CpuBundles<'_>) -> Option<Loss> {
         count,
         detail,
     };
-    (found.bundles.is_empty() && count > 0).then_some(loss)
+    (bundles.bundles.is_empty() && count > 0).then_some(loss)
+}
+
+/// Attributes the events that the kernel lost to bundles of their CPU, and returns the losses that can't be counted
+/// or have no position.
+fn losses(name: &str, cpu: &mut CpuBundles<'_>) -> Vec<Loss> {
+    let mut losses = Vec::new();
+    let mut lose = |count, detail: &str| {
+        let (stream, detail) = (name.to_owned(), detail.to_owned());
+        losses.push(Loss { stream, cause: Cause::Truncated, bytes: 0..0, time: None, count, detail });
+    };
+    let lost = cpu.lost();
+    let marked = cpu.bundles.iter().filter(|bundle| bundle.context.lost.is_some()).count() as u64;
+    if let Some(last) = cpu.bundles.iter_mut().rev().find(|bundle| bundle.context.lost.is_some()) {
+        // The kernel counts per CPU only; the last mark is the first time by which all of them were lost.
+        last.context.lost = Some(lost);
+    } else if let Some(last) = cpu.bundles.last_mut() {
+        last.context.lost_after = lost;
+    }
+    if !cpu.has_statistics && marked > 0 {
+        lose(marked, "events were lost before a bundle; their number is unknown");
+    } else if cpu.has_statistics && marked == 0 && lost > 0 {
+        lose(lost, "the kernel counted lost events, but no bundle shows where they were");
+    }
+    let gaps = cpu.bundles.iter().filter(|bundle| bundle.context.is_after_gap).count() as u64;
+    if gaps > 0 {
+        lose(gaps, "packets were lost before a bundle; their number is unknown");
+    }
+    losses
 }
 
 /// The stream of a CPU, a packet for each bundle.
-fn stream<'a>(
-    (cpu, name): (u32, String),
-    mut found: CpuBundles<'a>,
-    cycles: CycleClock,
-    (all_before, loss): (&mut Vec<Before>, &mut Vec<Loss>),
-) -> Stream<'a> {
-    let mut lose = |cause, count, detail: &str| {
-        let (stream, detail) = (name.clone(), detail.to_owned());
-        loss.push(Loss { stream, cause, bytes: 0..0, time: None, count, detail });
-    };
-    let lost = found.lost.1.saturating_sub(found.lost.0);
-    let marked = found.bundles.iter().filter(|found| found.before.lost.is_some()).count() as u64;
-    match found.bundles.iter_mut().rev().find(|found| found.before.lost.is_some()) {
-        // The kernel counts per CPU only; the last mark is the first time by which all of them were lost.
-        Some(last) => last.before.lost = Some(lost),
-        None => found.bundles.iter_mut().last().into_iter().for_each(|last| last.before.lost_after = lost),
-    }
-    if !found.has_statistics && marked > 0 {
-        lose(Cause::Truncated, marked, "events were lost before a bundle; their number is unknown");
-    } else if found.has_statistics && marked == 0 && lost > 0 {
-        lose(Cause::Truncated, lost, "the kernel counted lost events, but no bundle shows where they were");
-    }
-    let gaps = found.bundles.iter().filter(|found| found.before.is_after_gap).count() as u64;
-    if gaps > 0 {
-        lose(Cause::Truncated, gaps, "packets were lost before a bundle; their number is unknown");
-    }
-    let mut packets: Vec<StreamPacket<'a>> = Vec::with_capacity(found.bundles.len());
-    for Found { bytes, before, times } in found.bundles {
-        let latest = packets.last().and_then(|before| before.end);
-        let time = |time: u64| Some(cycles.nanos(time));
-        let (begin, end) = times.map_or((latest, latest), |(first, last)| (time(first), time(last)));
+fn stream<'a>(cpu: u32, name: String, bundles: CpuBundles<'a>, cycles: CycleClock) -> Stream<'a> {
+    let mut packets: Vec<StreamPacket<'a>> = Vec::with_capacity(bundles.bundles.len());
+    for IndexedBundle { bytes, context: Context { position, lost, is_after_gap, lost_after, .. }, times } in
+        bundles.bundles
+    {
+        let latest = packets.last().and_then(|packet| packet.end);
         packets.push(StreamPacket {
-            file: before.position.0,
+            file: position.file,
             bytes,
-            packet: Packet::framed(before.position.1..before.position.1 + bytes.len(), Some(cpu.into())),
+            packet: Packet::framed(position.offset..position.offset + bytes.len(), Some(cpu.into())),
             clock: 0,
-            begin,
-            end,
-            events_lost: before.lost.unwrap_or(0).saturating_add(before.lost_after),
-            packets_lost: before.is_after_gap.into(),
+            begin: times.map(|times| cycles.nanos(times.first)).or(latest),
+            end: times.map(|times| cycles.nanos(times.last)).or(latest),
+            events_lost: lost.unwrap_or(0).saturating_add(lost_after),
+            packets_lost: is_after_gap.into(),
             pieces: Vec::new(),
         });
-        all_before.push(before);
     }
     let number = Some((slot::CPU, cpu.into()));
     Stream { class: 0, id: Some(cpu.into()), name, packets, had_pre_pass: false, number }

@@ -8,7 +8,7 @@ use ruzstd::decoding::StreamingDecoder;
 use super::packet;
 
 /// The largest size in bytes of packets that were compressed together. Perfetto's own are below 1 MiB.
-const MOST: u64 = 1 << 26;
+const LARGEST: u64 = 1 << 26;
 /// The highest ratio of all unpacked bytes to the file's: a higher one is an attempt to fill memory.
 pub(super) const MOST_GROWTH: usize = 256;
 
@@ -21,13 +21,13 @@ pub(super) fn unpack(number: u32, bytes: &[u8]) -> Result<Vec<u8>, String> {
     let read = match number {
         packet::ZSTD_COMPRESSED => {
             let decoder = StreamingDecoder::new(bytes).map_err(|error| error.to_string())?;
-            decoder.take(MOST + 1).read_to_end(&mut unpacked)
+            decoder.take(LARGEST + 1).read_to_end(&mut unpacked)
         }
-        _ => ZlibDecoder::new(bytes).take(MOST + 1).read_to_end(&mut unpacked),
+        _ => ZlibDecoder::new(bytes).take(LARGEST + 1).read_to_end(&mut unpacked),
     };
     let length = read.map_err(|error| error.to_string())?;
-    if length as u64 > MOST {
-        return Err(format!("{} compressed bytes become more than {MOST}", bytes.len()));
+    if length as u64 > LARGEST {
+        return Err(format!("{} compressed bytes become more than {LARGEST}", bytes.len()));
     }
     Ok(unpacked)
 }

@@ -20,7 +20,7 @@ pub(crate) struct Field<'a> {
     pub(crate) number: u32,
     pub(crate) value: Value<'a>,
     /// Offset of the content in the message.
-    pub(crate) at: usize,
+    pub(crate) offset: usize,
 }
 
 impl<'a> Field<'a> {
@@ -43,6 +43,16 @@ impl<'a> Field<'a> {
 
 /// The highest number of a field.
 const HIGHEST: u64 = (1 << 29) - 1;
+/// Largest size in bytes of an integer of variable length; the last byte has room for one bit.
+const MAX_VARINT: usize = 10;
+
+/// The wire types that protobuf has.
+mod wire_type {
+    pub(super) const VARINT: u64 = 0;
+    pub(super) const FIXED_64: u64 = 1;
+    pub(super) const BYTES: u64 = 2;
+    pub(super) const FIXED_32: u64 = 5;
+}
 
 /// Iterates over the fields of a message.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,19 +93,19 @@ impl<'a> Fields<'a> {
         let tag = varint(self.bytes, &mut self.at)?;
         let number =
             u32::try_from(tag >> 3).ok().filter(|&number| number != 0 && u64::from(number) <= HIGHEST)?;
-        let at = self.at;
+        let mut offset = self.at;
         let value = match tag & 7 {
-            0 => Value::Number(varint(self.bytes, &mut self.at)?),
-            1 => Value::Number(u64::from_le_bytes(*self.take(8)?.first_chunk()?)),
-            2 => {
+            wire_type::VARINT => Value::Number(varint(self.bytes, &mut self.at)?),
+            wire_type::FIXED_64 => Value::Number(u64::from_le_bytes(*self.take(8)?.first_chunk()?)),
+            wire_type::BYTES => {
                 let length = usize::try_from(varint(self.bytes, &mut self.at)?).ok()?;
-                let at = self.at;
-                return Some(Field { number, value: Value::Bytes(self.take(length)?), at });
+                offset = self.at;
+                Value::Bytes(self.take(length)?)
             }
-            5 => Value::Number(u32::from_le_bytes(*self.take(4)?.first_chunk()?).into()),
+            wire_type::FIXED_32 => Value::Number(u32::from_le_bytes(*self.take(4)?.first_chunk()?).into()),
             _ => return None,
         };
-        Some(Field { number, value, at })
+        Some(Field { number, value, offset })
     }
 
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
@@ -115,9 +125,8 @@ pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
         return Some(first.into());
     }
     let mut number = 0;
-    for (index, &byte) in bytes.get(*at..)?.iter().take(10).enumerate() {
-        // The tenth byte has room for one bit.
-        if index == 9 && byte > 1 {
+    for (index, &byte) in bytes.get(*at..)?.iter().take(MAX_VARINT).enumerate() {
+        if index == MAX_VARINT - 1 && byte > 1 {
             return None;
         }
         number |= u64::from(byte & 0x7f) << (7 * index);
@@ -157,29 +166,28 @@ mod tests {
     use super::*;
 
     fn fields(bytes: &[u8]) -> Result<Vec<Field<'_>>, usize> {
-        let mut fields = Fields::new(bytes);
-        let mut found = Vec::new();
+        let (mut fields, mut all) = (Fields::new(bytes), Vec::new());
         while let Some(field) = fields.next()? {
-            found.push(field);
+            all.push(field);
         }
-        Ok(found)
+        Ok(all)
     }
 
     #[test]
     fn fields_of_every_wire_type_are_read() {
         let bytes = [0x08, 0x96, 0x01, 0x12, 2, b'a', b'b', 0x1d, 1, 0, 0, 0, 0x21, 2, 0, 0, 0, 0, 0, 0, 0];
         let expected = [
-            Field { number: 1, value: Value::Number(150), at: 1 },
-            Field { number: 2, value: Value::Bytes(b"ab"), at: 5 },
-            Field { number: 3, value: Value::Number(1), at: 8 },
-            Field { number: 4, value: Value::Number(2), at: 13 },
+            Field { number: 1, value: Value::Number(150), offset: 1 },
+            Field { number: 2, value: Value::Bytes(b"ab"), offset: 5 },
+            Field { number: 3, value: Value::Number(1), offset: 8 },
+            Field { number: 4, value: Value::Number(2), offset: 13 },
         ];
         assert_eq!(fields(&bytes), Ok(expected.to_vec()));
         // A field of no bytes, and the wire types that protobuf does not have.
-        for (wrong, at) in
+        for (wrong, offset) in
             [(&[0x00, 1][..], 0), (&[0x08, 1, 0x0b], 2), (&[0x0e], 0), (&[0x12, 5, 1], 0), (&[0x08], 0)]
         {
-            assert_eq!(fields(wrong), Err(at), "{wrong:?}");
+            assert_eq!(fields(wrong), Err(offset), "{wrong:?}");
         }
     }
 

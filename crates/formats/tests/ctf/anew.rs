@@ -1,6 +1,6 @@
 //! Helpers that rewrite traces and read them back.
 
-use hodo_formats::ctf::write::{NotWritten, StreamWriter, Target, Version};
+use hodo_formats::ctf::write::{KeptTimes, NotWritten, StreamWriter, Target, Version};
 use hodo_formats::events::{Cursor, Item, Trace};
 
 use crate::show::{read, trace};
@@ -33,7 +33,7 @@ pub(crate) fn written(
                 }
                 number += usize::from(matches!(item, Item::Event(_)));
             }
-            writer.end(writes_empty, (keeps_begin, true)).unwrap();
+            writer.end(writes_empty, KeptTimes { begin: keeps_begin, end: true }).unwrap();
         }
         files.push((format!("stream{}", files.len()), writer.take()));
     }

@@ -29,14 +29,14 @@ fn by_index(bytes: &[u8], index: &[u8]) -> (Vec<String>, Vec<String>) {
 }
 
 /// Two packets, and the entries of their index.
-fn two() -> (Vec<u8>, [[u64; 5]; 2]) {
+fn two_packets() -> (Vec<u8>, [[u64; 5]; 2]) {
     let bytes = [packet(0, 0, (1, 2), 0, &[1]), packet(0, 1, (3, 5), 0, &[3, 4])].concat();
     (bytes, [[40, 312, 1, 2, 0], [41, 320, 3, 5, 0]])
 }
 
 #[test]
-fn fact_28_a_sound_index_finds_packets_behind_a_damaged_one() {
-    let (mut bytes, entries) = two();
+fn fact_28_a_sound_index_finds_packets_after_a_damaged_one() {
+    let (mut bytes, entries) = two_packets();
     assert_eq!(
         by_index(&bytes, &index(&entries)),
         (vec!["1 e".into(), "3 e".into(), "4 e".into()], Vec::new())
@@ -49,7 +49,7 @@ fn fact_28_a_sound_index_finds_packets_behind_a_damaged_one() {
 
 #[test]
 fn fact_28_an_index_that_is_wrong_is_reported_and_not_used() {
-    let (bytes, entries) = two();
+    let (bytes, entries) = two_packets();
     let with = |entry: usize, word: usize, value: u64| {
         let mut entries = entries;
         entries[entry][word] = value;
@@ -79,7 +79,7 @@ fn fact_28_an_index_that_is_wrong_is_reported_and_not_used() {
 #[test]
 fn fact_29_a_file_that_is_no_stream_is_reported_and_left_out() {
     let class = read_metadata(metadata().as_bytes()).unwrap();
-    let (bytes, _) = two();
+    let (bytes, _) = two_packets();
     let file = |name: &str, bytes| DataFile { name: name.to_owned(), bytes, index: None };
     let trace =
         Trace::new("trace".to_owned(), class, vec![file("README", b"what this is"), file("s", &bytes)]);

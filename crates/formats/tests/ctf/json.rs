@@ -133,7 +133,7 @@ fn every_class_of_fields() {
 
 #[test]
 fn a_null_in_a_location_leads_back_and_at_its_end_to_nothing_else() {
-    let at = |path: &str| {
+    let with_path = |path: &str| {
         let inner = member(
             "text",
             &format!(r#"{{"type": "dynamic-length-string", "length-field-location": {{"path": {path}}}}}"#),
@@ -142,10 +142,13 @@ fn a_null_in_a_location_leads_back_and_at_its_end_to_nothing_else() {
         event(&[member("n", &unsigned(8, "")), member("in", &inner)].join(","))
     };
     for path in [r#"[null, "n"]"#, r#"[null, "n", null]"#, r#"[null, "in", null, "n", null, null]"#] {
-        assert_eq!(lines(&at(path), &[2, b'h', b'i']), ["- e n=2 in={ text=\"hi\" }"], "{path}");
+        assert_eq!(lines(&with_path(path), &[2, b'h', b'i']), ["- e n=2 in={ text=\"hi\" }"], "{path}");
     }
     for path in ["[]", "[null]"] {
-        assert!(refused(&at(path)).contains("a name expected: that of a length or a selector"), "{path}");
+        assert!(
+            refused(&with_path(path)).contains("a name expected: that of a length or a selector"),
+            "{path}"
+        );
     }
 }
 
@@ -202,7 +205,7 @@ fn a_draft_of_ctf_2_is_named() {
 }
 
 #[test]
-fn fact_33_attributes_of_users_are_no_concern_of_ours() {
+fn fact_33_attributes_of_users_are_ignored() {
     let class = unsigned(8, r#", "attributes": {"my.tracer": {"type": "surprise"}}"#);
     assert_eq!(lines(&event(&member("x", &class)), &[7]), ["- e x=7"]);
 }

@@ -2,7 +2,7 @@
 
 use hodo_formats::FORMATS;
 use hodo_formats::ctf::{read_head, read_metadata, recognise};
-use hodo_formats::events::schema::TraceClass;
+use hodo_formats::events::schema::{ByteOrder, TraceClass};
 
 use crate::show::{lines, refused, tsdl};
 
@@ -10,8 +10,11 @@ const EVENT: &str =
     "trace { byte_order = le; }; event { name = e; fields := struct { integer { size = 8; } x; }; };";
 
 /// Splits text into metadata packets with `size` bytes of text each.
-fn packets(text: &str, size: usize, big: bool) -> Vec<u8> {
-    let word = |word: u32| if big { word.to_be_bytes() } else { word.to_le_bytes() };
+fn packets(text: &str, size: usize, order: ByteOrder) -> Vec<u8> {
+    let word = |word: u32| match order {
+        ByteOrder::Little => word.to_le_bytes(),
+        ByteOrder::Big => word.to_be_bytes(),
+    };
     let mut bytes = Vec::new();
     for part in text.as_bytes().chunks(size) {
         bytes.extend(word(0x75D1_1D57));
@@ -27,8 +30,8 @@ fn packets(text: &str, size: usize, big: bool) -> Vec<u8> {
 
 #[test]
 fn fact_30_metadata_comes_in_packets_or_plain() {
-    for big in [false, true] {
-        let bytes = packets(EVENT, 10, big);
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let bytes = packets(EVENT, 10, order);
         assert!(recognise(&bytes));
         assert_eq!(read_metadata(&bytes).unwrap().streams[&0].events[0].name, "e");
         let cut = read_metadata(&bytes[..bytes.len() - 1]).unwrap_err().to_string();
@@ -146,7 +149,7 @@ fn errors_show_the_line_and_a_mark() {
 }
 
 #[test]
-fn attributes_that_no_type_has_are_ignored_and_reported() {
+fn attributes_that_a_type_does_not_have_are_ignored_and_reported() {
     let metadata = tsdl(
         "event { name = e; fields := struct {
             integer { size = 8; colour = red; volume = 11; } a; floating_point { exp_dig = 8; mant_dig = 24; unit = \"m\"; } b;
@@ -183,7 +186,7 @@ fn a_length_may_be_a_number_of_the_environment() {
 }
 
 #[test]
-fn what_is_no_word_is_named() {
+fn the_error_of_text_that_is_no_word_says_why() {
     for (text, reason) in [
         ("trace { major = 18446744073709551616; };", "this number exceeds 64 bits"),
         ("trace { uuid = \"open", "the text that begins here does not end"),
@@ -235,7 +238,7 @@ fn many_options_take_linear_time() {
 }
 
 #[test]
-fn metadata_that_means_harm_is_refused() {
+fn malicious_metadata_is_refused() {
     assert!(refused(&"(".repeat(1 << 20)).contains("column 1"));
     let deep = format!("trace {{ byte_order = le; }}; {}", "struct a { struct { ".repeat(100_000));
     assert!(refused(&deep).contains("nested more than"));

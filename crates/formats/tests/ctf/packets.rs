@@ -59,7 +59,7 @@ fn facts_21_and_22_padding_is_no_content_and_packets_may_be_empty() {
 }
 
 #[test]
-fn a_packet_may_not_be_nothing_nor_more_than_everything() {
+fn packets_of_impossible_sizes_are_reported() {
     let sizes = tsdl(
         "stream { packet.context := struct { u64 packet_size; u64 content_size; }; }; event { name = e; fields := struct { u8 x; }; };",
     );
@@ -76,14 +76,16 @@ fn a_packet_may_not_be_nothing_nor_more_than_everything() {
 
 #[test]
 fn fact_23_discarded_events_belong_to_the_gap_before() {
-    let at = |number, begin, discarded| packet(0, number, (begin, begin + 5), discarded, &[begin as u8]);
-    let counted = [at(0, 10, 0), at(1, 20, 7), at(2, 30, 7), at(3, 40, 9)].concat();
+    let packet = |number, begin, discarded| packet(0, number, (begin, begin + 5), discarded, &[begin as u8]);
+    let counted = [packet(0, 10, 0), packet(1, 20, 7), packet(2, 30, 7), packet(3, 40, 9)].concat();
     assert_eq!(read_files(&[("s", counted)]), ["10 e", "15 lost 7", "20 e", "30 e", "35 lost 2", "40 e"]);
     // The counter wraps.
-    let wrapped = [at(0, 10, 0), at(1, 20, 30_000), at(2, 30, 60_000), at(3, 40, 4)].concat();
+    let wrapped = [packet(0, 10, 0), packet(1, 20, 30_000), packet(2, 30, 60_000), packet(3, 40, 4)].concat();
     assert_eq!(read_files(&[("s", wrapped)])[5..], ["35 lost 5540", "40 e"]);
     // LTTng's 32-bit counters may go back and forth without a loss.
-    let back = [at(0, 10, 0), at(1, 20, 1280), at(2, 30, 0), at(3, 40, 1280), at(4, 50, 1281)].concat();
+    let back =
+        [packet(0, 10, 0), packet(1, 20, 1280), packet(2, 30, 0), packet(3, 40, 1280), packet(4, 50, 1281)];
+    let back = back.concat();
     let wide = metadata().replace("u16 events_discarded; u16 _cpu_id;", "u32 events_discarded;");
     let read = read(&trace(&wide, &[("s", back)]));
     assert_eq!(read, ["10 e", "15 lost 1280", "20 e", "30 e", "40 e", "45 lost 1", "50 e"]);
@@ -130,7 +132,7 @@ fn fact_21_a_packet_without_a_size_is_as_long_as_its_content() {
 }
 
 #[test]
-fn arrays_of_nothing_are_read_while_they_are_not_endless() {
+fn arrays_of_empty_elements_are_read_up_to_a_limit() {
     let metadata =
         tsdl("event { name = e; fields := struct { u16 n; struct { } x[n]; struct { } y[100]; u8 z; }; };");
     let read = lines(&metadata, &[[44, 1].as_slice(), &[7]].concat());
@@ -139,13 +141,13 @@ fn arrays_of_nothing_are_read_while_they_are_not_endless() {
 }
 
 #[test]
-fn what_the_first_packet_discarded_holds_none_of_its_events_back() {
+fn events_discarded_by_the_first_packet_are_lost_at_its_begin() {
     // The loss can be anywhere in the packet, as nothing is known about the time before.
-    let at = |number, begin, discarded| {
+    let packet = |number, begin, discarded| {
         packet(0, number, (begin, begin + 5), discarded, &[begin as u8, begin as u8 + 2])
     };
     assert_eq!(
-        read_files(&[("s", [at(0, 10, 4), at(1, 20, 4)].concat())]),
+        read_files(&[("s", [packet(0, 10, 4), packet(1, 20, 4)].concat())]),
         ["10 lost 4", "10 e", "12 e", "20 e", "22 e"]
     );
     // A packet with only an end time begins at its first event.

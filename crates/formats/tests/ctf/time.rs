@@ -212,7 +212,7 @@ fn a_time_that_may_be_of_several_clocks_is_unknown_and_that_is_reported() {
 }
 
 #[test]
-fn tracers_of_old_versions_said_wrongly_when_packets_end() {
+fn wrong_ends_of_packets_by_old_tracers_are_corrected() {
     let old = "tracer_name = \"lttng-ust\"; tracer_major = 2; tracer_minor = 10; tracer_patchlevel = 1;";
     let files = [("s", [packet(0x100, 0x102, &[4]), packet(0x200, 0x208, &[9])].concat())];
     let trace_of = |tracer: &str| {

@@ -49,8 +49,8 @@ fn tsdl_of_all_kinds_is_written_in_both_versions() {
     assert_eq!(new, read);
 }
 
-/// A field class from any bytes. `integers` are the preceding members that lengths may refer to.
-fn class(bytes: &mut impl Iterator<Item = u8>, depth: u32, integers: &[String], old: bool) -> Value {
+/// A field class that a version has, from any bytes. `integers` are the preceding members that lengths may refer to.
+fn class(bytes: &mut impl Iterator<Item = u8>, depth: u32, integers: &[String], version: Version) -> Value {
     let mut next = || bytes.next().unwrap_or(0);
     let (kind, size, order) = (next(), next() % 64 + 1, next());
     let alignment = 1 << (order / 2 % 5);
@@ -61,10 +61,10 @@ fn class(bytes: &mut impl Iterator<Item = u8>, depth: u32, integers: &[String], 
     };
     let location = || json!({"path": [integers[usize::from(size) % integers.len()]]});
     match kind % 14 {
-        0 if !old => json!({"type": "variable-length-signed-integer"}),
-        1 if !old => json!({"type": "null-terminated-string", "encoding": "utf-16le"}),
-        2 if !old => json!({"type": "static-length-blob", "length": size % 5}),
-        3 if !old && !integers.is_empty() => {
+        0 if version == Version::Ctf2 => json!({"type": "variable-length-signed-integer"}),
+        1 if version == Version::Ctf2 => json!({"type": "null-terminated-string", "encoding": "utf-16le"}),
+        2 if version == Version::Ctf2 => json!({"type": "static-length-blob", "length": size % 5}),
+        3 if version == Version::Ctf2 && !integers.is_empty() => {
             json!({"type": "optional", "selector-field-location": location(),
             "selector-field-ranges": [[0, 100]], "field-class": integer("fixed-length-boolean")})
         }
@@ -78,23 +78,23 @@ fn class(bytes: &mut impl Iterator<Item = u8>, depth: u32, integers: &[String], 
             json!({"type": "dynamic-length-string", "length-field-location": location()})
         }
         8 if !integers.is_empty() && depth > 0 => json!({"type": "dynamic-length-array",
-            "length-field-location": location(), "element-field-class": class(bytes, 0, &[], old)}),
+            "length-field-location": location(), "element-field-class": class(bytes, 0, &[], version)}),
         9 if !integers.is_empty() && depth > 0 => {
             let options = [[0, 90], [91, 255]].map(|ranges| {
                 json!({"selector-field-ranges": [ranges], "name": format!("o{}", ranges[0]),
-                    "field-class": class(bytes, depth - 1, &[], old)})
+                    "field-class": class(bytes, depth - 1, &[], version)})
             });
             json!({"type": "variant", "selector-field-location": location(), "options": options})
         }
-        10 if depth > 0 => structure(bytes, depth - 1, old),
+        10 if depth > 0 => structure(bytes, depth - 1, version),
         11 if depth > 0 => json!({"type": "static-length-array", "length": size % 4,
-            "element-field-class": class(bytes, depth - 1, &[], old)}),
+            "element-field-class": class(bytes, depth - 1, &[], version)}),
         12 => integer("fixed-length-signed-integer"),
         _ => integer("fixed-length-unsigned-integer"),
     }
 }
 
-fn structure(bytes: &mut impl Iterator<Item = u8>, depth: u32, old: bool) -> Value {
+fn structure(bytes: &mut impl Iterator<Item = u8>, depth: u32, version: Version) -> Value {
     let mut integers = Vec::new();
     let mut members = Vec::new();
     for index in 0..bytes.next().unwrap_or(0) % 5 {
@@ -105,14 +105,14 @@ fn structure(bytes: &mut impl Iterator<Item = u8>, depth: u32, old: bool) -> Val
             members.push(json!({"name": name, "field-class": byte}));
             integers.push(name);
         } else {
-            members.push(json!({"name": name, "field-class": class(bytes, depth, &integers, old)}));
+            members.push(json!({"name": name, "field-class": class(bytes, depth, &integers, version)}));
         }
     }
     json!({"type": "structure", "member-classes": members})
 }
 
 /// Metadata of two event classes with any fields, and timestamps of `time` bits.
-fn metadata(entropy: &[u8], time: u8, old: bool) -> String {
+fn metadata(entropy: &[u8], time: u8, version: Version) -> String {
     let mut bytes = entropy.iter().copied();
     let member = |name: &str, length: u8, role: &str| {
         json!({"name": name, "field-class": {"type": "fixed-length-unsigned-integer", "length": length,
@@ -125,11 +125,11 @@ fn metadata(entropy: &[u8], time: u8, old: bool) -> String {
         json!({"type": "trace-class"}),
         json!({"type": "clock-class", "id": "c", "frequency": 1_000_000_000}),
         json!({"type": "data-stream-class", "default-clock-class-id": "c", "event-record-header-field-class": header,
-            "event-record-common-context-field-class": structure(&mut bytes, 1, old)}),
+            "event-record-common-context-field-class": structure(&mut bytes, 1, version)}),
     ];
     for id in 0..2 {
         fragments.push(json!({"type": "event-record-class", "id": id, "name": format!("e{id}"),
-            "payload-field-class": structure(&mut bytes, 2, old)}));
+            "payload-field-class": structure(&mut bytes, 2, version)}));
     }
     fragments.iter().map(|fragment| format!("\u{1e}{fragment}")).collect()
 }
@@ -148,10 +148,10 @@ fn read_by_babeltrace(metadata: &str, files: &[(String, Vec<u8>)]) -> Result<usi
     }
     let ran = Command::new("babeltrace2").arg("--no-delta").arg(folder.path()).output();
     let ran = ran.map_err(|error| format!("babeltrace2 (`cargo xtask setup` installs it): {error}"))?;
-    match ran.status.success() {
-        true => Ok(ran.stdout.split(|&byte| byte == b'\n').filter(|line| is_shown_event(line)).count()),
-        false => Err(String::from_utf8_lossy(&ran.stderr).into_owned()),
+    if !ran.status.success() {
+        return Err(String::from_utf8_lossy(&ran.stderr).into_owned());
     }
+    Ok(ran.stdout.split(|&byte| byte == b'\n').filter(|line| is_shown_event(line)).count())
 }
 
 /// Whether a line begins an event; texts contain line feeds too.
@@ -169,7 +169,7 @@ proptest! {
         // babeltrace2 rejects times beyond 2^63 ns, which longer timestamps reach after a few wraps.
         time in 3u8..=56,
     ) {
-        let metadata = metadata(&entropy, time, true);
+        let metadata = metadata(&entropy, time, Version::Ctf18);
         let files = [("s", data)];
         let trace = trace(&metadata, &files);
         let (target, files) = written(&trace, Version::Ctf18, |_| true);
@@ -187,13 +187,12 @@ proptest! {
         entropy in prop::collection::vec(any::<u8>(), 0..80),
         data in prop::collection::vec(any::<u8>(), 0..200),
         time in 3u8..=63,
-        old in any::<bool>(),
+        version in prop_oneof![Just(Version::Ctf18), Just(Version::Ctf2)],
     ) {
-        let metadata = metadata(&entropy, time, old);
+        let metadata = metadata(&entropy, time, version);
         let files = [("s", data)];
         let trace = trace(&metadata, &files);
         let all = read(&trace);
-        let version = if old { Version::Ctf18 } else { Version::Ctf2 };
         for keep in [(|_| true) as fn(usize) -> bool, |number| number % 3 == 1] {
             let (target, files) = written(&trace, version, keep);
             let kept: Vec<String> = all
@@ -212,7 +211,7 @@ proptest! {
 }
 
 #[test]
-fn what_ctf_1_8_has_nothing_for_becomes_the_nearest() {
+fn classes_that_ctf_1_8_lacks_become_the_nearest() {
     let unsigned = |rest: &str| {
         format!(
             r#"{{"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian"{rest}}}"#

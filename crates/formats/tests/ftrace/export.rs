@@ -1,6 +1,6 @@
 //! ftrace events written as CTF.
 
-use hodo_formats::ctf::write::{StreamWriter, Target, Version};
+use hodo_formats::ctf::write::{KeptTimes, StreamWriter, Target, Version};
 use hodo_formats::events::{Cursor, Item, Trace};
 use hodo_formats::{Input, Unpacked, ftrace};
 use proptest::prelude::*;
@@ -50,11 +50,11 @@ fn names_that_numbers_do_not_have_are_empty() {
 
 #[test]
 fn lost_events_are_counted_where_they_were() {
-    let one = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
+    let interrupt = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
     let pages = vec![
-        page(10, &[one(), one()], 0, &[]),
-        page(100, &[one()], MISSED | STORED, &7u64.to_le_bytes()),
-        page(200, &[one()], MISSED, &[]),
+        page(10, &[interrupt(), interrupt()], 0, &[]),
+        page(100, &[interrupt()], MISSED | STORED, &7u64.to_le_bytes()),
+        page(200, &[interrupt()], MISSED, &[]),
         page(300, &[], MISSED | STORED, &2u64.to_le_bytes()),
     ];
     let bytes = file(&[pages]);
@@ -76,15 +76,15 @@ fn lost_events_are_counted_where_they_were() {
 
 #[test]
 fn times_that_are_far_apart_stay_as_they_are() {
-    let one = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
+    let interrupt = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
     let times = [10, 10 + (1 << 32), 12 + (1 << 32), 9 << 32, 0xffff_ffff_ffff_0000];
-    let pages = times.map(|time| page(time, &[one()], 0, &[])).to_vec();
+    let pages = times.map(|time| page(time, &[interrupt()], 0, &[])).to_vec();
     let bytes = file(&[pages]);
     assert_eq!(anew(&bytes, Version::Ctf18), lines(&bytes));
 }
 
 /// Writes the writable events of a trace. Returns their number.
-fn write_what_can_be(trace: &Trace<'_>, version: Version) -> Option<usize> {
+fn write_writable(trace: &Trace<'_>, version: Version) -> Option<usize> {
     let target = Target::new(&trace.class, version, &|_, _| true).ok()?;
     let mut count = 0;
     let mut files = Vec::new();
@@ -102,7 +102,7 @@ fn write_what_can_be(trace: &Trace<'_>, version: Version) -> Option<usize> {
                     }
                 }
             }
-            writer.end(writes_empty, (keeps_begin, true)).ok()?;
+            writer.end(writes_empty, KeptTimes { begin: keeps_begin, end: true }).ok()?;
         }
         files.push((format!("stream{}", files.len()), writer.take()));
     }
@@ -112,10 +112,10 @@ fn write_what_can_be(trace: &Trace<'_>, version: Version) -> Option<usize> {
 }
 
 #[test]
-fn threads_whose_number_is_none_have_no_name() {
-    let said = |size: u8| format!("common_pid;\toffset:4;\tsize:{size};").into_bytes();
+fn threads_without_a_valid_number_have_no_name() {
+    let field = |size: u8| format!("common_pid;\toffset:4;\tsize:{size};").into_bytes();
     for (size, is_number) in [(4, true), (0, false), (3, false), (9, false)] {
-        let anew = anew(&altered(each_kind(), &said(4), &said(size)), Version::Ctf2);
+        let anew = anew(&altered(each_kind(), &field(4), &field(size)), Version::Ctf2);
         assert!(!anew.is_empty());
         assert!(anew.iter().all(|line| line.contains("comm=") == is_number), "{size}: {anew:#?}");
     }
@@ -123,9 +123,9 @@ fn threads_whose_number_is_none_have_no_name() {
 
 /// Replaces each `from` with `to`, of equal length.
 fn altered(mut bytes: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
-    for at in 0..=bytes.len() - from.len() {
-        if bytes[at..].starts_with(from) {
-            bytes[at..at + to.len()].copy_from_slice(to);
+    for position in 0..=bytes.len() - from.len() {
+        if bytes[position..].starts_with(from) {
+            bytes[position..position + to.len()].copy_from_slice(to);
         }
     }
     bytes
@@ -136,13 +136,13 @@ proptest! {
     fn any_damage_is_survived(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..9)) {
         let mut bytes = each_kind();
         for (index, byte) in changes {
-            let at = index.index(bytes.len());
-            bytes[at] = byte;
+            let position = index.index(bytes.len());
+            bytes[position] = byte;
         }
         let unpacked = Unpacked::default();
         if let Ok(traces) = ftrace::read(&Input::file(&bytes, &unpacked)) {
             for version in [Version::Ctf18, Version::Ctf2] {
-                traces.iter().for_each(|trace| _ = write_what_can_be(trace, version));
+                traces.iter().for_each(|trace| _ = write_writable(trace, version));
             }
         }
     }

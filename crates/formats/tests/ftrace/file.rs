@@ -104,12 +104,12 @@ pub(crate) fn record(delta: u32, class: u16, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A page of these records, with flags and the bytes after the records.
-pub(crate) fn page(time: u64, records: &[Vec<u8>], flags: u64, behind: &[u8]) -> Vec<u8> {
+pub(crate) fn page(time: u64, records: &[Vec<u8>], flags: u64, trailing: &[u8]) -> Vec<u8> {
     let records = records.concat();
     let mut page = time.to_le_bytes().to_vec();
     page.extend((records.len() as u64 | flags).to_le_bytes());
     page.extend(records);
-    page.extend(behind);
+    page.extend(trailing);
     assert!(page.len() <= PAGE);
     page.resize(PAGE, 0);
     page

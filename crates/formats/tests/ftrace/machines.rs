@@ -53,8 +53,8 @@ fn versions_before_6_are_read_as_version_6() {
         assert_eq!(lines(&old), lines(&six));
     }
     // Without options: the clock and its name are not in such files.
-    let named = |text: &[u8]| six.windows(text.len()).position(|at| at == text).unwrap();
-    let (options, records) = (named(b"options  \0"), named(b"flyrecord\0"));
+    let position_of = |text: &[u8]| six.windows(text.len()).position(|window| window == text).unwrap();
+    let (options, records) = (position_of(b"options  \0"), position_of(b"flyrecord\0"));
     let mut old = [&six[..options], &six[records..]].concat();
     old[10] = b'3';
     let moved = (records - options) as u64;
@@ -71,7 +71,7 @@ fn versions_before_6_are_read_as_version_6() {
 }
 
 /// A file of version 7 with a section for each part, packed by `pack` with the name.
-fn seven(name: &str, pack: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+fn version_7(name: &str, pack: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let chunk = |bytes: &[u8]| {
         let packed = pack(bytes);
         [&(packed.len() as u32).to_le_bytes()[..], &(bytes.len() as u32).to_le_bytes(), &packed].concat()
@@ -129,8 +129,8 @@ fn seven(name: &str, pack: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
         &[&section.to_le_bytes()[..], b"\0local [mono]\0", &(PAGE as u32).to_le_bytes(), &cpu].concat(),
     );
     option(0, &[0; 8]);
-    let at = file.len() as u64;
-    file[position..position + 8].copy_from_slice(&at.to_le_bytes());
+    let options_offset = file.len() as u64;
+    file[position..position + 8].copy_from_slice(&options_offset.to_le_bytes());
     file.extend([&[0; 8][..], &sized(&options)].concat());
     file
 }
@@ -143,13 +143,14 @@ fn zlib(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn zlib_is_unpacked() {
-    let file = seven("zlib", zlib);
+    let file = version_7("zlib", zlib);
     assert_eq!(lines(&file), lines(&each_kind()));
-    let wrong = lines(&seven("zlib", |bytes| if bytes.len() == PAGE { vec![1, 2, 3] } else { zlib(bytes) }));
+    let wrong =
+        lines(&version_7("zlib", |bytes| if bytes.len() == PAGE { vec![1, 2, 3] } else { zlib(bytes) }));
     assert!(wrong.iter().all(|line| line.starts_with('!')), "{wrong:?}");
     // A stream that holds more than the file says is read as far as that.
-    let longer = seven("zlib", |bytes| zlib(&[bytes, &[7; 1 << 20]].concat()));
+    let longer = version_7("zlib", |bytes| zlib(&[bytes, &[7; 1 << 20]].concat()));
     assert_eq!(lines(&longer), lines(&each_kind()));
-    let other = seven("lz4", zlib);
+    let other = version_7("lz4", zlib);
     assert!(refused(&other).contains("neither by zstd nor by zlib"), "{}", refused(&other));
 }

@@ -42,8 +42,9 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Code addresses: a called function and its caller.
-const PLACES: (u64, u64) = (0xffff_ffff_8100_0104, 0xffff_ffff_8100_0010);
+/// Code addresses in a function and in its caller.
+const CALL: u64 = 0xffff_ffff_8100_0104;
+const CALLER: u64 = 0xffff_ffff_8100_0010;
 
 /// A file with every kind of field and record.
 fn each_kind() -> Vec<u8> {
@@ -51,7 +52,7 @@ fn each_kind() -> Vec<u8> {
 }
 
 fn each_kind_of(head: &Head) -> Vec<u8> {
-    let (call, caller) = PLACES;
+    let (call, caller) = (CALL, CALLER);
     let name = [&9i32.to_le_bytes()[..], &16u16.to_le_bytes(), &5u16.to_le_bytes(), b"eth0\0"].concat();
     let mixed = [
         &[1, 2, 3, 4, 5, 6][..],
@@ -94,7 +95,7 @@ fn ticks_of_the_tsc_become_nanoseconds() {
 
 #[test]
 fn each_kind_of_field_is_read() {
-    let (call, caller) = PLACES;
+    let (call, caller) = (CALL, CALLER);
     let bytes = each_kind();
     let common = "comm=\"a thread\" common_flags=0 common_preempt_count=0 common_pid=7";
     assert_eq!(
@@ -135,11 +136,11 @@ fn texts_are_read_where_the_format_has_no_brackets() {
 
 #[test]
 fn lost_events_are_reported_where_they_were() {
-    let one = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
+    let interrupt = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
     let pages = vec![
-        page(10, &[one()], 0, &[]),
-        page(100, &[one()], MISSED | STORED, &7u64.to_le_bytes()),
-        page(200, &[one()], MISSED, &[]),
+        page(10, &[interrupt()], 0, &[]),
+        page(100, &[interrupt()], MISSED | STORED, &7u64.to_le_bytes()),
+        page(200, &[interrupt()], MISSED, &[]),
     ];
     let bytes = file(&[pages]);
     let read = lines(&bytes);
@@ -159,14 +160,14 @@ fn lost_events_are_reported_where_they_were() {
 
 #[test]
 fn damage_is_reported_and_the_rest_is_read() {
-    let one = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
+    let interrupt = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
     let outside = record(5, 20, &[9, 0, 0, 0, 200, 0, 200, 0]);
     let pages = vec![
-        page(10, &[record(5, 99, &[]), one()], 0, &[]),
+        page(10, &[record(5, 99, &[]), interrupt()], 0, &[]),
         page(20, &[vec![5, 0, 0, 0]], 0, &[]),
-        page(30, &[one(), outside], 0, &[]),
+        page(30, &[interrupt(), outside], 0, &[]),
         page(40, &[], 1000, &[]),
-        page(50, &[one()], 0, &[]),
+        page(50, &[interrupt()], 0, &[]),
     ];
     let read = lines(&file(&[pages]));
     let starts: Vec<&str> = read.iter().map(|line| line.split(" comm").next().unwrap()).collect();
@@ -218,8 +219,8 @@ fn texts_that_fields_point_to_are_shown() {
 
 #[test]
 fn a_file_that_is_cut_gives_what_it_has() {
-    let one = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
-    let whole = file(&[vec![page(10, &[one()], 0, &[]), page(20, &[one()], 0, &[])]]);
+    let interrupt = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
+    let whole = file(&[vec![page(10, &[interrupt()], 0, &[]), page(20, &[interrupt()], 0, &[])]]);
     let pages = whole.len() - 2 * PAGE;
     let unpacked = Unpacked::default();
     for end in 0..pages {
@@ -233,11 +234,11 @@ fn a_file_that_is_cut_gives_what_it_has() {
 proptest! {
     #[test]
     fn any_damage_is_survived(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20)) {
-        let one = |delta| record(delta, 21, &[7; 40]);
-        let mut bytes = file(&[vec![page(10, &[one(1), one(2)], 0, &[])], vec![page(10, &[one(3)], MISSED, &[])]]);
+        let mixed = |delta| record(delta, 21, &[7; 40]);
+        let mut bytes = file(&[vec![page(10, &[mixed(1), mixed(2)], 0, &[])], vec![page(10, &[mixed(3)], MISSED, &[])]]);
         for (index, byte) in changes {
-            let at = index.index(bytes.len());
-            bytes[at] = byte;
+            let position = index.index(bytes.len());
+            bytes[position] = byte;
         }
         let unpacked = Unpacked::default();
         if let Ok(traces) = ftrace::read(&Input::file(&bytes, &unpacked)) {

@@ -7,10 +7,10 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// A part of the file, and the position of the next number or text to swap.
 struct Swap {
     bytes: Vec<u8>,
-    at: usize,
+    /// Position of the next number or text to swap.
+    position: usize,
 }
 
 /// A field: offset, size, whether it is `__data_loc` or `__rel_loc`, and the size of its elements.
@@ -26,25 +26,25 @@ struct Field {
 impl Swap {
     /// Swaps a number, and returns it.
     fn number(&mut self, size: usize) -> u64 {
-        let bytes = &mut self.bytes[self.at..self.at + size];
+        let bytes = &mut self.bytes[self.position..self.position + size];
         let number = bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
         bytes.reverse();
-        self.at += size;
+        self.position += size;
         number
     }
 
     fn text(&mut self) -> Vec<u8> {
-        let length = self.bytes[self.at..].iter().position(|&byte| byte == 0).unwrap();
-        let text = self.bytes[self.at..self.at + length].to_vec();
-        self.at += length + 1;
+        let length = self.bytes[self.position..].iter().position(|&byte| byte == 0).unwrap();
+        let text = self.bytes[self.position..self.position + length].to_vec();
+        self.position += length + 1;
         text
     }
 
     /// Skips a size of `size` bytes and as many bytes as it says, and returns those.
     fn sized(&mut self, size: usize) -> Vec<u8> {
         let length = self.number(size) as usize;
-        self.at += length;
-        self.bytes[self.at - length..self.at].to_vec()
+        self.position += length;
+        self.bytes[self.position - length..self.position].to_vec()
     }
 
     fn record(&mut self, content: usize, end: usize, formats: &HashMap<u16, Vec<Field>>) {
@@ -54,49 +54,49 @@ impl Swap {
             let (mut from, mut to) =
                 (start, if field.size == 0 { end } else { (start + field.size).min(end) });
             if field.located {
-                self.at = start;
+                self.position = start;
                 let location = self.number(4) as usize;
                 from = location % (1 << 16) + if field.relative { start + 4 } else { content };
                 to = from + (location >> 16);
             }
-            self.at = from;
-            while field.element > 1 && self.at + field.element <= to {
+            self.position = from;
+            while field.element > 1 && self.position + field.element <= to {
                 self.number(field.element);
             }
         }
     }
 
     fn page(&mut self, start: usize, size: usize, formats: &HashMap<u16, Vec<Field>>) {
-        self.at = start;
+        self.position = start;
         self.number(8);
         let commit = self.number(8);
-        let mut at = self.at;
-        let end = at + (commit & ((1 << 27) - 1)) as usize;
+        let mut position = self.position;
+        let end = position + (commit & ((1 << 27) - 1)) as usize;
         // The number of lost events follows the data.
         if commit >> 30 & 1 == 1 {
-            self.at = end;
+            self.position = end;
             self.number(8);
         }
-        while at < end.min(start + size) {
-            let word = u32::from_le_bytes(self.bytes[at..at + 4].try_into().unwrap());
+        while position < end.min(start + size) {
+            let word = u32::from_le_bytes(self.bytes[position..position + 4].try_into().unwrap());
             let (kind, delta) = (word & 31, word >> 5);
-            self.bytes[at..at + 4].copy_from_slice(&(kind << 27 | delta).to_be_bytes());
-            at += 4;
+            self.bytes[position..position + 4].copy_from_slice(&(kind << 27 | delta).to_be_bytes());
+            position += 4;
             if kind == PADDING && delta == 0 {
                 break;
             }
             let mut length = kind as usize * 4;
             if matches!(kind, 0 | PADDING..) {
-                self.at = at;
+                self.position = position;
                 let word = self.number(4) as usize;
-                at += 4;
+                position += 4;
                 length =
                     if matches!(kind, TIME_EXTEND | TIME_STAMP) { 0 } else { word.next_multiple_of(4) - 4 };
             }
             if kind < PADDING {
-                self.record(at, at + length, formats);
+                self.record(position, position + length, formats);
             }
-            at += length;
+            position += length;
         }
     }
 }
@@ -125,9 +125,9 @@ fn format(text: &[u8]) -> (u16, Vec<Field>) {
 
 /// Returns the file as a big-endian machine would have written it.
 pub(crate) fn big_endian(file: &[u8]) -> Vec<u8> {
-    let mut swap = Swap { bytes: file.to_vec(), at: 12 };
+    let mut swap = Swap { bytes: file.to_vec(), position: 12 };
     swap.bytes[12] = 1;
-    swap.at = 14;
+    swap.position = 14;
     let page_size = swap.number(4) as usize;
     let mut formats = HashMap::new();
     for _ in 0..2 {
@@ -154,25 +154,23 @@ pub(crate) fn big_endian(file: &[u8]) -> Vec<u8> {
             break;
         }
         let size = swap.number(4) as usize;
-        let end = swap.at + size;
+        let end = swap.position + size;
         // The number of CPUs, and the conversion from the TSC.
-        let sizes: &[usize] = if number == 8 {
-            &[4]
-        } else if number == 14 {
-            &[4, 4, 8]
-        } else {
-            &[]
+        let sizes: &[usize] = match number {
+            8 => &[4],
+            14 => &[4, 4, 8],
+            _ => &[],
         };
         sizes.iter().for_each(|&size| _ = swap.number(size));
-        swap.at = end;
+        swap.position = end;
     }
     assert_eq!(swap.text(), b"flyrecord");
-    let places: Vec<(u64, u64)> = (0..cpus).map(|_| (swap.number(8), swap.number(8))).collect();
-    swap.sized(8);
-    for (offset, size) in places {
-        for start in (offset as usize..(offset + size) as usize).step_by(page_size) {
-            swap.page(start, page_size, &formats);
-        }
+    let mut pages = Vec::new();
+    for _ in 0..cpus {
+        let (offset, size) = (swap.number(8) as usize, swap.number(8) as usize);
+        pages.extend((offset..offset + size).step_by(page_size));
     }
+    swap.sized(8);
+    pages.into_iter().for_each(|start| swap.page(start, page_size, &formats));
     swap.bytes
 }

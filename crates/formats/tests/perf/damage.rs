@@ -15,20 +15,20 @@ use crate::file::{Bytes, FIELDS, PerfFile, Settings, read, trailer};
 /// A recording of two threads with many kinds of records, in order of time.
 fn small() -> PerfFile {
     let mut file = PerfFile::new(&[FIELDS, FIELDS]);
-    let at = |time| trailer((7, 7), time, 0, 1);
+    let trailer_at = |time| trailer((7, 7), time, 0, 1);
     let mapping = Bytes::new().u32([7, 7]).u64([0x40_0000, 0x1000, 0]).u32([8, 1]).u64([5, 0]).u32([5, 2]);
     let task = || Bytes::new().u32([8, 7, 8, 7]).u64([0]);
     file.settings(&Settings { filter: "filter main @ /bin/ls", ..Settings::default() })
-        .record(record::COMM, misc::COMM_EXEC, Bytes::new().u32([7, 7]).text("ls").raw(&at(10)))
-        .record(record::MMAP2, misc::USER, mapping.text("/bin/ls").raw(&at(11)))
-        .record(record::ITRACE_START, 0, Bytes::new().u32([7, 7]).raw(&at(12)))
+        .record(record::COMM, misc::COMM_EXEC, Bytes::new().u32([7, 7]).text("ls").raw(&trailer_at(10)))
+        .record(record::MMAP2, misc::USER, mapping.text("/bin/ls").raw(&trailer_at(11)))
+        .record(record::ITRACE_START, 0, Bytes::new().u32([7, 7]).raw(&trailer_at(12)))
         .trace(7, NO_CPU, 0, &[1; 61])
-        .record(record::FORK, 0, task().raw(&at(13)))
-        .record(record::SWITCH, misc::SWITCH_OUT, Bytes::new().raw(&at(14)))
+        .record(record::FORK, 0, task().raw(&trailer_at(13)))
+        .record(record::SWITCH, misc::SWITCH_OUT, Bytes::new().raw(&trailer_at(14)))
         .trace(8, NO_CPU, 0, &[2; 40])
-        .record(record::LOST, 0, Bytes::new().u64([1, 3]).raw(&at(15)))
+        .record(record::LOST, 0, Bytes::new().u64([1, 3]).raw(&trailer_at(15)))
         .trace(7, NO_CPU, 61, &[3; 24])
-        .record(record::EXIT, 0, task().raw(&at(16)));
+        .record(record::EXIT, 0, task().raw(&trailer_at(16)));
     file.features.insert(feature::CMDLINE, Bytes::new().u32([2]).counted_text("perf").counted_text("ls").0);
     file.features.insert(feature::CPUID, Bytes::new().counted_text("GenuineIntel,6,85,4").0);
     let json = br#"{"notes":{"engine":"q","frequency":1,"threads":[],"untraced":[]},"code":[]}"#;
@@ -38,16 +38,15 @@ fn small() -> PerfFile {
 
 /// The small recording, and recordings of the emulated processor.
 fn recordings() -> Vec<Vec<u8>> {
-    let mut found = vec![small().finish()];
+    let mut recordings = vec![small().finish()];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/pt");
-    let Ok(entries) = std::fs::read_dir(folder) else { return found };
-    let paths = entries.map(|entry| entry.unwrap().path());
-    found.extend(
-        paths
-            .filter(|path| path.to_string_lossy().ends_with(".data"))
-            .map(|path| std::fs::read(path).unwrap()),
-    );
-    found
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.to_string_lossy().ends_with(".data") {
+            recordings.push(std::fs::read(path).unwrap());
+        }
+    }
+    recordings
 }
 
 /// The sideband without build ids, which may come from a table after the records.
@@ -79,20 +78,24 @@ fn weight(recording: &Recording<'_>) -> usize {
         + facts
 }
 
-/// The number of sideband records that end before `end`, and of trace bytes before it.
-fn before(bytes: &[u8], end: u64) -> (usize, u64) {
-    let records = perf::File::open(bytes).unwrap().records().map(Result::unwrap);
-    let mut said = 0;
-    let mut traced = 0;
-    for record in records {
+/// The content of a file before an offset.
+#[derive(Default)]
+struct Content {
+    sideband_records: usize,
+    trace_bytes: u64,
+}
+
+fn content_before(bytes: &[u8], end: u64) -> Content {
+    let mut content = Content::default();
+    for record in perf::File::open(bytes).unwrap().records().map(Result::unwrap) {
         let kernel =
             record.kind < record::USER_START && record.kind != record::AUX && record.kind != record::SAMPLE;
-        said += usize::from(kernel && record.behind_offset() <= end);
-        if record.behind_offset() <= end {
-            traced += (record.behind.len() as u64).min(end - record.behind_offset());
+        if record.trailing_offset() <= end {
+            content.sideband_records += usize::from(kernel);
+            content.trace_bytes += (record.trailing.len() as u64).min(end - record.trailing_offset());
         }
     }
-    (said, traced)
+    content
 }
 
 fn check_cut(whole: &[u8], end: usize) {
@@ -101,8 +104,8 @@ fn check_cut(whole: &[u8], end: usize) {
         assert!((end as u64) < data.start, "a file that is cut at {end} is not read");
         return;
     };
-    let (said, traced) = before(whole, end as u64);
-    assert_eq!(cut.sideband.len(), said, "records before {end}");
+    let Content { sideband_records, trace_bytes: traced } = content_before(whole, end as u64);
+    assert_eq!(cut.sideband.len(), sideband_records, "records before {end}");
     assert!(contains(&sideband(&read(whole).unwrap()), &sideband(&cut)), "records before {end}");
     let bytes: usize =
         cut.streams.iter().flat_map(|stream| &stream.pieces).map(|piece| piece.bytes.len()).sum();
@@ -172,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_behind_the_mark_are_no_panic(mut bytes in prop::collection::vec(any::<u8>(), 104..400)) {
+    fn any_bytes_after_the_mark_are_read_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 104..400)) {
         bytes[..8].copy_from_slice(perf::layout::MAGIC);
         let _ = read(&bytes);
     }
@@ -199,7 +202,7 @@ fn reading_goes_on_at_the_next_trace_that_the_index_knows() {
 }
 
 #[test]
-fn trace_that_claims_the_records_behind_it_is_cut_at_the_next_trace() {
+fn trace_whose_size_covers_later_records_is_cut_at_the_next_trace() {
     let file = small();
     let mut bytes = file.finish();
     let first = (file.data_start() + file.traces[0]) as usize;
@@ -216,10 +219,10 @@ fn trace_that_claims_the_records_behind_it_is_cut_at_the_next_trace() {
 }
 
 #[test]
-fn numbers_of_the_header_that_lie_are_errors() {
-    let error = |at: usize, number: u64| {
+fn wrong_numbers_in_the_header_are_errors() {
+    let error = |offset: usize, number: u64| {
         let mut bytes = small().finish();
-        bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        bytes[offset..offset + 8].copy_from_slice(&number.to_le_bytes());
         read(&bytes).map(|_| ()).unwrap_err().to_string()
     };
     assert_eq!(

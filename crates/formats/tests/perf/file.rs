@@ -156,25 +156,25 @@ impl PerfFile {
         let data = self.data_start();
         let attrs_size = self.attrs.len() as u64 * (ATTR_SIZE + SECTION_SIZE);
         let mut features = self.features.clone();
-        let index = self.traces.iter().flat_map(|at| [data + at, u64::from(AUXTRACE_SIZE)]);
+        let index = self.traces.iter().flat_map(|offset| [data + offset, u64::from(AUXTRACE_SIZE)]);
         features.insert(feature::AUXTRACE, Bytes::new().u64([self.traces.len() as u64]).u64(index).0);
         let mut bits = [0u8; 32];
         features.keys().for_each(|bit| bits[usize::from(bit / 8)] |= 1 << (bit % 8));
         let sections = [data - attrs_size, attrs_size, data, self.records.len() as u64, 0, 0];
         let header = Bytes::new().raw(MAGIC).u64([FILE_HEADER_SIZE, ATTR_SIZE + SECTION_SIZE]);
         let mut file = header.u64(sections).raw(&bits);
-        let mut ids_at = FILE_HEADER_SIZE;
+        let mut ids_offset = FILE_HEADER_SIZE;
         file = file.u64(self.attrs.iter().flat_map(|(_, ids)| ids.iter().copied()));
         for (attr, ids) in &self.attrs {
             let size = 8 * ids.len() as u64;
-            file = file.raw(attr).u64([ids_at, size]);
-            ids_at += size;
+            file = file.raw(attr).u64([ids_offset, size]);
+            ids_offset += size;
         }
         file = file.raw(&self.records);
-        let mut at = data + self.records.len() as u64 + features.len() as u64 * SECTION_SIZE;
+        let mut offset = data + self.records.len() as u64 + features.len() as u64 * SECTION_SIZE;
         for section in features.values() {
-            file = file.u64([at, section.len() as u64]);
-            at += section.len() as u64;
+            file = file.u64([offset, section.len() as u64]);
+            offset += section.len() as u64;
         }
         features.values().fold(file, |file, section| file.raw(section)).0
     }

@@ -12,7 +12,7 @@ use crate::file::{Bytes, FIELDS, PMU, PerfFile, Settings, read, trailer};
 
 const MAIN: (u32, u32) = (7, 7);
 
-fn at(time: u64) -> Vec<u8> {
+fn trailer_at(time: u64) -> Vec<u8> {
     trailer(MAIN, time, 1, 1)
 }
 
@@ -31,11 +31,11 @@ fn the_kernel_records_how_its_code_changes() {
     let poke = Bytes::new().u64([0x2000]).raw(&lengths_of_old_and_new).raw(b"abcdefg").raw(&[0; 5]);
     let load_and_flags = [1u16, 0].map(u16::to_le_bytes).concat();
     let loaded = Bytes::new().raw(&load_and_flags).u32([42]).raw(b"12345678");
-    file.record(record::KSYMBOL, misc::KERNEL, symbol(0).raw(&at(1)))
-        .record(record::BPF_EVENT, misc::KERNEL, loaded.raw(&at(2)))
-        .record(record::TEXT_POKE, misc::KERNEL, poke.raw(&at(3)))
-        .record(record::KSYMBOL, misc::KERNEL, symbol(ksymbol::UNREGISTER).raw(&at(4)))
-        .record(record::THROTTLE, 0, Bytes::new().u64([5, 1, 1]).raw(&at(5)))
+    file.record(record::KSYMBOL, misc::KERNEL, symbol(0).raw(&trailer_at(1)))
+        .record(record::BPF_EVENT, misc::KERNEL, loaded.raw(&trailer_at(2)))
+        .record(record::TEXT_POKE, misc::KERNEL, poke.raw(&trailer_at(3)))
+        .record(record::KSYMBOL, misc::KERNEL, symbol(ksymbol::UNREGISTER).raw(&trailer_at(4)))
+        .record(record::THROTTLE, 0, Bytes::new().u64([5, 1, 1]).raw(&trailer_at(5)))
         .record(record::AUX_OUTPUT_HW_ID, 0, Bytes::new().u64([3]).raw(&trailer(MAIN, 6, 1, 102)));
     let bytes = file.finish();
     let recording = read(&bytes).unwrap();
@@ -64,9 +64,9 @@ fn guests_are_told_apart_by_the_mode_or_by_the_id() {
     let entries = [[1, 0, 0, 7], [2, 1, 0, 7]].as_flattened().to_vec();
     let machines = [0, 0, 500, 3];
     file.record(record::ID_INDEX, 0, Bytes::new().u64([2]).u64(entries).u64(machines))
-        .record(record::MMAP, misc::GUEST_KERNEL, mapping(400).raw(&at(1)))
+        .record(record::MMAP, misc::GUEST_KERNEL, mapping(400).raw(&trailer_at(1)))
         .record(record::COMM, 0, Bytes::new().u32([9, 9]).text("init").raw(&trailer((9, 9), 2, 0, 2)))
-        .record(record::COMM, 0, Bytes::new().u32([7, 7]).text("host").raw(&at(3)));
+        .record(record::COMM, 0, Bytes::new().u32([7, 7]).text("host").raw(&trailer_at(3)));
     let bytes = file.finish();
     let recording = read(&bytes).unwrap();
     let guests: Vec<_> = recording.sideband.iter().map(|sideband| sideband.guest).collect();
@@ -77,7 +77,7 @@ fn guests_are_told_apart_by_the_mode_or_by_the_id() {
 
 /// A sample with every part that may precede its trace.
 #[test]
-fn trace_is_found_behind_all_other_parts_of_a_sample() {
+fn the_trace_in_a_sample_follows_all_its_other_parts() {
     let fields = (sample::ALL & !sample::WEIGHT_STRUCT) | sample::AUX;
     let mut file = PerfFile::new(&[fields]);
     // read_format: group, both times, ids, losses. Two registers of user space and of the interrupt each, branches with an
@@ -152,7 +152,7 @@ fn a_pipe_has_its_events_features_and_build_ids_in_records() {
         .record(record::TIME_CONV, 0, Bytes::new().u64([5, 32, 9]))
         .record(record::HEADER_TRACING_DATA, 0, Bytes::new().u32([16, 0]));
     file.records.extend([0; 16]);
-    file.record(record::MMAP, misc::USER, map.raw(&at(5))).trace(7, NO_CPU, 0, &[1; 16]).record(
+    file.record(record::MMAP, misc::USER, map.raw(&trailer_at(5))).trace(7, NO_CPU, 0, &[1; 16]).record(
         record::HEADER_BUILD_ID,
         misc::USER | misc::BUILD_ID_SIZE,
         build_id,
@@ -189,7 +189,7 @@ fn the_files_of_a_folder_are_read_one_after_the_other() {
     let first = first.finish();
     let records = |time: u64| {
         let mut part = PerfFile::new(&[FIELDS]);
-        part.record(record::ITRACE_START, 0, Bytes::new().u32([7, 7]).raw(&at(time)));
+        part.record(record::ITRACE_START, 0, Bytes::new().u32([7, 7]).raw(&trailer_at(time)));
         part.records
     };
     let parts = [records(9), [records(5), vec![1, 2, 3]].concat()];
@@ -212,7 +212,7 @@ fn flags_of_the_trace_buffer_are_losses_each_of_its_own() {
     let mut file = PerfFile::new(&[FIELDS]);
     file.settings(&Settings { per_cpu: true, ..Settings::default() });
     for flags in 0..16u64 {
-        file.record(record::AUX, 0, Bytes::new().u64([0, 0, flags]).raw(&at(flags + 1)));
+        file.record(record::AUX, 0, Bytes::new().u64([0, 0, flags]).raw(&trailer_at(flags + 1)));
     }
     let bytes = file.finish();
     let recording = read(&bytes).unwrap();
@@ -225,10 +225,10 @@ fn flags_of_the_trace_buffer_are_losses_each_of_its_own() {
 #[test]
 fn unknown_records_and_fields_are_noted() {
     let mut file = PerfFile::new(&[FIELDS | 1 << 40]);
-    file.record(63, 0, Bytes::new().raw(&at(1))).record(90, 0, Bytes::new());
+    file.record(63, 0, Bytes::new().raw(&trailer_at(1))).record(90, 0, Bytes::new());
     let bytes = file.finish();
     let recording = read(&bytes).unwrap();
-    let fact = |name: &str| recording.facts.iter().find(|(found, _)| *found == name).unwrap().1.clone();
+    let fact = |name: &str| recording.facts.iter().find(|(fact, _)| *fact == name).unwrap().1.clone();
     assert_eq!(fact("records"), "1 of unknown type 63, 1 of unknown type 90");
     assert_eq!(fact("unknown fields of samples"), "0x10000000000");
     assert_eq!(recording.loss, []);

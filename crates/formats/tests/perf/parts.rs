@@ -53,17 +53,21 @@ fn a_setting_needs_its_bit_in_the_event() {
 #[test]
 fn records_become_sideband_in_order_of_time() {
     let mut file = PerfFile::new(&[FIELDS]);
-    let at = |time| trailer(MAIN, time, 1, 1);
+    let trailer_at = |time| trailer(MAIN, time, 1, 1);
     let comm = |name| Bytes::new().u32([7, 7]).text(name);
     let task = || Bytes::new().u32([8, 7, 9, 7]).u64([999]);
     file.record(record::COMM, 0, comm("made-up").raw(&trailer((0, 0), 0, 0, 0)))
-        .record(record::COMM, misc::COMM_EXEC, comm("ls").raw(&at(50)))
-        .record(record::FORK, 0, task().raw(&at(40)))
-        .record(record::SWITCH, misc::SWITCH_OUT | misc::SWITCH_OUT_PREEMPT, Bytes::new().raw(&at(60)))
-        .record(record::SWITCH_CPU_WIDE, 0, Bytes::new().u32([0, 0]).raw(&at(70)))
-        .record(record::ITRACE_START, 0, Bytes::new().u32([7, 7]).raw(&at(30)))
-        .record(record::EXIT, 0, task().raw(&at(80)))
-        .record(200, 0, Bytes::new().raw(&at(1)));
+        .record(record::COMM, misc::COMM_EXEC, comm("ls").raw(&trailer_at(50)))
+        .record(record::FORK, 0, task().raw(&trailer_at(40)))
+        .record(
+            record::SWITCH,
+            misc::SWITCH_OUT | misc::SWITCH_OUT_PREEMPT,
+            Bytes::new().raw(&trailer_at(60)),
+        )
+        .record(record::SWITCH_CPU_WIDE, 0, Bytes::new().u32([0, 0]).raw(&trailer_at(70)))
+        .record(record::ITRACE_START, 0, Bytes::new().u32([7, 7]).raw(&trailer_at(30)))
+        .record(record::EXIT, 0, task().raw(&trailer_at(80)))
+        .record(200, 0, Bytes::new().raw(&trailer_at(1)));
     let bytes = file.finish();
     let recording = read(&bytes).unwrap();
     let expected = [
@@ -127,12 +131,12 @@ fn events_with_other_trailers_are_told_apart_by_id() {
     );
     let bytes = file.finish();
     let recording = read(&bytes).unwrap();
-    let seen: Vec<_> = recording.sideband.iter().map(|sideband| (sideband.time, sideband.cpu)).collect();
-    assert_eq!(seen, [(Some(Nanos(5)), Some(2)), (None, None)]);
+    let trailers: Vec<_> = recording.sideband.iter().map(|sideband| (sideband.time, sideband.cpu)).collect();
+    assert_eq!(trailers, [(Some(Nanos(5)), Some(2)), (None, None)]);
 }
 
 #[test]
-fn queues_of_threads_know_their_process() {
+fn streams_of_threads_have_their_process() {
     let mut file = PerfFile::new(&[FIELDS]);
     file.settings(&Settings::default());
     file.record(record::ITRACE_START, 0, Bytes::new().u32([7, 9]).raw(&trailer((7, 9), 5, 0, 1)))
@@ -158,9 +162,9 @@ fn queues_of_threads_know_their_process() {
 fn a_truncated_buffer_and_lost_records_are_losses() {
     let mut file = PerfFile::new(&[FIELDS]);
     file.settings(&Settings { per_cpu: true, ..Settings::default() });
-    let at = trailer(MAIN, 77, 3, 1);
-    file.record(record::AUX, 0, Bytes::new().u64([0, 8, aux_flag::TRUNCATED]).raw(&at))
-        .record(record::LOST, 0, Bytes::new().u64([1, 12]).raw(&at))
+    let trailer = trailer(MAIN, 77, 3, 1);
+    file.record(record::AUX, 0, Bytes::new().u64([0, 8, aux_flag::TRUNCATED]).raw(&trailer))
+        .record(record::LOST, 0, Bytes::new().u64([1, 12]).raw(&trailer))
         .trace(0, 3, 0, &[1; 16]);
     let bytes = file.finish();
     let recording = read(&bytes).unwrap();
@@ -202,7 +206,7 @@ fn a_damaged_section_is_a_loss() {
 }
 
 #[test]
-fn inputs_that_are_not_read_say_what_they_are() {
+fn the_errors_of_inputs_that_are_not_read_say_what_they_are() {
     let error = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
     let file = PerfFile::new(&[FIELDS]).finish();
     assert!(error(b"\x7fELF").contains("not a trace"));
@@ -235,10 +239,10 @@ fn at_most_one_format_recognises_each_fixture() {
                 folders.push(path);
                 continue;
             }
-            let found = matches(&std::fs::read(&path).unwrap());
-            assert!(found <= 1, "{} formats recognise {}", found, path.display());
-            let named = path.extension().is_some_and(|extension| extension == "data");
-            assert!(found == 1 || !named, "no format recognises {}", path.display());
+            let formats = matches(&std::fs::read(&path).unwrap());
+            assert!(formats <= 1, "{} formats recognise {}", formats, path.display());
+            let is_recording = path.extension().is_some_and(|extension| extension == "data");
+            assert!(formats == 1 || !is_recording, "no format recognises {}", path.display());
         }
     }
 }

@@ -67,16 +67,13 @@ fn kind(event: &Event) -> SidebandKind<'_> {
 }
 
 fn sideband(events: &[Event]) -> Vec<Sideband<'_>> {
-    let times = events.iter().scan(1, |time, event| {
-        *time += event.after;
-        Some(Nanos(*time))
+    let mut time = 1;
+    let sideband = events.iter().map(|event| {
+        time += event.after;
+        let (time, thread) = (Some(Nanos(time)), THREADS[event.thread]);
+        Sideband { time, cpu: Some(0), thread, guest: None, kind: kind(event) }
     });
-    let threads = events.iter().map(|event| THREADS[event.thread]);
-    let kinds = events.iter().map(kind);
-    let parts = times.zip(threads).zip(kinds);
-    let sideband =
-        |((time, thread), kind)| Sideband { time: Some(time), cpu: Some(0), thread, guest: None, kind };
-    parts.map(sideband).collect()
+    sideband.collect()
 }
 
 fn setup(filter: &str) -> Setup<'_> {
@@ -128,18 +125,18 @@ proptest! {
         for (index, thread) in THREADS.iter().enumerate() {
             let wanted: Vec<u8> =
                 traces.iter().filter(|(owner, _)| *owner == index).flat_map(|(_, bytes)| bytes.clone()).collect();
-            let stream = read.streams.iter().find(|stream| stream.thread.is_some_and(|found| found.tid == thread.tid));
+            let stream = read.streams.iter().find(|stream| stream.thread.is_some_and(|owner| owner.tid == thread.tid));
             let pieces = stream.map(|stream| &stream.pieces[..]).unwrap_or_default();
             prop_assert!(pieces.iter().all(|piece| !piece.after_gap));
-            let mut got: Vec<u8> = pieces.iter().flat_map(|piece| piece.bytes).copied().collect();
+            let mut trace: Vec<u8> = pieces.iter().flat_map(|piece| piece.bytes).copied().collect();
             // The last piece's padding is indistinguishable from its bytes.
-            prop_assert!(got.len() < wanted.len() + 8);
-            prop_assert!(got.split_off(wanted.len().min(got.len())).iter().all(|&byte| byte == 0));
-            prop_assert_eq!(got, wanted);
+            prop_assert!(trace.len() < wanted.len() + 8);
+            prop_assert!(trace.split_off(wanted.len().min(trace.len())).iter().all(|&byte| byte == 0));
+            prop_assert_eq!(trace, wanted);
         }
         let emulated = read.recorder.unwrap();
         prop_assert_eq!(emulated.notes, notes);
-        prop_assert_eq!(emulated.code.iter().map(|kept| kept.bytes.to_vec()).collect::<Vec<_>>(), code);
+        prop_assert_eq!(emulated.code.iter().map(|code| code.bytes.to_vec()).collect::<Vec<_>>(), code);
         let lost = sideband.iter().filter(|record| matches!(record.kind, SidebandKind::Lost { .. })).count();
         prop_assert_eq!(read.loss.len(), lost);
     }

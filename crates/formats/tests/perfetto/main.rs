@@ -15,13 +15,14 @@ use hodo_formats::ctf::write::Version;
 use hodo_formats::events::Trace;
 use hodo_formats::perfetto::{self, recognise};
 use hodo_formats::{ClockIdentity, ClockKind, FORMATS, Input, Unpacked};
-use packets::{bundle, bytes, event, integer, message, packed, packet, switches};
+use packets::{Switch, bundle, bytes, event, integer, message, packed, packet, switches};
 use proptest::prelude::*;
 
-fn with<R>(file: &[u8], see: impl FnOnce(&[Trace<'_>]) -> R) -> R {
+/// Calls `check` with the traces of a file.
+fn with<R>(file: &[u8], check: impl FnOnce(&[Trace<'_>]) -> R) -> R {
     let unpacked = Unpacked::default();
     let traces = perfetto::read(&Input::file(file, &unpacked)).unwrap_or_else(|error| panic!("{error}"));
-    see(&traces)
+    check(&traces)
 }
 
 fn lines(file: &[u8]) -> Vec<String> {
@@ -62,7 +63,13 @@ fn each_kind() -> Vec<u8> {
         event(160, 9999, &[integer(1, 1)]),
         message(2, &[integer(1, 170), integer(5, 4), message(4, &[text(1, "a"), integer(6, 8)])]),
         message(11, &[integer(1, 70000), bytes(2, &descriptor.concat())]),
-        switches(&[(120, 1, 8, 120, 0), (135, 0, 7, 100, 1)], &["render", "main"]),
+        switches(
+            &[
+                Switch { time: 120, state: 1, next: 8, priority: 120, name: 0 },
+                Switch { time: 135, state: 0, next: 7, priority: 100, name: 1 },
+            ],
+            &["render", "main"],
+        ),
     ];
     [tree(), bundle(2, &events)].concat()
 }
@@ -125,20 +132,20 @@ fn packets_may_be_compressed() {
 
 #[test]
 fn names_and_running_threads_last_from_one_bundle_to_the_next() {
-    let first = bundle(0, &[switches(&[(10, 0, 8, 120, 0)], &["render"])]);
-    let second = || bundle(0, &[switches(&[(30, 1, 7, 100, 0)], &["main"])]);
+    let to_render = Switch { time: 10, state: 0, next: 8, priority: 120, name: 0 };
+    let to_main = || switches(&[Switch { time: 30, state: 1, next: 7, priority: 100, name: 0 }], &["main"]);
+    let first = bundle(0, &[switches(&[to_render], &["render"])]);
+    let second = || bundle(0, &[to_main()]);
     let read = lines(&[first.clone(), second()].concat());
     assert!(read[1].contains("prev_comm=\"render\" prev_pid=8 prev_prio=120 prev_state=1"), "{read:?}");
     // Where events or packets were lost, the running thread is unknown.
-    let lost = bundle(0, &[integer(3, 1), switches(&[(30, 1, 7, 100, 0)], &["main"])]);
+    let lost = bundle(0, &[integer(3, 1), to_main()]);
     let read = lines(&[first.clone(), lost].concat());
     assert_eq!(read[1], "30 lost 0");
     assert!(read[2].contains("prev_comm=none prev_pid=none"), "{read:?}");
     assert!(read[3].contains("events were lost before a bundle; their number is unknown"), "{read:?}");
-    let gap = [
-        second(),
-        packet(&[integer(42, 1), message(1, &[integer(1, 0), switches(&[(50, 0, 9, 1, 0)], &["x"])])]),
-    ];
+    let after_gap = switches(&[Switch { time: 50, state: 0, next: 9, priority: 1, name: 0 }], &["x"]);
+    let gap = [second(), packet(&[integer(42, 1), message(1, &[integer(1, 0), after_gap])])];
     let read = lines(&[vec![first], gap.to_vec()].concat().concat());
     assert_eq!(read[2], "50 lost 1 packets");
     assert!(read[3].contains("prev_pid=none"), "{read:?}");
@@ -234,10 +241,11 @@ fn what_is_not_read_is_reported() {
 fn damage_is_reported_and_the_rest_is_read() {
     let one = |time| event(time, 57, &[]);
     let broken_event = bytes(2, &[0x08]);
-    let mut table = switches(&[(5, 0, 1, 1, 0), (6, 0, 2, 1, 0)], &["a"]);
+    let row = |time, next| Switch { time, state: 0, next, priority: 1, name: 0 };
+    let mut table = switches(&[row(5, 1), row(6, 2)], &["a"]);
     // One row less in the column of priorities.
-    let at = table.windows(4).position(|window| window == [0x22, 2, 1, 1]).unwrap();
-    table.splice(at..at + 4, [0x22, 1, 1]);
+    let column = table.windows(4).position(|window| window == [0x22, 2, 1, 1]).unwrap();
+    table.splice(column..column + 4, [0x22, 1, 1]);
     table[1] -= 1;
     let file = [
         bundle(0, &[one(1), broken_event, one(2)]),
@@ -289,17 +297,12 @@ fn events_are_written_as_ctf() {
     let plain = |line: &str| -> String {
         let line = line.replace(", ", " ").replace("=[ ", "=[").replace(" ]", "]");
         let words = line.split(' ').filter(|word| !word.contains("_length="));
-        words
-            .map(|word| {
-                if word.ends_with("=0") || word.ends_with("=\"\"") {
-                    word.split('=').next().unwrap()
-                } else {
-                    word
-                }
-            })
-            .map(|word| word.strip_suffix("=none").unwrap_or(word))
-            .collect::<Vec<_>>()
-            .join(" ")
+        // Without values that are zero, empty or absent.
+        let without = |word: &str| {
+            let value = ["=0", "=\"\"", "=none"].into_iter().find_map(|value| word.strip_suffix(value));
+            value.unwrap_or(word).to_owned()
+        };
+        words.map(without).collect::<Vec<_>>().join(" ")
     };
     let read: Vec<String> = lines(&each_kind()).iter().map(|line| plain(line)).collect();
     for version in [Version::Ctf18, Version::Ctf2] {
@@ -315,9 +318,9 @@ fn events_are_written_as_ctf() {
 #[test]
 fn only_this_format_recognises_it() {
     for file in [each_kind(), bundle(0, &[])] {
-        let found: Vec<&str> =
+        let names: Vec<&str> =
             FORMATS.iter().filter(|format| (format.recognise)(&file)).map(|format| format.name).collect();
-        assert_eq!(found, ["Perfetto"]);
+        assert_eq!(names, ["Perfetto"]);
     }
     assert!(recognise(&each_kind()[..each_kind().len() - 3]));
 }
@@ -331,8 +334,8 @@ proptest! {
         let columns = message(4, &[packed(7, &[5, 1]), packed(8, &[7, 8]), packed(9, &[0, 1]), packed(10, &[1, 1]), packed(11, &[0, 0])]);
         let mut file = [each_kind(), bundle(1, &[columns])].concat();
         for (index, byte) in changes {
-            let at = index.index(file.len());
-            file[at] = byte;
+            let position = index.index(file.len());
+            file[position] = byte;
         }
         file.truncate(cut.index(file.len()));
         let unpacked = Unpacked::default();

@@ -46,18 +46,30 @@ pub(crate) fn event(time: i64, number: u32, own: &[Vec<u8>]) -> Vec<u8> {
     message(2, &[integer(1, time), integer(2, 7), message(number, own)])
 }
 
-/// A table of switches: time, state of the thread before, next thread, priority and name.
-pub(crate) fn switches(rows: &[(i64, i64, i64, i64, i64)], names: &[&str]) -> Vec<u8> {
+/// A switch in a table.
+pub(crate) struct Switch {
+    pub(crate) time: i64,
+    /// The state of the thread that ran before.
+    pub(crate) state: i64,
+    /// The thread that begins to run.
+    pub(crate) next: i64,
+    pub(crate) priority: i64,
+    /// Index of its name.
+    pub(crate) name: i64,
+}
+
+/// A table of switches.
+pub(crate) fn switches(rows: &[Switch], names: &[&str]) -> Vec<u8> {
     let mut last = 0;
-    let times: Vec<i64> = rows.iter().map(|row| row.0 - std::mem::replace(&mut last, row.0)).collect();
-    let column = |of: fn(&(i64, i64, i64, i64, i64)) -> i64| rows.iter().map(of).collect::<Vec<_>>();
+    let times: Vec<i64> = rows.iter().map(|row| row.time - std::mem::replace(&mut last, row.time)).collect();
+    let column = |value: fn(&Switch) -> i64| rows.iter().map(value).collect::<Vec<_>>();
     let mut table: Vec<Vec<u8>> = names.iter().map(|name| bytes(5, name.as_bytes())).collect();
     table.extend([
         packed(1, &times),
-        packed(2, &column(|row| row.1)),
-        packed(3, &column(|row| row.2)),
-        packed(4, &column(|row| row.3)),
-        packed(6, &column(|row| row.4)),
+        packed(2, &column(|row| row.state)),
+        packed(3, &column(|row| row.next)),
+        packed(4, &column(|row| row.priority)),
+        packed(6, &column(|row| row.name)),
     ]);
     message(4, &table)
 }

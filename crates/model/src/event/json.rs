@@ -15,9 +15,9 @@ pub struct JsonFields<'o> {
 }
 
 impl<'o> JsonFields<'o> {
-    /// Appends the members to `out`. No comma precedes the next one if it is the `first` of the object.
-    pub fn new(out: &'o mut Vec<u8>, first: bool) -> JsonFields<'o> {
-        JsonFields { out, first, is_named: false }
+    /// Appends the members to `out`, where the object has no member yet.
+    pub fn new(out: &'o mut Vec<u8>) -> JsonFields<'o> {
+        JsonFields { out, first: true, is_named: false }
     }
 
     /// Writes one field without its name.

@@ -433,7 +433,7 @@ fn checkpoint(&spool::Checkpoint { position, instructions, sum }: &spool::Checkp
 /// Moves each switch of a CPU from the time of the kernel's record to the change of the stack that follows, which must
 /// come before the next switch.
 fn date_switches(records: &mut [RingRecord<'_>], stacks: &[Nanos]) {
-    let is_switch = |record: &RingRecord<'_>| matches!(&record.said, Some(said) if matches!(said.kind, SidebandKind::SwitchOut { .. }));
+    let is_switch = |record: &RingRecord<'_>| matches!(&record.sideband, Some(said) if matches!(said.kind, SidebandKind::SwitchOut { .. }));
     let mut next = None;
     for record in records.iter_mut().rev().filter(|record| is_switch(record)) {
         let since = record.time;
@@ -454,7 +454,7 @@ struct ThreadSwitch {
 
 fn switches(records: &[RingRecord<'_>]) -> impl Iterator<Item = ThreadSwitch> {
     records.iter().filter_map(|record| {
-        let said = record.said.as_ref()?;
+        let said = record.sideband.as_ref()?;
         let SidebandKind::SwitchOut { next: Some(to), .. } = said.kind else { return None };
         let (cpu, time) = (record.cpu.unwrap_or(0), record.time.unwrap_or_default());
         Some(ThreadSwitch { cpu, time, from: said.thread, to })

@@ -217,7 +217,7 @@ impl Processes {
             }
         }
         for record in records {
-            if let Some(said) = &record.said
+            if let Some(said) = &record.sideband
                 && let SidebandKind::SwitchOut { .. } = said.kind
             {
                 let cpu = record.cpu.unwrap_or(0);
@@ -228,7 +228,7 @@ impl Processes {
     }
 
     fn record(&mut self, record: &RingRecord<'_>, time: u64) {
-        let Some(said) = &record.said else { return };
+        let Some(said) = &record.sideband else { return };
         let (cpu, pid) = (record.cpu.unwrap_or(0), said.thread.pid);
         match &said.kind {
             SidebandKind::SwitchOut { next: Some(next), .. } => {
@@ -386,8 +386,8 @@ mod tests {
             What::Bare => map(b"//anon"),
         };
         let (time, cpu, thread) = (Some(Nanos(time)), Some(0), thread(pid));
-        let said = Some(Sideband { time, cpu, thread, guest: None, kind });
-        RingRecord { kind: 0, misc: 0, body: &[], thread, time, cpu, said }
+        let sideband = Some(Sideband { time, cpu, thread, guest: None, kind });
+        RingRecord { kind: 0, misc: 0, body: &[], thread, time, cpu, sideband }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::names::StreamNames;
 
 /// Writes the context of a packet as members of an object.
 pub(super) fn packet(event: &Event<'_, '_, '_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
-    event.emit(Scope::PacketContext, &mut JsonFields::new(out, true))
+    event.emit(Scope::PacketContext, &mut JsonFields::new(out))
 }
 
 /// Writes the line of an event.
@@ -34,18 +34,18 @@ pub(super) fn event(
     }
     let class = event.parts.class as usize;
     out.extend_from_slice(names.json_events[class].as_bytes());
-    event.emit(Scope::Payload, &mut JsonFields::new(out, true))?;
+    event.emit(Scope::Payload, &mut JsonFields::new(out))?;
     out.extend_from_slice(b"},\"context\":{");
-    let [packet_is_nested, common_is_nested] = names.nested[class];
-    let mut fields = JsonFields::new(out, true);
-    if packet_is_nested {
+    let nested = names.nested[class];
+    let mut fields = JsonFields::new(out);
+    if nested.packet {
         fields.begin(Name::Member("packet_context"), Compound::Structure);
         fields.append(packet);
         fields.end(Compound::Structure);
     } else {
         fields.append(packet);
     }
-    if common_is_nested {
+    if nested.common {
         fields.begin(Name::Member("common_context"), Compound::Structure);
         event.emit(Scope::CommonContext, &mut fields)?;
         fields.end(Compound::Structure);

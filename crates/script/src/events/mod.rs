@@ -26,27 +26,35 @@ use crate::{Format, Outcome, lines::Lines};
 /// The lines of a slice.
 struct Page {
     text: Vec<u8>,
-    /// The position at which to insert the time since the previous line, and the time of the first event: its
-    /// predecessor is in another slice.
-    first: Option<(usize, Option<OriginNanos>)>,
+    first: Option<FirstEvent>,
     /// The time of the last event.
     last: Option<OriginNanos>,
-    /// The uncertainty of the first and last event's times, if clocks differ.
-    sure: (Option<Sure>, Option<Sure>),
+    /// The uncertainty of the first event's time, if clocks differ.
+    first_uncertainty: Option<Uncertainty>,
+    /// The uncertainty of the last event's time, if clocks differ.
+    last_uncertainty: Option<Uncertainty>,
     losses: Vec<Loss>,
     bytes: u64,
 }
 
+/// The first event of a page. The line before it is in another page.
+#[derive(Clone, Copy)]
+struct FirstEvent {
+    time: Option<OriginNanos>,
+    /// The position in the text at which to insert the time since the previous line.
+    position: usize,
+}
+
 /// The uncertainty of a time and its clock: only events of different clocks can be of unknown order.
 #[derive(Clone, Copy)]
-struct Sure {
+struct Uncertainty {
     clock: usize,
     bounds: TimeBounds,
 }
 
-impl Sure {
+impl Uncertainty {
     /// Returns whether the uncertainty leaves open which of the two was first.
-    fn leaves_open(self, next: Sure) -> bool {
+    fn leaves_open(self, next: Uncertainty) -> bool {
         self.clock != next.clock && !self.bounds.surely_before(&next.bounds)
     }
 }
@@ -79,7 +87,8 @@ pub(crate) struct Script<'o> {
     /// The time of the previous line.
     before: Option<OriginNanos>,
     /// The uncertainty of that time.
-    sure: Option<Sure>,
+    uncertainty: Option<Uncertainty>,
+    /// The number of bytes read.
     done: u64,
 }
 
@@ -90,7 +99,7 @@ impl<'o> Script<'o> {
             lines: Lines::new(out, limit),
             losses: Losses::default(),
             before: None,
-            sure: None,
+            uncertainty: None,
             done: 0,
         }
     }
@@ -142,21 +151,22 @@ impl<'o> Script<'o> {
 
     fn page(&mut self, page: Page) {
         let mut delta = Vec::new();
-        let at = page.first.map_or(0, |(at, _)| at);
-        if let (Some((_, time)), Format::Text) = (page.first, self.format) {
-            text::since(self.before, time, &mut delta);
-            if self.sure.zip(page.sure.0).is_some_and(|(before, first)| before.leaves_open(first)) {
+        let position = page.first.map_or(0, |first| first.position);
+        if let (Some(first), Format::Text) = (page.first, self.format) {
+            text::since(self.before, first.time, &mut delta);
+            let uncertainties = self.uncertainty.zip(page.first_uncertainty);
+            if uncertainties.is_some_and(|(before, first)| before.leaves_open(first)) {
                 delta.extend_from_slice(OPEN.as_bytes());
             }
         }
         // The time since the previous line is inserted within a line, which counts towards the limit only at its end.
-        self.lines.write(&page.text[..at]);
+        self.lines.write(&page.text[..position]);
         if self.lines.want_more() {
             self.lines.write(&delta);
         }
-        self.lines.write(&page.text[at..]);
+        self.lines.write(&page.text[position..]);
         self.before = page.last.or(self.before);
-        self.sure = page.sure.1.or(self.sure);
+        self.uncertainty = page.last_uncertainty.or(self.uncertainty);
         page.losses.into_iter().for_each(|loss| self.losses.add(loss));
         self.done += page.bytes;
     }
@@ -178,7 +188,8 @@ impl Writer<'_, '_> {
             text: Vec::new(),
             first: None,
             last: None,
-            sure: (None, None),
+            first_uncertainty: None,
+            last_uncertainty: None,
             losses: Vec::new(),
             bytes: slice.bytes,
         };
@@ -196,12 +207,12 @@ impl Writer<'_, '_> {
                     let event = source.cursor.event(*parts);
                     if self.filter.wants(source.trace_index, source.stream_index, &event) {
                         let start = page.text.len();
-                        let packet = packets[index].of(&event, source.cursor.packet_index(), self.format);
+                        let packet = packets[index].get(&event, source.cursor.packet_index(), self.format);
                         let written = packet.and_then(|packet| {
                             self.event(source, (*time, packet), &event, &mut clock, &mut page)
                         });
                         if let Err(trouble) = written {
-                            page.take_back(start, unreadable(source, &event, trouble));
+                            page.remove_line(start, unreadable(source, &event, trouble));
                         }
                     }
                 }
@@ -227,10 +238,10 @@ impl Writer<'_, '_> {
     }
 
     /// Returns the uncertainty of an event's time; `None` if all times are exact.
-    fn sure(&self, source: &Source<'_, '_>, event: &Event<'_, '_, '_>) -> Option<Sure> {
+    fn uncertainty(&self, source: &Source<'_, '_>, event: &Event<'_, '_, '_>) -> Option<Uncertainty> {
         let clock = *self.clocks.get(source.trace_index)?;
         let bounds = source.cursor.clock()?.bounds(event.parts.cycles?);
-        Some(Sure { clock, bounds })
+        Some(Uncertainty { clock, bounds })
     }
 
     fn event(
@@ -244,21 +255,21 @@ impl Writer<'_, '_> {
         let names = self.names(source);
         match self.format {
             Format::JsonLines => {
-                let bounds = self.sure(source, event).map(|sure| sure.bounds);
+                let bounds = self.uncertainty(source, event).map(|uncertainty| uncertainty.bounds);
                 json::event(names, (time, bounds), packet, event, &mut page.text)
             }
             Format::Text => {
                 clock.write(time, &mut page.text);
                 let is_first = page.first.is_none();
                 if is_first {
-                    page.first = Some((page.text.len(), time));
+                    page.first = Some(FirstEvent { time, position: page.text.len() });
                 } else {
                     text::since(page.last, time, &mut page.text);
                 }
                 if self.clocks.is_empty() {
                     page.text.push(b' ');
                 } else {
-                    page.uncertainty(self.sure(source, event), is_first);
+                    page.uncertainty(self.uncertainty(source, event), is_first);
                 }
                 page.last = time;
                 text::event(names, packet, event, &mut page.text)
@@ -284,8 +295,9 @@ struct PacketText {
 }
 
 impl PacketText {
+    /// Returns the context of an event's packet.
     #[inline]
-    fn of(
+    fn get(
         &mut self,
         event: &Event<'_, '_, '_>,
         packet: Option<usize>,
@@ -307,25 +319,25 @@ impl Page {
     /// Writes the uncertainty of an event's time, and whether it may precede the event before it.
     // Not inlined: most traces have no need of it.
     #[inline(never)]
-    fn uncertainty(&mut self, sure: Option<Sure>, is_first: bool) {
-        let (first, last) = &mut self.sure;
+    fn uncertainty(&mut self, uncertainty: Option<Uncertainty>, is_first: bool) {
+        let uncertainties = self.last_uncertainty.zip(uncertainty);
         if is_first {
-            *first = sure;
-        } else if last.zip(sure).is_some_and(|(before, next)| before.leaves_open(next)) {
+            self.first_uncertainty = uncertainty;
+        } else if uncertainties.is_some_and(|(before, next)| before.leaves_open(next)) {
             self.text.extend_from_slice(OPEN.as_bytes());
         }
-        *last = sure;
+        self.last_uncertainty = uncertainty;
         self.text.push(b' ');
-        if let Some(sure) = sure {
-            text::uncertainty(&sure.bounds, &mut self.text);
+        if let Some(uncertainty) = uncertainty {
+            text::uncertainty(&uncertainty.bounds, &mut self.text);
         }
     }
 
-    /// Removes the incomplete line that begins at `start`.
+    /// Removes the incomplete line that begins at `start`, and keeps the loss that explains it.
     #[cold]
-    fn take_back(&mut self, start: usize, loss: Loss) {
+    fn remove_line(&mut self, start: usize, loss: Loss) {
         self.text.truncate(start);
-        if self.first.is_some_and(|(at, _)| at > start) {
+        if self.first.is_some_and(|first| first.position > start) {
             self.first = None;
         }
         self.losses.push(loss);

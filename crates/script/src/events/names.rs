@@ -19,27 +19,38 @@ pub(super) struct StreamNames {
     pub(super) json_events: Vec<String>,
     /// The display name.
     pub(super) name: String,
-    /// By event class: whether the packet's context, or that of the stream, has a field name that also occurs in an
-    /// inner context, and so must be nested.
-    pub(super) nested: Vec<[bool; 2]>,
+    /// By event class.
+    pub(super) nested: Vec<NestedContexts>,
+}
+
+/// Which outer contexts have a field name that also occurs in an inner context, and so must be nested.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NestedContexts {
+    /// The packet's context.
+    pub(super) packet: bool,
+    /// The common context of the stream's events.
+    pub(super) common: bool,
 }
 
 /// Returns the texts of every stream, by trace and stream.
 pub(super) fn names(traces: &Traces<'_>) -> Vec<Vec<StreamNames>> {
-    traces.events.iter().map(of_trace).collect()
+    traces.events.iter().map(names_of_trace).collect()
 }
 
-fn of_trace(trace: &Trace<'_>) -> Vec<StreamNames> {
+fn names_of_trace(trace: &Trace<'_>) -> Vec<StreamNames> {
     let host = host(&trace.class);
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let stream = trace.streams.iter().map(|stream| {
+    let names = trace.streams.iter().map(|stream| {
         let name = stream.name.rsplit('/').next().unwrap_or(&stream.name).to_owned();
         let class = trace.stream_class(stream);
         let packet = members(class.packet_context.as_ref());
         let common = members(class.common_context.as_ref());
         let nested = class.events.iter().map(|event| {
             let specific = members(event.specific_context.as_ref());
-            [!packet.is_disjoint(&common) || !packet.is_disjoint(&specific), !common.is_disjoint(&specific)]
+            NestedContexts {
+                packet: !packet.is_disjoint(&common) || !packet.is_disjoint(&specific),
+                common: !common.is_disjoint(&specific),
+            }
         });
         let json = format!("\"trace\":{},\"stream\":{}", quoted(&trace.name), quoted(&name));
         let json_event =
@@ -52,7 +63,7 @@ fn of_trace(trace: &Trace<'_>) -> Vec<StreamNames> {
             name,
         }
     });
-    stream.collect()
+    names.collect()
 }
 
 fn members(structure: Option<&Structure>) -> HashSet<&str> {

@@ -27,6 +27,10 @@ use super::{
 /// The columns that every table begins with.
 const TIME: &str = "time_ns";
 const STREAM: &str = "stream";
+/// The number of the columns above, and the index of the second.
+const FIXED_COLUMNS: usize = 2;
+const STREAM_INDEX: usize = 1;
+/// The column of the CPU, if one is known.
 const CPU: &str = "cpu";
 /// The name of the table of all events.
 const ALL: &str = "events";
@@ -41,7 +45,7 @@ pub struct EventTable {
     pub name: String,
     /// The columns: `time_ns` on the timeline, `stream`, `cpu`, contexts, fields.
     pub columns: Vec<Column>,
-    /// Where the columns after the first two are from.
+    /// Where the columns after [`FIXED_COLUMNS`] are from.
     origins: Vec<Origin>,
 }
 
@@ -62,21 +66,21 @@ enum Origin {
 
 /// How to read the cells of a column from the events of a class.
 #[derive(Clone, Debug)]
-enum Reading {
+enum CellSource {
     Field(FieldPath),
     Name,
     Fields,
 }
 
 impl Origin {
-    fn find(&self, trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass) -> Option<Reading> {
+    fn find(&self, trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass) -> Option<CellSource> {
         let has = |name: &String| {
             let mut members = event.payload.iter().flat_map(|payload| &payload.members);
             members.any(|member| member.name == *name)
         };
         let path = match self {
-            Origin::Name => return Some(Reading::Name),
-            Origin::Fields => return Some(Reading::Fields),
+            Origin::Name => return Some(CellSource::Name),
+            Origin::Fields => return Some(CellSource::Fields),
             Origin::Cpu => {
                 let mut names = vocabulary::context("cpu_id").iter();
                 names.find_map(|name| trace.find_context(stream, event, &[name]))
@@ -85,7 +89,7 @@ impl Origin {
             Origin::Field(name) if has(name) => trace.find(stream, event, &[name]),
             Origin::Field(_) => None,
         };
-        path.map(Reading::Field)
+        path.map(CellSource::Field)
     }
 }
 
@@ -132,19 +136,21 @@ impl EventTable {
         table
     }
 
-    fn is_of(&self, event: &EventClass) -> bool {
+    /// Whether events of this class have rows in the table.
+    fn contains(&self, event: &EventClass) -> bool {
         self.origins.contains(&Origin::Name) || event.name == self.name
     }
 
+    /// Adds a column for each member. One whose name another column has gets the prefix.
     fn add_all(&mut self, structure: Option<&Structure>, origin: fn(String) -> Origin, prefix: &str) {
         for member in structure.iter().flat_map(|structure| &structure.members) {
             let Some(kind) = member.class.column_type() else { continue };
             let origin = origin(member.name.clone());
-            let is_other = |(column, own): (&Column, &Origin)| {
-                column.name.eq_ignore_ascii_case(&member.name) && *own != origin
+            let has_its_name = |(column, other): (&Column, &Origin)| {
+                column.name.eq_ignore_ascii_case(&member.name) && *other != origin
             };
             let taken = [TIME, STREAM].contains(&member.name.as_str())
-                || self.columns[2..].iter().zip(&self.origins).any(is_other);
+                || self.columns[FIXED_COLUMNS..].iter().zip(&self.origins).any(has_its_name);
             let name = if taken { format!("{prefix}{}", member.name) } else { member.name.clone() };
             self.add(&name, origin, kind);
         }
@@ -154,7 +160,7 @@ impl EventTable {
     fn add(&mut self, name: &str, origin: Origin, kind: Type) {
         match self.origins.iter().position(|known| *known == origin) {
             Some(index) => {
-                let known = &mut self.columns[index + 2].kind;
+                let known = &mut self.columns[FIXED_COLUMNS + index].kind;
                 if *known != kind {
                     *known = Type::Text;
                 }
@@ -203,8 +209,8 @@ impl EventTable {
     }
 }
 
-/// By column: where the cells of a class are from.
-type Paths = Vec<Option<Reading>>;
+/// By column: where the cells of a class are from; `None` if the class has none for it, or the column is not read.
+type CellSources = Vec<Option<CellSource>>;
 
 struct TableReader<'t, 'a> {
     table: &'t EventTable,
@@ -212,8 +218,8 @@ struct TableReader<'t, 'a> {
     filter: Filter,
     reading: &'t EventReading,
     names: Vec<Vec<StreamNames>>,
-    /// Of the classes with this name, by trace, stream and class.
-    paths: Vec<Vec<Vec<Option<Paths>>>>,
+    /// By trace, stream and class; `None` for classes that the table does not contain.
+    sources: Vec<Vec<Vec<Option<CellSources>>>>,
     reads_stream: bool,
 }
 
@@ -225,23 +231,27 @@ impl<'t, 'a> TableReader<'t, 'a> {
         read: &[bool],
     ) -> TableReader<'t, 'a> {
         let is_read = |column: usize| read.get(column).copied().unwrap_or(true);
-        let paths = |trace: &Trace<'a>, stream: &Stream<'a>, event: &EventClass| {
-            let origins = table.origins.iter().zip(2..);
-            table.is_of(event).then(|| {
-                let found = |(origin, column): (&Origin, usize)| {
-                    origin.find(trace, stream, event).filter(|_| is_read(column))
-                };
-                origins.map(found).collect()
-            })
+        let sources_of_class = |trace: &Trace<'a>, stream: &Stream<'a>, event: &EventClass| {
+            if !table.contains(event) {
+                return None;
+            }
+            let mut sources = CellSources::new();
+            for (origin, column) in table.origins.iter().zip(FIXED_COLUMNS..) {
+                sources.push(origin.find(trace, stream, event).filter(|_| is_read(column)));
+            }
+            Some(sources)
         };
-        let of_stream = |trace: &Trace<'a>, stream: &Stream<'a>| {
-            let classes = &trace.stream_class(stream).events;
-            classes.iter().map(|event| paths(trace, stream, event)).collect()
-        };
-        let of_trace = |trace: &Trace<'a>| trace.streams.iter().map(|one| of_stream(trace, one)).collect();
-        let paths = traces.events.iter().map(of_trace).collect();
-        let filter = Filter::new(traces, wanted);
-        TableReader { table, traces, filter, reading, names: names(traces), paths, reads_stream: is_read(1) }
+        let mut sources = Vec::new();
+        for trace in &traces.events {
+            let mut of_streams = Vec::new();
+            for stream in &trace.streams {
+                let classes = trace.stream_class(stream).events.iter();
+                of_streams.push(classes.map(|event| sources_of_class(trace, stream, event)).collect());
+            }
+            sources.push(of_streams);
+        }
+        let (filter, reads_stream) = (Filter::new(traces, wanted), is_read(STREAM_INDEX));
+        TableReader { table, traces, filter, reading, names: names(traces), sources, reads_stream }
     }
 
     fn slice(&self, slice: &Slice) -> (Vec<RecordBatch>, Losses) {
@@ -251,16 +261,16 @@ impl<'t, 'a> TableReader<'t, 'a> {
         while let Some(index) = merge.next_source() {
             let source = &merge.sources[index];
             let Some((time, Item::Event(parts))) = &source.next else { continue };
-            let paths = &self.paths[source.trace_index][source.stream_index][parts.class as usize];
-            let Some(paths) = paths.as_ref().filter(|_| self.reading.wants(*time)) else { continue };
+            let cells = &self.sources[source.trace_index][source.stream_index][parts.class as usize];
+            let Some(cells) = cells.as_ref().filter(|_| self.reading.wants(*time)) else { continue };
             let event = source.cursor.event(*parts);
             if !self.filter.wants(source.trace_index, source.stream_index, &event) {
                 continue;
             }
-            match self.read_row(*time, (&event, paths), &mut row) {
+            match self.read_row(*time, &event, cells, &mut row) {
                 Ok(()) => {
                     let stream = &self.names[source.trace_index][source.stream_index].name;
-                    row.add((stream, &event.class().name), &mut builder);
+                    row.add(stream, &event.class().name, &mut builder);
                 }
                 Err(trouble) => losses.add(unreadable(source, &event, trouble)),
             }
@@ -275,7 +285,8 @@ impl<'t, 'a> TableReader<'t, 'a> {
     fn read_row(
         &self,
         time: Option<OriginNanos>,
-        (event, paths): (&Event<'_, '_, '_>, &Paths),
+        event: &Event<'_, '_, '_>,
+        sources: &CellSources,
         row: &mut RowCells,
     ) -> Result<(), Trouble> {
         row.cells.clear();
@@ -283,16 +294,16 @@ impl<'t, 'a> TableReader<'t, 'a> {
         let time = time.and_then(|time| i64::try_from(time.0).ok()).map_or(Cell::Null, Cell::Signed);
         let stream = if self.reads_stream { Content::Stream } else { Content::Cell(Cell::Null) };
         row.cells.extend([Content::Cell(time), stream]);
-        for (path, column) in paths.iter().zip(&self.table.columns[2..]) {
-            let content = match path {
-                Some(Reading::Field(path)) => read_cell(event, path, column.kind, &mut row.text)?,
-                Some(Reading::Name) => Content::Event,
-                Some(Reading::Fields) => {
+        for (source, column) in sources.iter().zip(&self.table.columns[FIXED_COLUMNS..]) {
+            let content = match source {
+                Some(CellSource::Field(path)) => read_cell(event, path, column.kind, &mut row.text)?,
+                Some(CellSource::Name) => Content::Event,
+                Some(CellSource::Fields) => {
                     let start = row.text.len();
                     row.text.push(b'{');
-                    event.emit(Scope::Payload, &mut JsonFields::new(&mut row.text, true))?;
+                    event.emit(Scope::Payload, &mut JsonFields::new(&mut row.text))?;
                     row.text.push(b'}');
-                    Content::Text(start, row.text.len())
+                    Content::Text { start, end: row.text.len() }
                 }
                 None => Content::Cell(Cell::Null),
             };
@@ -311,14 +322,14 @@ struct RowCells {
 }
 
 impl RowCells {
-    /// Adds the row to a table. `names` are those of its stream and of its event.
-    fn add(&self, names: (&str, &str), builder: &mut TableBuilder) {
+    /// Adds the row to a table.
+    fn add(&self, stream_name: &str, event_name: &str, builder: &mut TableBuilder) {
         let text = str::from_utf8(&self.text).expect("JSON, and text that was made valid");
         builder.row(self.cells.iter().map(|content| match *content {
             Content::Cell(cell) => cell,
-            Content::Text(from, to) => Cell::Text(&text[from..to]),
-            Content::Stream => Cell::Text(names.0),
-            Content::Event => Cell::Text(names.1),
+            Content::Text { start, end } => Cell::Text(&text[start..end]),
+            Content::Stream => Cell::Text(stream_name),
+            Content::Event => Cell::Text(event_name),
         }));
     }
 }
@@ -327,8 +338,11 @@ impl RowCells {
 #[derive(Clone, Copy)]
 enum Content {
     Cell(Cell<'static>),
-    /// From a byte of the row's text to another.
-    Text(usize, usize),
+    /// A range of bytes of the row's text.
+    Text {
+        start: usize,
+        end: usize,
+    },
     /// The name of the stream.
     Stream,
     /// The name of the event.
@@ -346,16 +360,17 @@ fn read_cell(
     if kind == Type::Text {
         event.emit_field(path, &mut JsonFields::of_one(text))?;
         let json = &text[start..];
-        // A text alone is itself, not a string of JSON.
-        let alone = json.starts_with(b"\"").then(|| serde_json::from_slice::<String>(json).ok()).flatten();
         if json.is_empty() || json == b"null" {
             return Ok(Content::Cell(Cell::Null));
         }
-        if let Some(alone) = alone {
+        // A field that is a text becomes a cell without quotes and escapes.
+        if json.starts_with(b"\"")
+            && let Ok(unquoted) = serde_json::from_slice::<String>(json)
+        {
             text.truncate(start);
-            text.extend_from_slice(alone.as_bytes());
+            text.extend_from_slice(unquoted.as_bytes());
         }
-        return Ok(Content::Text(start, text.len()));
+        return Ok(Content::Text { start, end: text.len() });
     }
     let mut scalar = Scalar { content: Content::Cell(Cell::Null), text };
     event.emit_field(path, &mut scalar)?;
@@ -373,7 +388,7 @@ fn read_cell(
                 | (Cell::Real(_), Type::Real)
                 | (Cell::Boolean(_), Type::Boolean)
         ),
-        (Content::Text(..), kind) => kind == Type::Name,
+        (Content::Text { .. }, kind) => kind == Type::Name,
         (Content::Stream | Content::Event, _) => false,
     };
     Ok(if fits { scalar.content } else { Content::Cell(Cell::Null) })
@@ -405,6 +420,6 @@ impl FieldSink for Scalar<'_> {
     fn text(&mut self, _: Name<'_>, text: &[u8]) {
         let start = self.text.len();
         self.text.extend_from_slice(String::from_utf8_lossy(text).as_bytes());
-        self.content = Content::Text(start, self.text.len());
+        self.content = Content::Text { start, end: self.text.len() };
     }
 }

@@ -38,10 +38,11 @@ impl TimeOfDay {
         if !(0..SECOND).contains(&nanos) {
             nanos = time.0.rem_euclid(SECOND);
             self.second = OriginNanos(time.0 - nanos);
-            self.text[1..10].copy_from_slice(&clock_time((time.0.rem_euclid(DAY) / SECOND) as u32));
+            let clock_time = clock_time((time.0.rem_euclid(DAY) / SECOND) as u32);
+            self.text[1..][..clock_time.len()].copy_from_slice(&clock_time);
         }
         out.extend_from_slice(&self.text);
-        put_nanos(nanos as u32, 2, out);
+        put_nanos(nanos as u32, b"] ".len(), out);
     }
 }
 
@@ -53,12 +54,12 @@ fn put_nanos(nanos: u32, after: usize, out: &mut [u8]) {
     out[end - 9..end].copy_from_slice(&nine(nanos));
 }
 
-/// Formats hours, minutes and seconds.
+/// Formats hours, minutes and seconds, with the point after them.
 fn clock_time(seconds: u32) -> [u8; 9] {
     let [hours, minutes, seconds] = [seconds / 3600, seconds / 60 % 60, seconds % 60];
     let mut text = *b"00:00:00.";
-    for (number, at) in [(hours, 0), (minutes, 3), (seconds, 6)] {
-        (text[at], text[at + 1]) = (b'0' + (number / 10) as u8, b'0' + (number % 10) as u8);
+    for (number, position) in [(hours, 0), (minutes, 3), (seconds, 6)] {
+        (text[position], text[position + 1]) = (b'0' + (number / 10) as u8, b'0' + (number % 10) as u8);
     }
     text
 }
@@ -72,12 +73,12 @@ pub(super) fn since(before: Option<OriginNanos>, time: Option<OriginNanos>, out:
     // Dividing 128 bits takes long.
     if (0..SECOND).contains(&nanos) {
         out.extend_from_slice(b"(+0.000000000)");
-        return put_nanos(nanos as u32, 1, out);
+        return put_nanos(nanos as u32, b")".len(), out);
     }
     out.extend_from_slice(if nanos < 0 { b"(-" } else { b"(+" });
     decimal((nanos / SECOND).unsigned_abs() as u64, out);
     out.extend_from_slice(b".000000000)");
-    put_nanos((nanos % SECOND).unsigned_abs() as u32, 1, out);
+    put_nanos((nanos % SECOND).unsigned_abs() as u32, b")".len(), out);
 }
 
 /// Writes `±0.4 µs ` before an event whose time is not exact; an unbounded side is `∞`.
@@ -143,7 +144,8 @@ pub(super) fn lost(stream: &str, lost: &Lost, out: &mut Vec<u8>) {
             out.extend_from_slice(word.as_bytes());
             let mut text = Vec::new();
             TimeOfDay::new().write(time, &mut text);
-            out.extend_from_slice(&text[1..19]);
+            // Without `[` and `] `.
+            out.extend_from_slice(&text[1..text.len() - 2]);
         }
     };
     time(" after ", lost.after);

@@ -51,7 +51,7 @@ struct Writer<'x, 'f> {
     names: FxHashMap<FunctionId, Name>,
     /// The last call that began, whose line depends on whether it ends at once.
     open: Option<OpenCall>,
-    /// Index of the current thread in the trace.
+    /// Index of the current thread in the trace, and its id.
     thread: Option<u32>,
     tid: u32,
 }
@@ -71,7 +71,7 @@ struct OpenCall {
     time: Option<Nanos>,
 }
 
-/// The numbers in front of a line; empty columns for those that are unknown or not meant.
+/// The numbers in front of a line. `None` becomes blanks: the number is unknown, or the line shows none.
 #[derive(Default)]
 struct Columns {
     time: Option<Nanos>,
@@ -79,6 +79,12 @@ struct Columns {
     took: Option<u64>,
     instructions: Option<u64>,
 }
+
+/// The widths of the columns; a time has seconds, a point, and nine more digits.
+const SECONDS_WIDTH: usize = 6;
+const TIME_WIDTH: usize = SECONDS_WIDTH + 10;
+const DURATION_WIDTH: usize = 12;
+const INSTRUCTIONS_WIDTH: usize = 13;
 
 /// Number of bytes to gather before writing.
 const GATHERED: usize = 1 << 16;
@@ -171,19 +177,20 @@ impl Writer<'_, '_> {
         let mut digits = itoa::Buffer::new();
         match time {
             Some(Nanos(time)) => {
-                right(text, digits.format(time / SECOND), 6);
+                right(text, digits.format(time / SECOND), SECONDS_WIDTH);
                 text.push(b'.');
                 text.extend_from_slice(&nine((time % SECOND) as u32));
             }
-            None => right(text, "", 16),
+            None => right(text, "", TIME_WIDTH),
         }
         text.push(b' ');
         match took {
             Some(nanos) => duration(text, nanos),
-            None => right(text, "", 12),
+            None => right(text, "", DURATION_WIDTH),
         }
         text.push(b' ');
-        right(text, instructions.map_or("", |instructions| digits.format(instructions)), 13);
+        let instructions = instructions.map_or("", |instructions| digits.format(instructions));
+        right(text, instructions, INSTRUCTIONS_WIDTH);
         right(text, "", 2 + indent(depth));
         let name = &name(names, trace, function).text;
         [before, name, behind, "\n"].iter().for_each(|part| text.extend_from_slice(part.as_bytes()));
@@ -251,20 +258,19 @@ fn right(out: &mut Vec<u8>, text: &str, width: usize) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends a duration with a suitable unit, in twelve columns.
+/// Appends a duration with a suitable unit, in [`DURATION_WIDTH`] columns.
 fn duration(out: &mut Vec<u8>, nanos: u64) {
-    const WIDTH: usize = 12;
     let mut digits = itoa::Buffer::new();
     let (thousandths, unit) = match nanos {
         0..1_000 => {
-            right(out, digits.format(nanos), WIDTH - 3);
+            right(out, digits.format(nanos), DURATION_WIDTH - " ns".len());
             return out.extend_from_slice(b" ns");
         }
         1_000..1_000_000 => (nanos, " us"),
         1_000_000..1_000_000_000 => ((nanos + 500) / 1_000, " ms"),
         _ => (nanos.saturating_add(500_000) / 1_000_000, " s"),
     };
-    right(out, digits.format(thousandths / 1_000), WIDTH - 4 - unit.len());
+    right(out, digits.format(thousandths / 1_000), DURATION_WIDTH - ".000".len() - unit.len());
     out.push(b'.');
     out.extend_from_slice(&nine((thousandths % 1_000) as u32)[6..]);
     out.extend_from_slice(unit.as_bytes());
@@ -275,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_of_time_are_rounded_to_thousandths_of_their_unit() {
+    fn durations_are_rounded_to_thousandths_of_their_unit() {
         let shown = |nanos| {
             let mut out = Vec::new();
             duration(&mut out, nanos);

@@ -6,8 +6,9 @@
 pub(super) struct EarlyLines {
     /// Offset of the lines in the text, until the first timestamp arrives.
     begin: Option<usize>,
-    /// Instructions in these lines, and instructions dropped.
+    /// Instructions before the first timestamp, written or dropped.
     instructions: u64,
+    /// Instructions dropped because of the limit.
     left_out: u64,
 }
 
@@ -21,19 +22,19 @@ impl EarlyLines {
     }
 
     /// Returns whether the first timestamp is still missing, so that the lines may have to be truncated.
-    pub(super) fn wait(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         self.begin.is_some()
     }
 
-    /// Returns whether to write the lines of instructions before the first timestamp. Replaces the lines by `instead`
-    /// once they exceed the limit.
+    /// Counts instructions before the first timestamp, and returns whether to write their lines. Replaces all early lines
+    /// by `replacement` once they exceed the limit.
     #[cold]
-    pub(super) fn takes(&mut self, instructions: u64, text: &mut Vec<u8>, instead: &str) -> bool {
+    pub(super) fn takes(&mut self, instructions: u64, text: &mut Vec<u8>, replacement: &str) -> bool {
         let Some(begin) = self.begin else { return false };
         self.instructions += instructions;
         if self.left_out == 0 && text.len() - begin > EarlyLines::MOST {
             text.truncate(begin);
-            text.extend_from_slice(instead.as_bytes());
+            text.extend_from_slice(replacement.as_bytes());
             self.left_out = self.instructions.max(1);
         } else if self.left_out > 0 {
             self.left_out += instructions;
@@ -54,7 +55,7 @@ impl EarlyLines {
     /// Returns the number of instructions dropped at the end of a segment, because of the limit or because no timestamp
     /// arrived.
     pub(super) fn left_out(&self) -> u64 {
-        if self.wait() { self.instructions } else { self.left_out }
+        if self.is_waiting() { self.instructions } else { self.left_out }
     }
 }
 
@@ -63,18 +64,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn early_lines_are_taken_back_or_kept() {
+    fn early_lines_are_kept_only_if_their_first_timestamp_is_wanted() {
         for wanted in [false, true] {
             let mut text = b"before\n".to_vec();
             let mut early = EarlyLines::default();
             let is_part = true;
             early.begin(is_part, &text);
-            assert!(early.takes(1, &mut text, ""));
+            let no_replacement = "";
+            assert!(early.takes(1, &mut text, no_replacement));
             text.extend_from_slice(b"line\n");
             assert_eq!(early.left_out(), 1, "no time came so far");
             assert_eq!(early.decide(wanted, &mut text), !wanted);
             assert_eq!(text, if wanted { &b"before\nline\n"[..] } else { b"before\n" });
-            assert!(early.left_out() == 0 && !early.takes(1, &mut text, "") && !early.wait());
+            assert!(early.left_out() == 0 && !early.takes(1, &mut text, no_replacement));
+            assert!(!early.is_waiting());
         }
     }
 }

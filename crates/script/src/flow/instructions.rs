@@ -110,8 +110,9 @@ struct InstructionSink<'x, 'f> {
     early: EarlyLines,
     formatter: GasFormatter,
     disassembly: String,
-    lines: HashMap<u32, Option<SourceLines<'x>>>,
-    /// Cached text of these fields by origin.
+    /// DWARF lines by module; `None` if there are none.
+    dwarf_lines: HashMap<u32, Option<SourceLines<'x>>>,
+    /// Cached text of these two fields by origin.
     symbols: HashMap<Origin, Box<[u8]>>,
     source_lines: HashMap<Origin, Box<[u8]>>,
     paths: Paths,
@@ -138,7 +139,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             early: EarlyLines::default(),
             formatter: formatter(),
             disassembly: String::new(),
-            lines: HashMap::new(),
+            dwarf_lines: HashMap::new(),
             symbols: HashMap::new(),
             source_lines: HashMap::new(),
             paths: Paths::default(),
@@ -168,7 +169,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             let begin = self.text.len();
             match field {
                 Field::Ip => decimal(address, &mut self.text),
-                // Its upper bound is inserted later; it needs no escapes.
+                // The upper bound is inserted later, so the value stays where it is. It needs no escapes.
                 Field::Span => {
                     self.text.push(b'"');
                     self.field(field, address, executed);
@@ -235,7 +236,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
     /// Returns the inlined frames at an instruction, innermost first, and the function that contains them.
     fn frames(&mut self, origin: Origin) -> Vec<Frame> {
         let modules = &self.filter.trace.modules;
-        let lines = self.lines.entry(origin.module).or_insert_with(|| modules.lines(origin.module));
+        let lines = self.dwarf_lines.entry(origin.module).or_insert_with(|| modules.lines(origin.module));
         lines.as_ref().map(|lines| lines.frames_at(modules.address(origin))).unwrap_or_default()
     }
 
@@ -257,8 +258,8 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             let mut symbol: String =
                 inlined.map(|frame| format!("{} < ", frame.function.as_deref().unwrap_or("??"))).collect();
             let modules = &self.filter.trace.modules;
-            let (function, behind) = modules.function(origin);
-            symbol += &format!("{}+{behind:#x}", modules.names(function).0);
+            let (function, offset) = modules.function(origin);
+            symbol += &format!("{}+{offset:#x}", modules.names(function).0);
             self.symbols.insert(origin, symbol.into_bytes().into());
         }
         self.text.extend_from_slice(&self.symbols[&origin]);
@@ -266,7 +267,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
 
     fn set_time(&mut self, now: Tsc) {
         self.filter.time(now);
-        if self.early.wait() && self.early.decide(self.filter.open, &mut self.text) {
+        if self.early.is_waiting() && self.early.decide(self.filter.open, &mut self.text) {
             self.span.forget();
         }
         let Some(clock) = self.filter.trace.recording.config.clock else { return };
@@ -286,15 +287,15 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
     /// Returns whether to write lines before the first timestamp, which may have to be truncated.
     #[cold]
     fn takes_early(&mut self, instructions: u64) -> bool {
-        let instead = match self.format {
+        let replacement = match self.format {
             Format::Text => "# gap too many instructions ran before the first time\n",
             Format::JsonLines => {
                 "{\"name\":\"gap\",\"fields\":{\"reason\":\"too many instructions ran before the first time\"}}\n"
             }
         };
-        let had = self.text.len();
-        let takes = self.early.takes(instructions, &mut self.text, instead);
-        if self.text.len() < had {
+        let length = self.text.len();
+        let takes = self.early.takes(instructions, &mut self.text, replacement);
+        if self.text.len() < length {
             self.span.forget();
         }
         takes
@@ -324,14 +325,14 @@ fn formatter() -> GasFormatter {
 }
 
 fn origin(address: u64, executed: &Executed<'_>) -> Origin {
-    let found = executed.code.space.at(address, executed.code.tick);
-    found.map_or(Origin { module: 0, offset: address }, |(content, _)| content.origin)
+    let content = executed.code.space.at(address, executed.code.tick);
+    content.map_or(Origin { module: 0, offset: address }, |(content, _)| content.origin)
 }
 
 /// Appends the addresses of consecutive instructions, given by their lengths, one per line.
 #[inline]
-fn lines(text: &mut Vec<u8>, mut address: u64, lengths: &[u8]) {
-    // All digits but the last two, mostly the same as for the previous instruction.
+fn address_lines(text: &mut Vec<u8>, mut address: u64, lengths: &[u8]) {
+    // All digits but the last two are mostly the same as for the previous instruction, so they are kept.
     let (mut page, mut high, mut count) = (0, [0; 16], 0);
     for &length in lengths {
         if address >> 8 != page {
@@ -362,9 +363,9 @@ static ENDS: [[u8; 3]; 256] = {
 };
 
 /// Appends the addresses of the blocks' instructions, one per line.
-fn addresses<L: Labels>(text: &mut Vec<u8>, blocks: &[Step], graph: &Graph<'_, L>) {
+fn block_lines<L: Labels>(text: &mut Vec<u8>, blocks: &[Step], graph: &Graph<'_, L>) {
     for step in blocks {
-        lines(text, step.start, graph.lengths(graph.block(step.block)));
+        address_lines(text, step.start, graph.lengths(graph.block(step.block)));
     }
 }
 
@@ -380,7 +381,7 @@ impl TextSink for InstructionSink<'_, '_> {
     }
 
     fn is_complete(&self) -> bool {
-        self.span.is_complete() && !self.early.wait()
+        self.span.is_complete() && !self.early.is_waiting()
     }
 }
 
@@ -422,7 +423,7 @@ impl Sink for InstructionSink<'_, '_> {
     }
 
     fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], graph: &Graph<'_, L>) -> Option<(u32, u32)> {
-        addresses(&mut self.paths.text, steps, graph);
+        block_lines(&mut self.paths.text, steps, graph);
         self.paths.ends.push(self.paths.text.len());
         Some((self.paths.ends.len() as u32 - 1, state))
     }
@@ -445,7 +446,7 @@ impl Sink for InstructionSink<'_, '_> {
             return;
         }
         if self.has_only_addresses() {
-            lines(&mut self.text, executed.block.start, executed.lengths);
+            address_lines(&mut self.text, executed.block.start, executed.lengths);
         } else {
             executed.addresses().for_each(|address| self.line(address, &executed));
         }
@@ -478,9 +479,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_are_those_of_the_library(start: u64, shift in 0u32..64, lengths: [u8; 20]) {
+        fn address_lines_are_those_of_the_standard_library(start: u64, shift in 0u32..64, lengths: [u8; 20]) {
             let mut text = b"before\n".to_vec();
-            lines(&mut text, start >> shift, &lengths);
+            address_lines(&mut text, start >> shift, &lengths);
             let mut expected = "before\n".to_owned();
             let mut address = start >> shift;
             for length in lengths {

@@ -131,9 +131,9 @@ impl MarkSink<'_, '_> {
         let &LastBlock { start, end, origin } = self.last.as_ref()?;
         let ip = ip.filter(|ip| (start..end).contains(ip))?;
         let modules = &self.filter.trace.modules;
-        let (function, behind) =
+        let (function, offset) =
             modules.function(Origin { offset: origin.offset.wrapping_add(ip - start), ..origin });
-        Some(format!("{}+{behind:#x}", modules.names(function).0))
+        Some(format!("{}+{offset:#x}", modules.names(function).0))
     }
 }
 
@@ -145,7 +145,7 @@ impl TextSink for MarkSink<'_, '_> {
     }
 
     fn is_complete(&self) -> bool {
-        !self.early.wait()
+        !self.early.is_waiting()
     }
 }
 
@@ -185,7 +185,8 @@ impl Sink for MarkSink<'_, '_> {
             _ => {}
         }
         let wanted = self.marks.want(&event) && self.inside && self.filter.wanted;
-        if wanted && (self.filter.open || self.early.takes(1, &mut self.text, "")) {
+        let no_replacement = "";
+        if wanted && (self.filter.open || self.early.takes(1, &mut self.text, no_replacement)) {
             self.write(&event);
         }
     }

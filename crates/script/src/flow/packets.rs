@@ -20,8 +20,9 @@ pub fn packets(
     let chunks = trace.chunks(reading);
     let mut lines = Lines::new(out, limit);
     let mut done = 0;
+    // A chunk's bytes count as read once its last lines arrive.
     let work = |(): &mut (), chunk: &Chunk, hand_over: &dyn Fn((Vec<u8>, u64)) -> bool| {
-        (text(trace, chunk, &|part| hand_over((part, 0))), chunk.bytes())
+        (format_chunk(trace, chunk, &|part| hand_over((part, 0))), chunk.bytes())
     };
     parts_in_order(
         &chunks,
@@ -38,8 +39,9 @@ pub fn packets(
     Outcome { losses: trace.recorded_losses(), written: lines.result }
 }
 
-/// Returns the packets from the first PSB of a chunk to the first PSB after the chunk, as text.
-fn text(trace: &Trace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -> bool) -> Vec<u8> {
+/// Formats the packets from the first PSB of a chunk to the first PSB after the chunk. Returns the last lines, as
+/// [`format_packets`] does.
+fn format_chunk(trace: &Trace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -> bool) -> Vec<u8> {
     let track = &trace.tracks[chunk.track];
     let extent = &track.extents[chunk.extent];
     let mut text = Vec::new();
@@ -54,12 +56,12 @@ fn text(trace: &Trace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -> bool) -
     }
     let Some(first) = first else { return text };
     let end = extent.find_segment(chunk.span.end).unwrap_or(extent.length());
-    show(trace, extent, first..end, text, hand_over)
+    format_packets(trace, extent, first..end, text, hand_over)
 }
 
 /// Formats packets from one PSB to another, or to the end. Returns the last lines; hands over those before in parts of
 /// [`PART`] bytes.
-fn show(
+fn format_packets(
     trace: &Trace<'_>,
     extent: &Extent<'_>,
     span: Range<u64>,
@@ -67,28 +69,28 @@ fn show(
     hand_over: &dyn Fn(Vec<u8>) -> bool,
 ) -> Vec<u8> {
     // Include the PSB at the end, so that a packet cut off by it is shown as such.
-    let size = packet::PSB.len();
-    let bytes = extent.bytes(span.start..(span.end + size as u64).min(extent.length()));
+    let psb_size = packet::PSB.len();
+    let bytes = extent.bytes(span.start..(span.end + psb_size as u64).min(extent.length()));
     let end = (span.end - span.start) as usize;
-    let next_psb = |from: usize| {
-        let found = bytes.get(from..).and_then(packet::find_psb);
-        found.map_or(end, |ahead| (from + ahead).min(end))
+    let find_psb = |from: usize| {
+        let distance = bytes.get(from..).and_then(packet::find_psb);
+        distance.map_or(end, |distance| (from + distance).min(end))
     };
     let mut packets = packet::Decoder::new(&bytes, 0).with_errata(trace.recording.config.errata());
-    let mut psb = next_psb(size);
+    let mut next_psb = find_psb(psb_size);
     loop {
-        let at = packets.position();
-        if at >= end {
+        let start = packets.position();
+        if start >= end {
             return text;
         }
-        if at >= psb {
-            psb = next_psb(at + size);
+        if start >= next_psb {
+            next_psb = find_psb(start + psb_size);
         }
-        let offset = extent.file_offset(span.start + at as u64);
-        let line = match packets.next_before(psb) {
+        let offset = extent.file_offset(span.start + start as u64);
+        let line = match packets.next_before(next_psb) {
             Ok(None) => return text,
             Ok(Some(packet)) => {
-                let bytes = &bytes[at..packets.position()];
+                let bytes = &bytes[start..packets.position()];
                 let raw: String = bytes.iter().map(|byte| format!("{byte:02x} ")).collect();
                 match packet {
                     // The packet decoder reports bytes without a meaning as padding.
@@ -99,8 +101,8 @@ fn show(
                 }
             }
             Err(error) => {
-                packets.synchronize_after(at);
-                format!("{offset:08x}: # {error}; {} bytes skipped\n", packets.position().min(end) - at)
+                packets.synchronize_after(start);
+                format!("{offset:08x}: # {error}; {} bytes skipped\n", packets.position().min(end) - start)
             }
         };
         text.extend_from_slice(line.as_bytes());

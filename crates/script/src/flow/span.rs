@@ -84,14 +84,15 @@ impl Span {
         self.open.clear();
     }
 
+    /// Inserts the upper bound of the open spans.
     fn close(&mut self, end: Option<Nanos>, text: &mut Vec<u8>) {
         let Some(&first) = self.open.first() else { return };
         let lines = text.split_off(first);
         let mut written = first;
-        for at in self.open.drain(..) {
-            text.extend_from_slice(&lines[written - first..at - first]);
+        for position in self.open.drain(..) {
+            text.extend_from_slice(&lines[written - first..position - first]);
             write(end, text);
-            written = at;
+            written = position;
         }
         text.extend_from_slice(&lines[written - first..]);
     }

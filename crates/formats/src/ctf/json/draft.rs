@@ -18,8 +18,8 @@ const WORDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A sentence that names the draft which metadata follows, if it has words of one.
-pub(super) fn of(text: &str) -> Option<String> {
+/// Returns a sentence that names the draft of this metadata, if it has words that only drafts have.
+pub(super) fn sentence(text: &str) -> Option<String> {
     let word = WORDS.iter().find(|(word, _)| has(text, word)).map(|(_, draft)| *draft);
     let has_no_preamble = !text.contains("\"preamble\"") && text.contains("\"trace-class\"");
     let draft = word.or(has_no_preamble.then_some(
@@ -31,8 +31,9 @@ pub(super) fn of(text: &str) -> Option<String> {
     ))
 }
 
-/// Whether the text has the word, which may be a key or a value, in its place.
+/// Whether the text has the word as a key, or as a value, whichever it is in a draft.
 fn has(text: &str, word: &str) -> bool {
     let is_key = matches!(word, "\"field-type\"" | "\"fragment\"");
-    text.match_indices(word).any(|(at, _)| text[at + word.len()..].trim_start().starts_with(':') == is_key)
+    let mut ends = text.match_indices(word).map(|(start, _)| start + word.len());
+    ends.any(|end| text[end..].trim_start().starts_with(':') == is_key)
 }

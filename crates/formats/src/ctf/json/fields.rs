@@ -56,8 +56,8 @@ const ENCODINGS: &[(&str, Encoding)] = &[
 /// Looks up a name in a list.
 fn named<T: Copy>(list: &[(&str, T)], node: &Node<'_>) -> Result<T, Wrong> {
     let name = node.string()?;
-    let found = list.iter().find(|(known, _)| *known == name);
-    found.map(|(_, thing)| *thing).ok_or_else(|| {
+    let entry = list.iter().find(|(known, _)| *known == name);
+    entry.map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<&str> = list.iter().map(|(known, _)| *known).collect();
         node.wrong(format!("`{name}` is none of {}", known.join(", ")))
     })
@@ -138,13 +138,16 @@ impl Aliases {
             "variable-length-unsigned-integer" => FieldClass::VariableInteger(variable(node, UNSIGNED)?),
             "variable-length-signed-integer" => FieldClass::VariableInteger(variable(node, SIGNED)?),
             "null-terminated-string" => FieldClass::String(encoding(node)?),
-            "static-length-string" => FieldClass::Text(encoding(node)?, fixed(node)?),
-            "dynamic-length-string" => FieldClass::Text(encoding(node)?, located(node)?),
-            "static-length-blob" => FieldClass::Blob(fixed(node)?, roles(node)?.first().copied()),
-            "dynamic-length-blob" => FieldClass::Blob(located(node)?, None),
+            "static-length-string" => FieldClass::Text(encoding(node)?, static_length(node)?),
+            "dynamic-length-string" => FieldClass::Text(encoding(node)?, dynamic_length(node)?),
+            "static-length-blob" => FieldClass::Blob(static_length(node)?, roles(node)?.first().copied()),
+            "dynamic-length-blob" => {
+                let role = None;
+                FieldClass::Blob(dynamic_length(node)?, role)
+            }
             "structure" => FieldClass::Structure(self.structure(node)?),
-            "static-length-array" => FieldClass::Array(Box::new(self.array(node, fixed(node)?)?)),
-            "dynamic-length-array" => FieldClass::Array(Box::new(self.array(node, located(node)?)?)),
+            "static-length-array" => FieldClass::Array(Box::new(self.array(node, static_length(node)?)?)),
+            "dynamic-length-array" => FieldClass::Array(Box::new(self.array(node, dynamic_length(node)?)?)),
             "optional" => FieldClass::Optional(Box::new(self.optional(node)?)),
             "variant" => FieldClass::Variant(Box::new(self.variant(node)?)),
             name => return Err(kind.wrong(format!("CTF 2 has no field class `{name}`"))),
@@ -203,11 +206,11 @@ fn encoding(node: &Node<'_>) -> Result<Encoding, Wrong> {
     node.get("encoding").map_or(Ok(Encoding::Utf8), |name| named(ENCODINGS, &name))
 }
 
-fn fixed(node: &Node<'_>) -> Result<Length, Wrong> {
+fn static_length(node: &Node<'_>) -> Result<Length, Wrong> {
     Ok(Length::Static(node.required("length")?.unsigned()?))
 }
 
-fn located(node: &Node<'_>) -> Result<Length, Wrong> {
+fn dynamic_length(node: &Node<'_>) -> Result<Length, Wrong> {
     Ok(Length::Dynamic(location(&node.required("length-field-location")?)?))
 }
 
@@ -216,6 +219,7 @@ fn roles(node: &Node<'_>) -> Result<Vec<Role>, Wrong> {
     list.list()?.iter().map(|role| named(ROLES, role)).collect()
 }
 
+/// Returns the byte order, and whether the bit order is the reverse of the usual one for it.
 fn byte_order(node: &Node<'_>) -> Result<(ByteOrder, bool), Wrong> {
     const ORDERS: &[(&str, ByteOrder)] =
         &[("little-endian", ByteOrder::Little), ("big-endian", ByteOrder::Big)];

@@ -33,7 +33,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<TraceClass, Error> {
         let reason = "CTF 2 metadata is UTF-8, and this is not".to_owned();
         wrong(error.valid_up_to(), reason)
     })?;
-    parse(text).map_err(|error| match (error.kind, draft::of(text)) {
+    parse(text).map_err(|error| match (error.kind, draft::sentence(text)) {
         (ErrorKind::Text { what, reason }, Some(draft)) => {
             let reason = format!("{reason}\n    {draft}");
             Error { at: error.at, kind: ErrorKind::Text { what, reason } }
@@ -44,26 +44,26 @@ pub(super) fn read(bytes: &[u8]) -> Result<TraceClass, Error> {
 
 fn parse(text: &str) -> Result<TraceClass, Error> {
     let mut reader = Reader::default();
-    let mut at = 0;
+    let mut offset = 0;
     for (number, fragment) in text.split(RECORD_SEPARATOR).filter(|part| !part.trim().is_empty()).enumerate()
     {
-        at = fragment.as_ptr() as usize - text.as_ptr() as usize;
+        offset = fragment.as_ptr() as usize - text.as_ptr() as usize;
         let name = format!("fragment {}", number + 1);
         let value: Value =
-            serde_json::from_str(fragment).map_err(|error| wrong(at, format!("{name}: {error}")))?;
+            serde_json::from_str(fragment).map_err(|error| wrong(offset, format!("{name}: {error}")))?;
         let node = Node::root(&value);
         reader
             .fragment(number, &node)
-            .map_err(|Wrong { path, reason }| wrong(at, format!("{name}, {path}: {reason}")))?;
+            .map_err(|Wrong { path, reason }| wrong(offset, format!("{name}, {path}: {reason}")))?;
     }
     reader.trace.version = 2;
     let mut trace = reader.trace;
-    resolve::resolve(&mut trace).map_err(|reason| wrong(at, reason))?;
+    resolve::resolve(&mut trace).map_err(|reason| wrong(offset, reason))?;
     Ok(trace)
 }
 
-fn wrong(at: usize, reason: String) -> Error {
-    Error { at: at as u64, kind: ErrorKind::Text { what: "CTF 2 metadata", reason } }
+fn wrong(offset: usize, reason: String) -> Error {
+    Error { at: offset as u64, kind: ErrorKind::Text { what: "CTF 2 metadata", reason } }
 }
 
 /// The state of the reader.
@@ -111,9 +111,10 @@ impl Reader {
     fn alias(&mut self, node: &Node<'_>) -> Result<(), Wrong> {
         let class = self.aliases.class(&node.required("field-class")?)?;
         let name = node.required("name")?;
-        match self.aliases.name(name.string()?, class) {
-            true => Ok(()),
-            false => Err(name.wrong("this name is already used")),
+        if self.aliases.name(name.string()?, class) {
+            Ok(())
+        } else {
+            Err(name.wrong("this name is already used"))
         }
     }
 

@@ -15,7 +15,7 @@ pub use reply::{
     PacketStatus, Reply, Session, SessionCount, SessionCreated, StreamInfo,
 };
 
-/// The protocol version.
+/// The protocol version: major and minor.
 pub const VERSION: (u32, u32) = (2, 4);
 /// The relay daemon's default port for viewers.
 pub const PORT: u16 = 5344;
@@ -79,6 +79,7 @@ impl Request {
     pub fn encode(&self) -> Vec<u8> {
         let wide = |number: u64| number.to_be_bytes();
         let word = |number: u32| number.to_be_bytes();
+        // The numbers of commands: `enum lttng_viewer_command`.
         let (command, body): (u32, Vec<u8>) = match *self {
             Request::Connect => {
                 let version = [word(VERSION.0), word(VERSION.1), word(CLIENT_COMMAND)].concat();
@@ -86,7 +87,8 @@ impl Request {
             }
             Request::ListSessions => (2, Vec::new()),
             Request::Attach { session } => {
-                (3, [&wide(session)[..], &wide(0), &word(SEEK_BEGINNING)].concat())
+                let offset = 0;
+                (3, [&wide(session)[..], &wide(offset), &word(SEEK_BEGINNING)].concat())
             }
             Request::NextIndex { stream } => (4, wide(stream).to_vec()),
             Request::Packet { stream, offset, length } => {
@@ -97,7 +99,8 @@ impl Request {
             Request::CreateSession => (8, Vec::new()),
             Request::Detach { session } => (9, wide(session).to_vec()),
         };
-        [&wide(body.len() as u64)[..], &word(command), &word(0), &body].concat()
+        let command_version = 0;
+        [&wide(body.len() as u64)[..], &word(command), &word(command_version), &body].concat()
     }
 }
 

@@ -43,25 +43,25 @@ impl<'a> Fields<'a> {
     /// Reads the bounded length of the list that follows.
     fn count(&mut self, what: &str) -> Result<u32, ProtocolError> {
         let count = self.word()?;
-        match count <= MOST {
-            true => Ok(count),
-            false => Err(ProtocolError(format!("{count} {what}; at most {MOST} are accepted"))),
+        if count > MOST {
+            return Err(ProtocolError(format!("{count} {what}; at most {MOST} are accepted")));
         }
+        Ok(count)
     }
 }
 
 /// Checks a length against the limit before it is allocated.
 fn bounded(what: &str, length: u64) -> Result<u64, ProtocolError> {
-    match length <= LONGEST {
-        true => Ok(length),
-        false => Err(ProtocolError(format!("{what} of {length} bytes; at most {LONGEST} are accepted"))),
+    if length > LONGEST {
+        return Err(ProtocolError(format!("{what} of {length} bytes; at most {LONGEST} are accepted")));
     }
+    Ok(length)
 }
 
 /// The reply to [`Request::Connect`](super::Request::Connect).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connected {
-    /// The daemon's version.
+    /// The daemon's version: major and minor.
     pub version: (u32, u32),
 }
 
@@ -71,14 +71,11 @@ impl Reply for Connected {
     fn decode(bytes: &[u8]) -> Result<Connected, ProtocolError> {
         let mut fields = Fields(bytes);
         let _session = fields.wide()?;
-        let version = (fields.word()?, fields.word()?);
-        match version.0 == VERSION.0 && version.1 >= VERSION.1 {
-            true => Ok(Connected { version }),
-            false => Err(ProtocolError(format!(
-                "it speaks version {}.{}; 2.4 or later expected",
-                version.0, version.1
-            ))),
+        let (major, minor) = (fields.word()?, fields.word()?);
+        if major != VERSION.0 || minor < VERSION.1 {
+            return Err(ProtocolError(format!("it speaks version {major}.{minor}; 2.4 or later expected")));
         }
+        Ok(Connected { version: (major, minor) })
     }
 }
 

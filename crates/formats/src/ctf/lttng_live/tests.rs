@@ -20,7 +20,7 @@ fn index(words: [u64; 7], status: u32, flags: u32) -> Result<Index, ProtocolErro
 }
 
 #[test]
-fn replies_are_read() {
+fn indices_packets_and_sessions_are_read() {
     let packet = index([8, 4096 * 8, 80, 5, 6, 0, 1], 1, 3).unwrap();
     assert_eq!((packet.status, packet.offset, packet.length), (IndexStatus::Packet, 8, 4096));
     assert!(packet.new_metadata && packet.new_streams);
@@ -42,7 +42,7 @@ fn replies_are_read() {
 }
 
 #[test]
-fn what_no_daemon_may_claim_is_refused() {
+fn replies_with_impossible_values_are_refused() {
     let reason = |result: Result<Index, ProtocolError>| result.unwrap_err().0;
     assert!(reason(index([0, (1 << 32) * 8, 0, 0, 0, 0, 0], 1, 0)).contains("a packet of 4294967296 bytes"));
     assert!(reason(index([0, u64::MAX, 0, 0, 0, 0, 0], 1, 0)).contains("whole bytes"));

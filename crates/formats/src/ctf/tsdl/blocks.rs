@@ -168,7 +168,7 @@ impl<'t> Parser<'t> {
                 "uuid" => trace.uuid = Some(parser.uuid(&entry)?),
                 "packet.header" => trace.packet_header = Some(parser.structure_of(entry)?),
                 "major" if parser.integer_of(&entry)? != 1 => {
-                    return Err(parser.there("TSDL describes CTF 1.8 only".to_owned()));
+                    return Err(parser.error_at_last("TSDL describes CTF 1.8 only".to_owned()));
                 }
                 // The byte order was found before parsing.
                 _ => {}
@@ -183,7 +183,7 @@ impl<'t> Parser<'t> {
                 Entry::Value(Value::Integer(integer)) => Environment::Integer(integer),
                 Entry::Value(Value::Text(text)) => Environment::Text(text),
                 Entry::Value(Value::Path(path)) => Environment::Text(path.into_owned()),
-                Entry::Class(_) => return Err(parser.there("a number or a text expected".to_owned())),
+                Entry::Class(_) => return Err(parser.error_at_last("a number or a text expected".to_owned())),
             };
             if let Environment::Integer(integer) = value {
                 parser.environment.insert(name.to_owned(), integer);
@@ -206,12 +206,12 @@ impl<'t> Parser<'t> {
                 "freq" => {
                     let number = parser.integer_of(&entry)?;
                     frequency = u64::try_from(number)
-                        .map_err(|_| parser.there("a frequency in Hz expected".to_owned()))?;
+                        .map_err(|_| parser.error_at_last("a frequency in Hz expected".to_owned()))?;
                 }
                 "offset_s" => {
                     let number = parser.integer_of(&entry)?;
-                    seconds =
-                        i64::try_from(number).map_err(|_| parser.there("too many seconds".to_owned()))?;
+                    seconds = i64::try_from(number)
+                        .map_err(|_| parser.error_at_last("too many seconds".to_owned()))?;
                 }
                 "offset" => cycles = parser.integer_of(&entry)?,
                 "absolute" => absolute = Some(parser.truth_of(&entry)?),
@@ -221,10 +221,12 @@ impl<'t> Parser<'t> {
             Ok(())
         })?;
         let cycles = CycleClock::new(frequency, seconds, cycles).ok_or_else(|| {
-            self.there(format!("the clock `{name}` has a frequency of zero, or an offset beyond 64 bits"))
+            self.error_at_last(format!(
+                "the clock `{name}` has a frequency of zero, or an offset beyond 64 bits"
+            ))
         })?;
-        // babeltrace2 treats LTTng's clock, which has the boot's UUID, as counting from 1970. We
-        // treat the clock `perf` of a recorded machine likewise.
+        // babeltrace2 treats LTTng's clock, which has the boot's UUID, as counting from 1970. The clock `perf` of a
+        // recorded machine does so too.
         let unix = absolute.unwrap_or(uid.is_some() && ["monotonic", "perf"].contains(&name.as_str()));
         Ok(ClockClass { name, description, cycles, unix, uid })
     }
@@ -244,10 +246,11 @@ impl<'t> Parser<'t> {
         let id = stream.id;
         match trace.streams.insert(id, stream) {
             None => Ok(()),
-            Some(_) => Err(self.there(format!("two streams have the id {id}"))),
+            Some(_) => Err(self.error_at_last(format!("two streams have the id {id}"))),
         }
     }
 
+    /// Parses an event class. Returns it with the id of its stream class, if it states one.
     fn event(&mut self) -> Result<(Option<u64>, EventClass), Error> {
         let mut event = EventClass::default();
         let mut stream = None;
@@ -275,27 +278,28 @@ impl Parser<'_> {
     fn structure_of(&self, entry: Entry<'_>) -> Result<Structure, Error> {
         match entry {
             Entry::Class(FieldClass::Structure(structure)) => Ok(structure),
-            _ => Err(self.there("`:= struct` expected".to_owned())),
+            _ => Err(self.error_at_last("`:= struct` expected".to_owned())),
         }
     }
 
     fn integer_of(&self, entry: &Entry<'_>) -> Result<i128, Error> {
         match entry {
             Entry::Value(Value::Integer(integer)) => Ok(*integer),
-            _ => Err(self.there("a number expected".to_owned())),
+            _ => Err(self.error_at_last("a number expected".to_owned())),
         }
     }
 
     fn id(&self, entry: &Entry<'_>) -> Result<u64, Error> {
         let number = self.integer_of(entry)?;
-        u64::try_from(number).map_err(|_| self.there("an id that is not negative expected".to_owned()))
+        u64::try_from(number)
+            .map_err(|_| self.error_at_last("an id that is not negative expected".to_owned()))
     }
 
     fn text_of(&self, entry: Entry<'_>) -> Result<String, Error> {
         match entry {
             Entry::Value(Value::Text(text)) => Ok(text),
             Entry::Value(Value::Path(path)) => Ok(path.into_owned()),
-            _ => Err(self.there("a text expected".to_owned())),
+            _ => Err(self.error_at_last("a text expected".to_owned())),
         }
     }
 
@@ -303,13 +307,14 @@ impl Parser<'_> {
         match entry {
             Entry::Value(Value::Integer(integer)) => Ok(*integer != 0),
             Entry::Value(Value::Path(path)) => Ok(matches!(shown(path), "true" | "TRUE")),
-            _ => Err(self.there("`true` or `false` expected".to_owned())),
+            _ => Err(self.error_at_last("`true` or `false` expected".to_owned())),
         }
     }
 
     fn uuid(&self, entry: &Entry<'_>) -> Result<[u8; 16], Error> {
-        let wrong =
-            || self.there("expected a UUID, such as \"bf4863da-c8f8-7d41-af1b-10ffd20a7d42\"".to_owned());
+        let wrong = || {
+            self.error_at_last("expected a UUID, such as \"bf4863da-c8f8-7d41-af1b-10ffd20a7d42\"".to_owned())
+        };
         let Entry::Value(Value::Text(text)) = entry else { return Err(wrong()) };
         crate::ctf::uuid::parse(text).ok_or_else(wrong)
     }

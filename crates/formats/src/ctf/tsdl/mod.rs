@@ -16,7 +16,7 @@ use crate::events::schema::{ByteOrder, TraceClass};
 use parser::Parser;
 use token::{Kind, Lexer};
 
-/// Reads TSDL. `packets` is the byte order of the metadata packets, if it came in packets.
+/// Reads TSDL. `packets` is the byte order of the metadata packets, if the text was in packets.
 ///
 /// # Errors
 /// The line, marked at the position, and what was expected there.

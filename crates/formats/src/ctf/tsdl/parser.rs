@@ -35,9 +35,11 @@ pub(super) struct Parser<'t> {
     ahead: Option<Token<'t>>,
     /// Offset of the last token taken.
     pub(super) last: usize,
+    /// The byte order of types without their own.
     native: Option<ByteOrder>,
     /// The scopes, innermost last.
     pub(super) scopes: Vec<Names>,
+    /// The number of open types.
     pub(super) depth: u32,
     /// A cache of integer types by source text. Metadata declares thousands of fields with the same text.
     pub(super) integers: HashMap<&'t str, Integer>,
@@ -77,7 +79,7 @@ impl<'t> Parser<'t> {
     }
 
     fn lex(&mut self) -> Result<Token<'t>, Error> {
-        self.lexer.next_token().map_err(|at| error(self.text, at, no_word(&self.text[at..])))
+        self.lexer.next_token().map_err(|offset| error(self.text, offset, why_no_token(&self.text[offset..])))
     }
 
     /// Records an unknown attribute of a type.
@@ -88,18 +90,18 @@ impl<'t> Parser<'t> {
     /// Sentences about ignored attributes, one per type, and about a missing `;`.
     pub(super) fn ignored(&self) -> Vec<String> {
         let note = |(kind, names): (&&str, &HashMap<&str, usize>)| {
-            let (name, at) = names.iter().min_by_key(|(_, at)| **at)?;
+            let (name, offset) = names.iter().min_by_key(|(_, offset)| **offset)?;
             let more = match names.len() - 1 {
                 0 => String::new(),
                 more => format!(", like {more} more"),
             };
-            let line = line_of(self.text, *at);
+            let line = line_of(self.text, *offset);
             Some(format!("`{name}` (line {line}) is not an attribute of `{kind}` and was ignored{more}"))
         };
-        let missing = |at| {
+        let missing = |offset| {
             format!(
                 "line {}: a `;` is missing after this declaration; the metadata was read as if it were there",
-                line_of(self.text, at)
+                line_of(self.text, offset)
             )
         };
         self.unknown.iter().filter_map(note).chain(self.missing.map(missing)).collect()
@@ -147,11 +149,11 @@ impl<'t> Parser<'t> {
     /// Takes a sign if it is the current token.
     #[inline]
     pub(super) fn take_if(&mut self, sign: &str) -> Result<bool, Error> {
-        let there = matches!(self.peek(), Kind::Sign(found) if *found == sign);
-        if there {
+        let is_sign = matches!(self.peek(), Kind::Sign(current) if *current == sign);
+        if is_sign {
             self.take()?;
         }
-        Ok(there)
+        Ok(is_sign)
     }
 
     /// Takes a sign, or fails.
@@ -173,7 +175,7 @@ impl<'t> Parser<'t> {
 
     /// Whether the current token is this name.
     pub(super) fn is_word(&self, word: &str) -> bool {
-        matches!(self.peek(), Kind::Word(found) if *found == word)
+        matches!(self.peek(), Kind::Word(current) if *current == word)
     }
 
     /// Takes a path of names joined by dots, and removes whitespace.
@@ -195,8 +197,8 @@ impl<'t> Parser<'t> {
     /// Charges the copy of a type to the budget.
     pub(super) fn pay(&mut self, class: &FieldClass) -> Result<(), Error> {
         let left = self.budget.checked_sub(weight(class));
-        self.budget =
-            left.ok_or_else(|| self.there("types that use each other become too many here".to_owned()))?;
+        self.budget = left
+            .ok_or_else(|| self.error_at_last("types that use each other become too many here".to_owned()))?;
         Ok(())
     }
 
@@ -206,7 +208,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Creates an error at the last token taken.
-    pub(super) fn there(&self, reason: String) -> Error {
+    pub(super) fn error_at_last(&self, reason: String) -> Error {
         error(self.text, self.last, &reason)
     }
 
@@ -216,7 +218,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// The number of classes in a class, including itself.
+/// The number of classes in a class, including itself, and of its labels.
 fn weight(class: &FieldClass) -> usize {
     let options = |choice: &Choice| choice.options.iter().map(|option| weight(&option.class)).sum::<usize>();
     1 + match class {
@@ -231,7 +233,7 @@ fn weight(class: &FieldClass) -> usize {
 }
 
 /// Explains why text does not begin with a token.
-fn no_word(text: &str) -> &'static str {
+fn why_no_token(text: &str) -> &'static str {
     let number = text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
     match text.as_bytes() {
         [b'1'..=b'9', ..] if number.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -244,16 +246,15 @@ fn no_word(text: &str) -> &'static str {
 }
 
 /// The line number of an offset.
-fn line_of(text: &str, at: usize) -> usize {
-    text[..at].matches('\n').count() + 1
+fn line_of(text: &str, offset: usize) -> usize {
+    text[..offset].matches('\n').count() + 1
 }
 
 /// Creates an error with its line, and a mark below its position.
-fn error(text: &str, at: usize, reason: &str) -> Error {
-    let before = &text[..at];
-    let number = line_of(text, at);
-    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    let column = text[start..at].chars().count();
+fn error(text: &str, offset: usize, reason: &str) -> Error {
+    let number = line_of(text, offset);
+    let start = text[..offset].rfind('\n').map_or(0, |newline| newline + 1);
+    let column = text[start..offset].chars().count();
     let line = text[start..].lines().next().unwrap_or_default();
     // Shows only the part of a long line around the position.
     let skipped = column.saturating_sub(SHOWN / 2);
@@ -261,5 +262,5 @@ fn error(text: &str, at: usize, reason: &str) -> Error {
         line.chars().skip(skipped).take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mark = " ".repeat(column - skipped);
     let reason = format!("line {number}, column {}: {reason}\n    {shown}\n    {mark}^", column + 1);
-    Error { at: at as u64, kind: ErrorKind::Text { what: "CTF metadata", reason } }
+    Error { at: offset as u64, kind: ErrorKind::Text { what: "CTF metadata", reason } }
 }

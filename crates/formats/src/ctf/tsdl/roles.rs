@@ -36,7 +36,7 @@ fn is_uuid(class: &FieldClass) -> bool {
 }
 
 fn settle_stream(stream: &mut StreamClass, trace: &mut TraceClass) -> Result<(), String> {
-    let mut clock = StreamClock { trace, found: None, is_ambiguous: false };
+    let mut clock = StreamClock { trace, index: None, is_ambiguous: false };
     if let Some(context) = &mut stream.packet_context {
         for member in &mut context.members {
             let FieldClass::Integer(integer) = &mut member.class else { continue };
@@ -47,17 +47,17 @@ fn settle_stream(stream: &mut StreamClass, trace: &mut TraceClass) -> Result<(),
                 "packet_seq_num" => integer.roles.push(Role::PacketSequenceNumber),
                 // This is the time of the packet's end and must not advance the clock at its beginning.
                 "timestamp_end" => {
-                    let is_called_so = true;
-                    clock.give(integer, is_called_so, Role::PacketEndTimestamp)?;
+                    let has_time_name = true;
+                    clock.assign(integer, has_time_name, Role::PacketEndTimestamp)?;
                 }
-                name => clock.give(integer, name == "timestamp_begin", Role::Timestamp)?,
+                name => clock.assign(integer, name == "timestamp_begin", Role::Timestamp)?,
             }
         }
     }
     if let Some(header) = &mut stream.event_header {
         event_header(header, &mut clock)?;
     }
-    stream.clock = clock.found;
+    stream.clock = clock.index;
     if clock.is_ambiguous {
         let (id, count) = (stream.id, trace.clocks.len());
         trace.notes.push(format!(
@@ -75,7 +75,7 @@ fn event_header(structure: &mut Structure, clock: &mut StreamClock<'_>) -> Resul
                 if member.raw_name == "id" {
                     integer.roles.push(Role::EventClassId);
                 }
-                clock.give(integer, member.raw_name == "timestamp", Role::Timestamp)?;
+                clock.assign(integer, member.raw_name == "timestamp", Role::Timestamp)?;
             }
             FieldClass::Structure(inner) => event_header(inner, clock)?,
             FieldClass::Variant(choice) => {
@@ -94,7 +94,8 @@ fn event_header(structure: &mut Structure, clock: &mut StreamClock<'_>) -> Resul
 /// The single clock of a stream.
 struct StreamClock<'c> {
     trace: &'c mut TraceClass,
-    found: Option<usize>,
+    /// Its index in the trace's clocks, once a field has it.
+    index: Option<usize>,
     /// Whether a field has a timestamp's name but could belong to several clocks.
     is_ambiguous: bool,
 }
@@ -102,7 +103,7 @@ struct StreamClock<'c> {
 impl StreamClock<'_> {
     /// Assigns a role to an integer that is mapped to a clock. An integer with only the name of a timestamp belongs
     /// to the trace's clock: an implied one if the trace has none, and no clock if it has several.
-    fn give(&mut self, integer: &mut Integer, is_called_so: bool, role: Role) -> Result<(), String> {
+    fn assign(&mut self, integer: &mut Integer, has_time_name: bool, role: Role) -> Result<(), String> {
         let index = match &integer.clock {
             Some(name) => {
                 let index = self.trace.clocks.iter().position(|clock| clock.name == *name);
@@ -110,16 +111,16 @@ impl StreamClock<'_> {
                     format!("a field is a value of the clock `{name}`, which does not exist")
                 })?
             }
-            None if is_called_so && self.trace.clocks.len() <= 1 => self.trace.imply_clock(),
+            None if has_time_name && self.trace.clocks.len() <= 1 => self.trace.imply_clock(),
             None => {
-                self.is_ambiguous |= is_called_so;
+                self.is_ambiguous |= has_time_name;
                 return Ok(());
             }
         };
-        if self.found.is_some_and(|found| found != index) {
+        if self.index.is_some_and(|other| other != index) {
             return Err("a stream has values of two clocks".to_owned());
         }
-        self.found = Some(index);
+        self.index = Some(index);
         integer.roles.push(role);
         Ok(())
     }

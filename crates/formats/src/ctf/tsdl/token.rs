@@ -58,13 +58,13 @@ impl<'t> Lexer<'t> {
     /// # Errors
     /// The offset of an invalid token.
     pub(super) fn next_token(&mut self) -> Result<Token<'t>, usize> {
-        let left = |input: &Input<'_>| self.text.len() - input.len();
-        blanks(&mut self.input).map_err(|_| left(&self.input))?;
-        let at = left(&self.input);
+        let offset = |input: &Input<'_>| self.text.len() - input.len();
+        blanks(&mut self.input).map_err(|_| offset(&self.input))?;
+        let start = offset(&self.input);
         if self.input.is_empty() {
-            return Ok(Token { kind: Kind::End, span: at..at });
+            return Ok(Token { kind: Kind::End, span: start..start });
         }
-        let (kind, span) = kind.with_span().parse_next(&mut self.input).map_err(|_| at)?;
+        let (kind, span) = kind.with_span().parse_next(&mut self.input).map_err(|_| start)?;
         Ok(Token { kind, span })
     }
 }
@@ -82,7 +82,7 @@ fn blanks(input: &mut Input<'_>) -> ModalResult<()> {
 }
 
 fn kind<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
-    // Dispatches on the first character. Metadata has a hundred thousand tokens, and nothing else starts before it is
+    // Dispatches on the first character: metadata has a hundred thousand tokens, and no other work begins before all are
     // read.
     if let Some(kind) = plain(input) {
         return Ok(kind);
@@ -186,8 +186,8 @@ fn text(input: &mut Input<'_>) -> ModalResult<String> {
 
 /// Parses a character literal, which is a number.
 fn character(input: &mut Input<'_>) -> ModalResult<u64> {
-    let one = alt((escape, any.verify(|&c| c != '\'')));
-    preceded(opt('L'), delimited('\'', one, '\'')).map(u64::from).parse_next(input)
+    let character = alt((escape, any.verify(|&c| c != '\'')));
+    preceded(opt('L'), delimited('\'', character, '\'')).map(u64::from).parse_next(input)
 }
 
 /// Parses a C escape sequence.
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn words_numbers_texts_signs_and_comments() {
+    fn tokens_of_every_kind_are_read_and_comments_skipped() {
         use Kind::{Integer, Sign, Text, Word};
         assert_eq!(
             kinds("a := 0x1F; // end\r\n\"t\\x41\\n\\\"\" /* * / */ 0 ... 017ul"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_word_has_a_place() {
+    fn an_invalid_token_is_an_error_with_its_offset() {
         assert_eq!(tokens("ab @"), Err(3));
         assert_eq!(tokens("x /* open"), Err(2));
         assert_eq!(tokens("x \"open"), Err(2));

@@ -46,12 +46,12 @@ pub(super) fn shown(name: &str) -> &str {
 }
 
 /// The last name of a path.
-fn last(path: &str) -> &str {
+fn last_name(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
 /// Nested arrays of a type; the first length is the outermost.
-fn of_lengths(class: FieldClass, lengths: Vec<Length>) -> FieldClass {
+fn array_of(class: FieldClass, lengths: Vec<Length>) -> FieldClass {
     lengths.into_iter().rev().fold(class, |element, length| match element {
         FieldClass::Integer(Integer { text: Some(encoding), alignment: 8, ref meaning, .. })
             if meaning.size == 8 && meaning.labels.is_empty() =>
@@ -160,7 +160,7 @@ impl<'t> Parser<'t> {
             name += " *";
         }
         let class = self.scopes.iter().rev().find_map(|names| names.aliases.get(&name)).cloned();
-        let class = class.ok_or_else(|| self.there(format!("there is no type `{name}`")))?;
+        let class = class.ok_or_else(|| self.error_at_last(format!("there is no type `{name}`")))?;
         self.pay(&class)?;
         Ok(class)
     }
@@ -207,7 +207,7 @@ impl<'t> Parser<'t> {
             }
             Ok(())
         })?;
-        let size = size.ok_or_else(|| self.there("the integer has no `size`".to_owned()))?;
+        let size = size.ok_or_else(|| self.error_at_last("the integer has no `size`".to_owned()))?;
         integer.meaning.size = size;
         integer.alignment = alignment.unwrap_or(if size % 8 == 0 { 8 } else { 1 });
         integer.byte_order = match order {
@@ -234,7 +234,7 @@ impl<'t> Parser<'t> {
             (Some(8), Some(24)) => 32,
             (Some(11), Some(53)) => 64,
             _ => {
-                return Err(self.there(
+                return Err(self.error_at_last(
                     "floating_point: `exp_dig` and `mant_dig` are 8 and 24, or 11 and 53".to_owned(),
                 ));
             }
@@ -280,7 +280,7 @@ impl<'t> Parser<'t> {
         if *self.peek() != Kind::Sign("{") {
             let name = name.ok_or_else(|| self.error_here("`{` expected".to_owned()))?;
             let known = self.scopes.iter().rev().find_map(|names| names.enumerations.get(&name)).cloned();
-            let known = known.ok_or_else(|| self.there(format!("there is no enum `{name}`")))?;
+            let known = known.ok_or_else(|| self.error_at_last(format!("there is no enum `{name}`")))?;
             self.pay(&FieldClass::Integer(known.clone()))?;
             return Ok(known);
         }
@@ -310,18 +310,18 @@ impl<'t> Parser<'t> {
             let name = match self.take()? {
                 Kind::Word(word) => word.to_owned(),
                 Kind::Text(text) => text,
-                _ => return Err(self.there("a label expected".to_owned())),
+                _ => return Err(self.error_at_last("a label expected".to_owned())),
             };
-            let mut range = (next, next);
+            let (mut first, mut last) = (next, next);
             if self.take_if("=")? {
-                range.0 = self.number()?;
-                range.1 = if self.take_if("...")? { self.number()? } else { range.0 };
+                first = self.number()?;
+                last = if self.take_if("...")? { self.number()? } else { first };
             }
-            if range.1 < range.0 {
-                return Err(self.there("the range ends before it begins".to_owned()));
+            if last < first {
+                return Err(self.error_at_last("the range ends before it begins".to_owned()));
             }
-            next = range.1 + 1;
-            let range = range.0..=range.1;
+            next = last + 1;
+            let range = first..=last;
             match known.get(&name) {
                 Some(&index) => labels[index].ranges.push(range),
                 None => {
@@ -339,7 +339,7 @@ impl<'t> Parser<'t> {
     fn number(&mut self) -> Result<i128, Error> {
         match self.value()? {
             Value::Integer(integer) => Ok(integer),
-            _ => Err(self.there("a number expected".to_owned())),
+            _ => Err(self.error_at_last("a number expected".to_owned())),
         }
     }
 
@@ -357,7 +357,7 @@ impl<'t> Parser<'t> {
     fn known_structure(&mut self, name: Option<String>) -> Result<Structure, Error> {
         let name = name.as_ref().ok_or_else(|| self.error_here("`{` expected".to_owned()))?;
         let known = self.scopes.iter().rev().find_map(|names| names.structures.get(name)).cloned();
-        let known = known.ok_or_else(|| self.there(format!("there is no struct `{name}`")))?;
+        let known = known.ok_or_else(|| self.error_at_last(format!("there is no struct `{name}`")))?;
         self.pay(&FieldClass::Structure(known.clone()))?;
         Ok(known)
     }
@@ -401,7 +401,7 @@ impl<'t> Parser<'t> {
         } else {
             let name = name.as_ref().ok_or_else(|| self.error_here("`{` expected".to_owned()))?;
             let known = self.scopes.iter().rev().find_map(|names| names.variants.get(name)).cloned();
-            let known = known.ok_or_else(|| self.there(format!("there is no variant `{name}`")))?;
+            let known = known.ok_or_else(|| self.error_at_last(format!("there is no variant `{name}`")))?;
             self.pay(&FieldClass::Variant(Box::new(known.clone())))?;
             known
         };
@@ -439,7 +439,7 @@ impl<'t> Parser<'t> {
             let lengths = self.lengths()?;
             // Usually there is only one declarator, so the last one takes the class without a copy.
             class = self.take_if(",")?.then(|| own.clone());
-            let own = of_lengths(own, lengths);
+            let own = array_of(own, lengths);
             self.pay(&own)?;
             members.push(Member { name: shown(&raw_name).to_owned(), raw_name, class: own });
         }
@@ -448,7 +448,7 @@ impl<'t> Parser<'t> {
 
     /// Applies the array dimensions after a name to a type.
     pub(super) fn declarator(&mut self, class: FieldClass) -> Result<FieldClass, Error> {
-        Ok(of_lengths(class, self.lengths()?))
+        Ok(array_of(class, self.lengths()?))
     }
 
     /// Parses the array dimensions after a name; the first is the outermost.
@@ -465,7 +465,7 @@ impl<'t> Parser<'t> {
             });
             self.expect("]")?;
             if lengths.len() > DEEPEST as usize {
-                return Err(self.there("too many dimensions".to_owned()));
+                return Err(self.error_at_last("too many dimensions".to_owned()));
             }
         }
         Ok(lengths)
@@ -483,7 +483,7 @@ impl<'t> Parser<'t> {
         let number = self.environment.get(entry).copied();
         let length = number.and_then(|number| u64::try_from(number).ok()).map(Length::Static);
         length.ok_or_else(|| {
-            self.there(format!("no earlier `env` block has a number `{entry}` that can be a length"))
+            self.error_at_last(format!("no earlier `env` block has a number `{entry}` that can be a length"))
         })
     }
 
@@ -502,14 +502,14 @@ impl Parser<'_> {
     fn size(&self, value: &Value<'_>) -> Result<u32, Error> {
         match value {
             Value::Integer(size @ 1..=64) => Ok(*size as u32),
-            _ => Err(self.there("a size is 1 to 64 bits".to_owned())),
+            _ => Err(self.error_at_last("a size is 1 to 64 bits".to_owned())),
         }
     }
 
     fn alignment(&self, value: &Value<'_>) -> Result<u32, Error> {
         match value {
             Value::Integer(bits @ 1..=0x1000_0000) if bits.count_ones() == 1 => Ok(*bits as u32),
-            _ => Err(self.there("an alignment is a power of two, in bits".to_owned())),
+            _ => Err(self.error_at_last("an alignment is a power of two, in bits".to_owned())),
         }
     }
 
@@ -517,25 +517,25 @@ impl Parser<'_> {
         let name = match value {
             Value::Integer(number) => return Ok(*number != 0),
             Value::Text(text) => text.as_str(),
-            Value::Path(path) => last(path),
+            Value::Path(path) => last_name(path),
         };
         match name {
             "true" | "TRUE" => Ok(true),
             "false" | "FALSE" => Ok(false),
-            _ => Err(self.there("`true` or `false` expected".to_owned())),
+            _ => Err(self.error_at_last("`true` or `false` expected".to_owned())),
         }
     }
 
     fn order(&self, value: &Value<'_>) -> Result<Option<ByteOrder>, Error> {
         let name = match value {
-            Value::Path(path) => last(path),
+            Value::Path(path) => last_name(path),
             Value::Text(text) => text,
             Value::Integer(_) => "",
         };
         match (byte_order(name), name) {
             (Some(order), _) => Ok(Some(order)),
             (None, "native") => Ok(None),
-            _ => Err(self.there("`le`, `be`, `network` or `native` expected".to_owned())),
+            _ => Err(self.error_at_last("`le`, `be`, `network` or `native` expected".to_owned())),
         }
     }
 
@@ -547,27 +547,27 @@ impl Parser<'_> {
             Value::Integer(16) => "x",
             Value::Integer(_) => "",
             Value::Text(text) => text,
-            Value::Path(path) => last(path),
+            Value::Path(path) => last_name(path),
         };
         match name {
             "d" | "i" | "u" | "decimal" | "dec" => Ok(Base::Decimal),
             "x" | "X" | "p" | "hexadecimal" | "hex" => Ok(Base::Hexadecimal),
             "o" | "octal" | "oct" => Ok(Base::Octal),
             "b" | "binary" | "bin" => Ok(Base::Binary),
-            _ => Err(self.there("a base is 2, 8, 10 or 16".to_owned())),
+            _ => Err(self.error_at_last("a base is 2, 8, 10 or 16".to_owned())),
         }
     }
 
     fn encoding(&self, value: &Value<'_>) -> Result<Option<Encoding>, Error> {
         let name = match value {
             Value::Text(text) => text,
-            Value::Path(path) => last(path),
+            Value::Path(path) => last_name(path),
             Value::Integer(_) => "",
         };
         match name {
             "UTF8" | "utf8" | "UTF-8" | "utf-8" | "ASCII" | "ascii" => Ok(Some(Encoding::Utf8)),
             "none" | "NONE" => Ok(None),
-            _ => Err(self.there("an encoding is `UTF8`, `ASCII` or `none`".to_owned())),
+            _ => Err(self.error_at_last("an encoding is `UTF8`, `ASCII` or `none`".to_owned())),
         }
     }
 
@@ -576,6 +576,6 @@ impl Parser<'_> {
             Value::Path(path) => path.strip_prefix("clock.").and_then(|path| path.split('.').next()),
             _ => None,
         };
-        name.map(str::to_owned).ok_or_else(|| self.there("`clock.NAME.value` expected".to_owned()))
+        name.map(str::to_owned).ok_or_else(|| self.error_at_last("`clock.NAME.value` expected".to_owned()))
     }
 }

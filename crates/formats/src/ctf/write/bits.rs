@@ -7,46 +7,47 @@ use crate::events::{bits, schema::ByteOrder};
 pub(super) struct BitWriter {
     bytes: Vec<u8>,
     /// The earliest position of the next field, in bits.
-    at: u64,
+    position: u64,
 }
 
 impl BitWriter {
-    pub(super) fn at(&self) -> u64 {
-        self.at
+    pub(super) fn position(&self) -> u64 {
+        self.position
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Moves back, and discards everything after `at`.
-    pub(super) fn cut(&mut self, at: u64) {
-        self.at = at;
-        self.bytes.truncate(at.div_ceil(8) as usize);
+    /// Moves back, and discards everything after `position`.
+    pub(super) fn cut(&mut self, position: u64) {
+        self.position = position;
+        self.bytes.truncate(position.div_ceil(8) as usize);
     }
 
     pub(super) fn align(&mut self, alignment: u32) {
-        self.at = bits::align(self.at, alignment);
-        self.reach();
+        self.position = bits::align(self.position, alignment);
+        self.fill();
     }
 
-    fn reach(&mut self) {
-        self.bytes.resize(self.at.div_ceil(8) as usize, 0);
+    /// Appends zeros up to the position.
+    fn fill(&mut self) {
+        self.bytes.resize(self.position.div_ceil(8) as usize, 0);
     }
 
     /// Appends the lowest `size` bits of a value.
     pub(super) fn put(&mut self, value: u64, size: u32, order: ByteOrder) {
-        let start = self.at;
-        self.at += u64::from(size);
-        self.reach();
+        let start = self.position;
+        self.position += u64::from(size);
+        self.fill();
         self.put_at(start, value, size, order);
     }
 
     /// Overwrites bits within the packet.
-    pub(super) fn put_at(&mut self, mut at: u64, value: u64, size: u32, order: ByteOrder) {
+    pub(super) fn put_at(&mut self, mut position: u64, value: u64, size: u32, order: ByteOrder) {
         let mut left = size;
         while left > 0 {
-            let (byte, offset) = ((at / 8) as usize, (at % 8) as u32);
+            let (byte, offset) = ((position / 8) as usize, (position % 8) as u32);
             let count = left.min(8 - offset);
             let mask = ((1u16 << count) - 1) as u8;
             let (part, shift) = match order {
@@ -54,7 +55,7 @@ impl BitWriter {
                 ByteOrder::Big => (value >> (left - count), 8 - offset - count),
             };
             self.bytes[byte] = (self.bytes[byte] & !(mask << shift)) | ((part as u8 & mask) << shift);
-            at += u64::from(count);
+            position += u64::from(count);
             left -= count;
         }
     }
@@ -63,7 +64,7 @@ impl BitWriter {
     pub(super) fn put_bytes(&mut self, bytes: &[u8]) {
         self.align(8);
         self.bytes.extend_from_slice(bytes);
-        self.at += 8 * bytes.len() as u64;
+        self.position += 8 * bytes.len() as u64;
     }
 
     /// Appends a LEB128 integer, byte-aligned.

@@ -5,9 +5,12 @@ use std::collections::{BTreeMap, HashSet};
 use hodo_model::event::{Base, Label, Meaning};
 
 use super::{Unwritable, Version, locate};
-use crate::events::schema::{
-    Array, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Role, Slot, StreamClass, Structure,
-    TraceClass,
+use crate::events::{
+    bits::UNSIGNED,
+    schema::{
+        Array, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Role, Slot, StreamClass,
+        Structure, TraceClass,
+    },
 };
 
 /// Reserved words of TSDL, which cannot be field names.
@@ -73,9 +76,11 @@ fn word(name: &str) -> String {
 }
 
 /// A label that a selector needs so that it can select an option.
-struct Needed {
+struct NeededLabel {
+    /// The selector's slot.
     slot: Slot,
     label: Label,
+    /// The variant, for errors.
     field: String,
 }
 
@@ -84,7 +89,7 @@ struct Converter {
     /// The stream's clock.
     clock: Option<String>,
     conversions: BTreeMap<String, u64>,
-    labels: Vec<Needed>,
+    labels: Vec<NeededLabel>,
 }
 
 impl Converter {
@@ -183,19 +188,17 @@ impl Converter {
             let is_plain = option.name == identifier(&option.name)
                 && !option.name.starts_with('_')
                 && !is_reserved(&option.name);
-            option.raw_name = match is_plain {
-                true => option.name.clone(),
-                false => format!("_{}", identifier_tail(&option.name)),
-            };
+            option.raw_name =
+                if is_plain { option.name.clone() } else { format!("_{}", identifier_tail(&option.name)) };
             option.name = option.raw_name.strip_prefix('_').unwrap_or(&option.raw_name).to_owned();
             let ranges = option.ranges.iter().map(|&(from, to)| from..=to).collect();
             let label = Label { name: option.raw_name.clone(), ranges };
-            self.labels.push(Needed { slot: choice.selector.slot, label, field: field.to_owned() });
+            self.labels.push(NeededLabel { slot: choice.selector.slot, label, field: field.to_owned() });
         }
         Ok(())
     }
 
-    /// Replaces classes that CTF 1.8 lacks with the closest it has.
+    /// Replaces a class that CTF 1.8 lacks with the closest class that it has.
     fn lower(&mut self, class: &mut FieldClass, field: &str) -> Result<(), Unwritable> {
         match class {
             FieldClass::Integer(integer) => {
@@ -224,7 +227,7 @@ impl Converter {
             FieldClass::Blob(length, None) => {
                 self.note("blob becomes an array of bytes");
                 let meaning = Meaning { base: Base::Hexadecimal, size: 8, labels: Vec::new() };
-                let element = FieldClass::Integer(integer(meaning, false));
+                let element = FieldClass::Integer(integer(meaning, UNSIGNED));
                 let length = std::mem::replace(length, Length::Static(0));
                 *class = FieldClass::Array(Box::new(Array { length, element, minimum_alignment: 1 }));
             }
@@ -271,10 +274,11 @@ fn variant(choice: &Choice) -> Choice {
     if from <= i128::from(u64::MAX) {
         missing.push((from, i128::from(u64::MAX)));
     }
-    // Clamps to the range of the selector's sign.
-    let (least, most) = match choice.selector.signed {
-        true => (i128::from(i64::MIN), i128::from(i64::MAX)),
-        false => (0, i128::from(u64::MAX)),
+    // Clamps to the values of the selector.
+    let (least, most) = if choice.selector.signed {
+        (i128::from(i64::MIN), i128::from(i64::MAX))
+    } else {
+        (0, i128::from(u64::MAX))
     };
     let missing = missing.into_iter().map(|(from, to)| (from.max(least), to.min(most)));
     let ranges = missing.filter(|(from, to)| from <= to).collect();
@@ -303,7 +307,7 @@ fn role_name(class: &FieldClass, time: Option<&'static str>) -> Option<&'static 
 }
 
 /// Adds a label to a selector for the values that select an option.
-fn label_selector(trace: &mut TraceClass, needed: &Needed) -> Result<(), Unwritable> {
+fn label_selector(trace: &mut TraceClass, needed: &NeededLabel) -> Result<(), Unwritable> {
     let mut integers = Vec::new();
     let streams = trace.streams.values_mut().flat_map(|stream| {
         let scopes = [&mut stream.packet_context, &mut stream.event_header, &mut stream.common_context];
@@ -312,7 +316,9 @@ fn label_selector(trace: &mut TraceClass, needed: &Needed) -> Result<(), Unwrita
         scopes.into_iter().chain(events)
     });
     for root in streams.chain([&mut trace.packet_header]).flatten() {
-        root.members.iter_mut().for_each(|member| with_slot(&mut member.class, needed.slot, &mut integers));
+        for member in &mut root.members {
+            add_with_slot(&mut member.class, needed.slot, &mut integers);
+        }
     }
     for integer in integers {
         let labels = &mut integer.meaning.labels;
@@ -333,15 +339,16 @@ fn label_selector(trace: &mut TraceClass, needed: &Needed) -> Result<(), Unwrita
     Ok(())
 }
 
-fn with_slot<'c>(class: &'c mut FieldClass, slot: Slot, found: &mut Vec<&'c mut Integer>) {
+/// Adds the integers of a class that have this slot.
+fn add_with_slot<'c>(class: &'c mut FieldClass, slot: Slot, integers: &mut Vec<&'c mut Integer>) {
     match class {
-        FieldClass::Integer(integer) if integer.slot == Some(slot) => found.push(integer),
+        FieldClass::Integer(integer) if integer.slot == Some(slot) => integers.push(integer),
         FieldClass::Structure(structure) => {
-            structure.members.iter_mut().for_each(|member| with_slot(&mut member.class, slot, found));
+            structure.members.iter_mut().for_each(|member| add_with_slot(&mut member.class, slot, integers));
         }
-        FieldClass::Array(array) => with_slot(&mut array.element, slot, found),
+        FieldClass::Array(array) => add_with_slot(&mut array.element, slot, integers),
         FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
-            choice.options.iter_mut().for_each(|option| with_slot(&mut option.class, slot, found));
+            choice.options.iter_mut().for_each(|option| add_with_slot(&mut option.class, slot, integers));
         }
         _ => {}
     }

@@ -34,7 +34,8 @@ impl RoleValues {
         self.values[role as usize] = value;
     }
 
-    pub(super) fn of(&self, roles: &[Role]) -> Option<u64> {
+    /// The value of a field with these roles, if one is set.
+    pub(super) fn get(&self, roles: &[Role]) -> Option<u64> {
         roles.iter().find_map(|&role| self.values[role as usize])
     }
 }
@@ -43,7 +44,9 @@ impl RoleValues {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RolePosition {
     pub(super) role: Role,
-    pub(super) at: u64,
+    /// In bits.
+    position: u64,
+    /// In bits.
     pub(super) size: u32,
     order: ByteOrder,
     reversed: bool,
@@ -51,12 +54,8 @@ pub(super) struct RolePosition {
 
 impl RolePosition {
     pub(super) fn put(&self, value: u64, packet: &mut BitWriter) {
-        packet.put_at(
-            self.at,
-            bits::ordered(value & mask(self.size), self.size, self.reversed),
-            self.size,
-            self.order,
-        );
+        let value = bits::ordered(value & mask(self.size), self.size, self.reversed);
+        packet.put_at(self.position, value, self.size, self.order);
     }
 }
 
@@ -69,8 +68,17 @@ enum Frame<'t> {
     /// Members of a scope. Those with roles do not reach the sink.
     Root(std::slice::Iter<'t, Member>),
     Members(std::slice::Iter<'t, Member>),
+    /// The class of an array's elements, and how many are left.
     Elements(&'t FieldClass, u64),
+    /// The selected option of a variant, until it is encoded.
     Option(Option<&'t FieldClass>),
+}
+
+/// A field that cannot be encoded.
+#[derive(Debug)]
+pub(super) struct FieldTrouble {
+    pub(super) field: String,
+    pub(super) reason: &'static str,
 }
 
 /// Encodes a scope.
@@ -82,8 +90,8 @@ pub(super) struct Encoder<'t, 'e> {
     frames: Vec<Frame<'t>>,
     /// Positions of fields with roles.
     positions: Vec<RolePosition>,
-    /// The name of the first field that cannot be encoded, and the reason.
-    trouble: Option<(String, &'static str)>,
+    /// The first field that cannot be encoded.
+    trouble: Option<FieldTrouble>,
 }
 
 const UNEXPECTED: &str = "the trace's value does not fit its class";
@@ -104,22 +112,23 @@ impl<'t, 'e> Encoder<'t, 'e> {
         encoder
     }
 
-    /// Ends the scope. The error is the field that could not be encoded, and the reason.
-    pub(super) fn finish(mut self) -> Result<Vec<RolePosition>, (String, &'static str)> {
+    /// Ends the scope. The error is the first field that could not be encoded.
+    pub(super) fn finish(mut self) -> Result<Vec<RolePosition>, FieldTrouble> {
         let is_whole = matches!(self.frames.as_slice(), [Frame::Root(left)] if left.len() == 0);
-        if !is_whole && self.trouble.is_none() {
-            self.trouble = Some((String::new(), "there are fewer fields than its class has"));
+        if !is_whole {
+            self.fail(Name::Member(""), "there are fewer fields than its class has");
         }
         self.trouble.map_or(Ok(self.positions), Err)
     }
 
+    /// Keeps the reason, unless an earlier field failed.
     #[cold]
     fn fail(&mut self, name: Name<'_>, reason: &'static str) {
-        let name = match name {
+        let field = match name {
             Name::Member(name) => name.to_owned(),
             Name::Element(index) => format!("[{index}]"),
         };
-        self.trouble.get_or_insert((name, reason));
+        self.trouble.get_or_insert(FieldTrouble { field, reason });
     }
 
     /// Writes members with roles, up to the next one that comes through the sink.
@@ -129,11 +138,11 @@ impl<'t, 'e> Encoder<'t, 'e> {
             match &member.class {
                 FieldClass::Integer(integer) if !integer.roles.is_empty() => {
                     members.next();
-                    self.integer(integer, self.roles.of(&integer.roles).unwrap_or(0));
+                    self.integer(integer, self.roles.get(&integer.roles).unwrap_or(0));
                 }
                 FieldClass::VariableInteger(integer) if !integer.roles.is_empty() => {
                     members.next();
-                    let value = self.roles.of(&integer.roles).unwrap_or(0);
+                    let value = self.roles.get(&integer.roles).unwrap_or(0);
                     self.out.put_variable(value, integer.signed);
                     integer.slot.iter().for_each(|&slot| self.slots[slot as usize] = value);
                 }
@@ -179,8 +188,10 @@ impl<'t, 'e> Encoder<'t, 'e> {
         self.out.align(integer.alignment);
         let (order, reversed) = (integer.byte_order, integer.reversed);
         let value = value & mask(size);
-        let position = |&role: &Role| RolePosition { role, at: self.out.at(), size, order, reversed };
-        self.positions.extend(integer.roles.iter().map(position));
+        for &role in &integer.roles {
+            let position = self.out.position();
+            self.positions.push(RolePosition { role, position, size, order, reversed });
+        }
         self.out.put(bits::ordered(value, size, reversed), size, order);
         if let Some(slot) = integer.slot {
             self.slots[slot as usize] = if integer.signed { bits::signed(value, size) as u64 } else { value };
@@ -190,7 +201,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
     fn number(&mut self, name: Name<'_>, value: u64, signed: bool) {
         match self.value() {
             Some(FieldClass::Integer(integer)) => {
-                let value = self.roles.of(&integer.roles).unwrap_or(value);
+                let value = self.roles.get(&integer.roles).unwrap_or(value);
                 let kept = value & mask(integer.meaning.size);
                 let same = if signed { bits::signed(kept, integer.meaning.size) as u64 } else { kept };
                 if same != value && integer.roles.is_empty() {
@@ -199,7 +210,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
                 self.integer(integer, value);
             }
             Some(FieldClass::VariableInteger(integer)) => {
-                let value = self.roles.of(&integer.roles).unwrap_or(value);
+                let value = self.roles.get(&integer.roles).unwrap_or(value);
                 self.out.put_variable(value, integer.signed);
                 integer.slot.iter().for_each(|&slot| self.slots[slot as usize] = value);
             }
@@ -337,25 +348,19 @@ impl<'t> FieldSink for Encoder<'t, '_> {
 
 /// Converts text to an encoding.
 fn encoded(text: &[u8], encoding: Encoding) -> Vec<u8> {
-    let wide =
-        |order: ByteOrder, big: Vec<u8>, little: Vec<u8>| if order == ByteOrder::Big { big } else { little };
-    let characters = String::from_utf8_lossy(text);
+    let text_16 = || String::from_utf8_lossy(text).encode_utf16().collect::<Vec<u16>>().into_iter();
+    let text_32 = || String::from_utf8_lossy(text).chars().map(u32::from).collect::<Vec<u32>>().into_iter();
     match encoding {
         Encoding::Utf8 => text.to_vec(),
-        Encoding::Utf16(order) => wide(
-            order,
-            characters.encode_utf16().flat_map(u16::to_be_bytes).collect(),
-            characters.encode_utf16().flat_map(u16::to_le_bytes).collect(),
-        ),
-        Encoding::Utf32(order) => wide(
-            order,
-            characters.chars().flat_map(|c| u32::from(c).to_be_bytes()).collect(),
-            characters.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect(),
-        ),
+        Encoding::Utf16(ByteOrder::Big) => text_16().flat_map(u16::to_be_bytes).collect(),
+        Encoding::Utf16(ByteOrder::Little) => text_16().flat_map(u16::to_le_bytes).collect(),
+        Encoding::Utf32(ByteOrder::Big) => text_32().flat_map(u32::to_be_bytes).collect(),
+        Encoding::Utf32(ByteOrder::Little) => text_32().flat_map(u32::to_le_bytes).collect(),
     }
 }
 
-/// Converts to an IEEE 754 binary16 number. Exact, as the value was read from one.
+/// Converts to an IEEE 754 binary16 number: a sign, 5 bits of exponent (bias 15) and 10 of mantissa. Exact, as the value
+/// was read from one.
 fn half(value: f64) -> u16 {
     let sign = if value.is_sign_negative() { 1 << 15 } else { 0 };
     let magnitude = value.abs();

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
-use super::encoder::{Encoder, RolePosition};
+use super::encoder::{Encoder, FieldTrouble, RolePosition};
 use crate::events::{
+    bits::SIGNED,
     foreign::{Elements, ForeignField},
     message::{Kind, Shown},
     schema::{
@@ -110,7 +111,7 @@ fn arrange_members(root: &mut Structure, slots: &mut Slot) {
                 },
                 ForeignField::Computed(field) => match field.shown {
                     Shown::Name(_) => FieldClass::String(Encoding::Utf8),
-                    Shown::Itself | Shown::Other(_) => number(true, &field.meaning),
+                    Shown::Itself | Shown::Other(_) => number(SIGNED, &field.meaning),
                 },
                 ForeignField::Located { .. } | ForeignField::Rest(_) | ForeignField::Counted(_) => {
                     elements(&member.class)
@@ -220,8 +221,9 @@ impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
     }
 
     /// Ends the scope; see [`Encoder::finish`].
-    pub(super) fn finish(mut self) -> Result<Vec<RolePosition>, (String, &'static str)> {
-        self.reach(None);
+    pub(super) fn finish(mut self) -> Result<Vec<RolePosition>, FieldTrouble> {
+        let the_end = None;
+        self.reach(the_end);
         self.encoder.finish()
     }
 
@@ -373,9 +375,10 @@ impl FieldSink for Arranged<'_, '_, '_> {
             write_length(encoder, name, elements.len());
             encoder.begin(name, compound);
             for (index, element) in (0..).zip(elements) {
-                match integer.signed {
-                    true => encoder.signed(Name::Element(index), element as i64, &integer.meaning),
-                    false => encoder.unsigned(Name::Element(index), element, &integer.meaning),
+                if integer.signed {
+                    encoder.signed(Name::Element(index), element as i64, &integer.meaning);
+                } else {
+                    encoder.unsigned(Name::Element(index), element, &integer.meaning);
                 }
             }
         }

@@ -24,8 +24,9 @@ pub(super) struct HeaderWriter<'e> {
     pub(super) out: &'e mut BitWriter,
     pub(super) slots: &'e mut [u64],
     pub(super) id: u64,
-    /// The clock at the event, then the clock before it.
+    /// The clock at the event.
     pub(super) cycles: Option<u64>,
+    /// The clock at the event before.
     pub(super) clock: u64,
     /// Whether to require a 64-bit timestamp.
     pub(super) full: bool,
@@ -94,10 +95,10 @@ impl HeaderWriter<'_> {
             }
             FieldClass::VariableInteger(integer) => {
                 let value = self.value(&integer.roles, integer.slot, 64, name, enclosing)?;
-                let before = self.out.at();
+                let before = self.out.position();
                 self.out.put_variable(value, integer.signed);
                 integer.slot.iter().for_each(|&slot| self.slots[slot as usize] = value);
-                let size = (7 * (self.out.at() - bits::align(before, 8)) / 8).min(64) as u32;
+                let size = (7 * (self.out.position() - bits::align(before, 8)) / 8).min(64) as u32;
                 Ok(integer.roles.contains(&Role::Timestamp).then_some((value, size)))
             }
             FieldClass::Structure(structure) => self.structure(structure),

@@ -15,17 +15,17 @@ enum Descent {
     Element,
 }
 
-/// Paths of integers, by slot.
-type Places = HashMap<Slot, (Scope, Vec<Descent>)>;
+/// Scopes and paths of integers, by slot.
+type Targets = HashMap<Slot, (Scope, Vec<Descent>)>;
 
 /// Rewrites every reference of a trace for a version. All names must be converted before.
 pub(super) fn locate(trace: &mut TraceClass, version: Version) -> Result<(), Unwritable> {
-    let mut outer = Places::new();
-    collect_root(trace.packet_header.as_ref(), Scope::PacketHeader, &mut outer);
-    let mut locator = Locator { places: outer, scope: Scope::PacketHeader, here: Vec::new(), version };
+    let mut targets = Targets::new();
+    collect_root(trace.packet_header.as_ref(), Scope::PacketHeader, &mut targets);
+    let mut locator = Locator { targets, scope: Scope::PacketHeader, path: Vec::new(), version };
     locator.root(trace.packet_header.as_mut(), Scope::PacketHeader)?;
     for stream in trace.streams.values_mut() {
-        collect(stream, &mut locator.places);
+        collect(stream, &mut locator.targets);
         locator.root(stream.packet_context.as_mut(), Scope::PacketContext)?;
         locator.root(stream.event_header.as_mut(), Scope::EventHeader)?;
         locator.root(stream.common_context.as_mut(), Scope::CommonContext)?;
@@ -39,49 +39,49 @@ pub(super) fn locate(trace: &mut TraceClass, version: Version) -> Result<(), Unw
     Ok(())
 }
 
-/// Slots of different events differ, so one map serves the whole stream.
-fn collect(stream: &StreamClass, places: &mut Places) {
-    collect_root(stream.packet_context.as_ref(), Scope::PacketContext, places);
-    collect_root(stream.event_header.as_ref(), Scope::EventHeader, places);
-    collect_root(stream.common_context.as_ref(), Scope::CommonContext, places);
+/// Collects the integers with slots. Slots of different events differ, so one map serves the whole stream.
+fn collect(stream: &StreamClass, targets: &mut Targets) {
+    collect_root(stream.packet_context.as_ref(), Scope::PacketContext, targets);
+    collect_root(stream.event_header.as_ref(), Scope::EventHeader, targets);
+    collect_root(stream.common_context.as_ref(), Scope::CommonContext, targets);
     for event in &stream.events {
-        collect_root(event.specific_context.as_ref(), Scope::SpecificContext, places);
-        collect_root(event.payload.as_ref(), Scope::Payload, places);
+        collect_root(event.specific_context.as_ref(), Scope::SpecificContext, targets);
+        collect_root(event.payload.as_ref(), Scope::Payload, targets);
     }
 }
 
-fn collect_root(root: Option<&Structure>, scope: Scope, places: &mut Places) {
+fn collect_root(root: Option<&Structure>, scope: Scope, targets: &mut Targets) {
     if let Some(root) = root {
-        collect_structure(root, scope, &mut Vec::new(), places);
+        collect_structure(root, scope, &mut Vec::new(), targets);
     }
 }
 
-fn collect_structure(structure: &Structure, scope: Scope, path: &mut Vec<Descent>, places: &mut Places) {
+fn collect_structure(structure: &Structure, scope: Scope, path: &mut Vec<Descent>, targets: &mut Targets) {
     for member in &structure.members {
         path.push(Descent::Member(member.raw_name.clone()));
-        collect_class(&member.class, scope, path, places);
+        collect_class(&member.class, scope, path, targets);
         path.pop();
     }
 }
 
-fn collect_class(class: &FieldClass, scope: Scope, path: &mut Vec<Descent>, places: &mut Places) {
+fn collect_class(class: &FieldClass, scope: Scope, path: &mut Vec<Descent>, targets: &mut Targets) {
     let slot = match class {
         FieldClass::Integer(integer) => integer.slot,
         FieldClass::VariableInteger(integer) => integer.slot,
         FieldClass::Structure(structure) => {
-            collect_structure(structure, scope, path, places);
+            collect_structure(structure, scope, path, targets);
             None
         }
         FieldClass::Array(array) => {
             path.push(Descent::Element);
-            collect_class(&array.element, scope, path, places);
+            collect_class(&array.element, scope, path, targets);
             path.pop();
             None
         }
         FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
             for option in &choice.options {
                 path.push(Descent::Option(option.raw_name.clone()));
-                collect_class(&option.class, scope, path, places);
+                collect_class(&option.class, scope, path, targets);
                 path.pop();
             }
             None
@@ -90,21 +90,23 @@ fn collect_class(class: &FieldClass, scope: Scope, path: &mut Vec<Descent>, plac
     };
     if let Some(slot) = slot {
         // In several options of a variant, the names are the same.
-        places.entry(slot).or_insert_with(|| (scope, path.clone()));
+        targets.entry(slot).or_insert_with(|| (scope, path.clone()));
     }
 }
 
+/// Traverses the fields, and rewrites their references.
 struct Locator {
-    places: Places,
+    targets: Targets,
+    /// The scope and the path of the current field.
     scope: Scope,
-    here: Vec<Descent>,
+    path: Vec<Descent>,
     version: Version,
 }
 
 impl Locator {
     fn root(&mut self, root: Option<&mut Structure>, scope: Scope) -> Result<(), Unwritable> {
         self.scope = scope;
-        self.here.clear();
+        self.path.clear();
         root.map_or(Ok(()), |root| self.structure(root))
     }
 
@@ -115,15 +117,15 @@ impl Locator {
 
     fn structure(&mut self, structure: &mut Structure) -> Result<(), Unwritable> {
         for member in &mut structure.members {
-            self.within(Descent::Member(member.raw_name.clone()), &mut member.class)?;
+            self.descend(Descent::Member(member.raw_name.clone()), &mut member.class)?;
         }
         Ok(())
     }
 
-    fn within(&mut self, step: Descent, class: &mut FieldClass) -> Result<(), Unwritable> {
-        self.here.push(step);
+    fn descend(&mut self, step: Descent, class: &mut FieldClass) -> Result<(), Unwritable> {
+        self.path.push(step);
         let result = self.class(class);
-        self.here.pop();
+        self.path.pop();
         result
     }
 
@@ -132,13 +134,13 @@ impl Locator {
             FieldClass::Text(_, length) | FieldClass::Blob(length, _) => self.length(length),
             FieldClass::Array(array) => {
                 self.length(&mut array.length)?;
-                self.within(Descent::Element, &mut array.element)
+                self.descend(Descent::Element, &mut array.element)
             }
             FieldClass::Structure(structure) => self.structure(structure),
             FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
                 self.reference(&mut choice.selector)?;
                 for option in &mut choice.options {
-                    self.within(Descent::Option(option.raw_name.clone()), &mut option.class)?;
+                    self.descend(Descent::Option(option.raw_name.clone()), &mut option.class)?;
                 }
                 Ok(())
             }
@@ -155,13 +157,13 @@ impl Locator {
 
     fn reference(&self, reference: &mut Reference) -> Result<(), Unwritable> {
         let field = || {
-            let names: Vec<&str> = self.here.iter().filter_map(Descent::name).collect();
+            let names: Vec<&str> = self.path.iter().filter_map(Descent::name).collect();
             names.join(".")
         };
-        let Some((scope, target)) = self.places.get(&reference.slot) else {
+        let Some((scope, target)) = self.targets.get(&reference.slot) else {
             return Err(Unwritable::new(field(), "what it depends on is not written"));
         };
-        let common = self.here.iter().zip(target).take_while(|(here, there)| here == there).count();
+        let common = self.path.iter().zip(target).take_while(|(own, other)| own == other).count();
         let in_array = target.contains(&Descent::Element);
         let names = |from: usize| target[from..].iter().filter_map(|step| step.name_in(self.version));
         let (origin, path) = match self.version {
@@ -173,7 +175,7 @@ impl Locator {
             Version::Ctf18 => (Some(*scope), names(0).map(Some).collect()),
             Version::Ctf2 if *scope != self.scope => (Some(*scope), names(0).map(Some).collect()),
             Version::Ctf2 => {
-                let inner = self.here.get(common + 1..).unwrap_or_default();
+                let inner = self.path.get(common + 1..).unwrap_or_default();
                 let parents = inner.iter().filter(|step| matches!(step, Descent::Member(_))).count();
                 (None, std::iter::repeat_n(None, parents).chain(names(common).map(Some)).collect())
             }

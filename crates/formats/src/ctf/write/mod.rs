@@ -23,7 +23,7 @@ mod tsdl;
 
 use std::{collections::BTreeMap, fmt};
 
-pub use stream::{NotWritten, StreamWriter};
+pub use stream::{KeptTimes, NotWritten, StreamWriter};
 
 use foreign::Lifted;
 

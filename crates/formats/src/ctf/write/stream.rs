@@ -3,12 +3,12 @@
 use super::{
     Target, Unwritable,
     bits::BitWriter,
-    encoder::{Encoder, RolePosition, RoleValues},
+    encoder::{Encoder, FieldTrouble, RolePosition, RoleValues},
     foreign::Arranged,
     header::{HeaderTrouble, HeaderWriter, Others, has_others},
 };
 use crate::events::{
-    Event, Lost, Stream, StreamPacket, Trace, Trouble,
+    Event, Lost, Packet, Stream, StreamPacket, Trace, Trouble,
     event::advance,
     packet::MAGIC,
     schema::{EventClass, Member, Role, Scope, StreamClass, Structure},
@@ -45,21 +45,51 @@ pub struct StreamWriter<'t, 's, 'a> {
     /// The packet under construction.
     packet: BitWriter,
     open: Option<Open>,
+    /// The number of events that the tracer discarded so far.
     discarded: u64,
+    /// The sequence number of the next packet.
     sequence: Option<u64>,
     /// Whether there is a loss that no packet reports yet.
     has_lost: bool,
+    /// The complete packets that were not taken.
     done: Vec<u8>,
+}
+
+/// Which times of a packet are those of its source packet.
+#[derive(Clone, Copy, Debug)]
+pub struct KeptTimes {
+    /// The begin; otherwise that of the first event.
+    pub begin: bool,
+    /// The end; otherwise that of the last event.
+    pub end: bool,
+}
+
+/// The times of a source packet in cycles, if known.
+#[derive(Default)]
+struct PacketTimes {
+    begin: Option<u64>,
+    end: Option<u64>,
 }
 
 /// The state of the packet under construction.
 #[derive(Debug)]
 struct Open {
-    places: Vec<RolePosition>,
-    /// The earliest position of its first event.
+    positions: Vec<RolePosition>,
+    /// The earliest position of its first event, in bits.
     first: u64,
     /// The clock at the last event.
     clock: u64,
+}
+
+/// How to write an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    /// With the timestamp that its header usually has.
+    Usual,
+    /// With a timestamp of 64 bits.
+    FullTimestamp,
+    /// In a new packet that begins at the event.
+    NewPacket,
 }
 
 impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
@@ -97,7 +127,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
     /// Sets the source packet of the following events.
     pub fn begin(&mut self, packet: &'s StreamPacket<'a>) {
         self.source = Some(packet);
-        self.sequence = self.sequence.or(packet.packet.sequence.map(|(number, _)| number));
+        self.sequence = self.sequence.or(packet.packet.sequence.map(|number| number.value));
     }
 
     /// Records a loss before the following events. If the source reports losses between events, writes a packet
@@ -120,9 +150,9 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         }
         self.close(None);
         let clock = self.trace.clock(self.stream);
-        let at = clock.zip(lost.before).map(|(clock, before)| clock.cycles(Some(before), None).first);
-        self.open(at)?;
-        self.close(at);
+        let time = clock.zip(lost.before).map(|(clock, before)| clock.cycles(Some(before), None).first);
+        self.open(time)?;
+        self.close(time);
         Ok(())
     }
 
@@ -134,19 +164,18 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
     pub fn event(&mut self, event: &Event<'_, '_, '_>, keeps_begin: bool) -> Result<(), NotWritten> {
         let Some(class) = self.events[event.parts.class as usize] else { return Ok(()) };
         let cycles = event.parts.cycles;
-        // Tries the usual timestamp, then a 64-bit one, then a new packet that begins at the event.
-        for (full, anew) in [(false, false), (true, false), (false, true)] {
-            if anew {
+        for attempt in [Attempt::Usual, Attempt::FullTimestamp, Attempt::NewPacket] {
+            if attempt == Attempt::NewPacket {
                 self.begin_at_event(cycles).map_err(NotWritten::Unwritable)?;
             } else if self.open.is_none() {
-                let begin = self.times().0.filter(|_| keeps_begin).or(cycles);
+                let begin = self.times().begin.filter(|_| keeps_begin).or(cycles);
                 self.open(begin).map_err(NotWritten::Unwritable)?;
             }
-            let start = self.packet.at();
-            let written = self.put(event, class, full);
+            let start = self.packet.position();
+            let written = self.put(event, class, attempt);
             let limit = self.limit();
             match written {
-                Ok(()) if self.packet.at() <= limit => {
+                Ok(()) if self.packet.position() <= limit => {
                     if let (Some(open), Some(cycles)) = (&mut self.open, cycles) {
                         open.clock = cycles;
                     }
@@ -157,9 +186,9 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
                     self.packet.cut(start);
                     return Err(unwritable(class, "header", reason));
                 }
-                Err(NotAdded::Field(place, reason)) => {
+                Err(NotAdded::Field(FieldTrouble { field, reason })) => {
                     self.packet.cut(start);
-                    return Err(unwritable(class, &place, reason.to_owned()));
+                    return Err(unwritable(class, &field, reason.to_owned()));
                 }
                 Err(NotAdded::Unreadable(trouble)) => {
                     self.packet.cut(start);
@@ -170,33 +199,32 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         Err(unwritable(class, "size", "it does not fit into the largest packet of its stream".to_owned()))
     }
 
-    /// Ends the packet. A packet without events is written if it reports a loss, or if `empty` is set. `keeps_times`
-    /// selects whether begin and end are those of the source packet.
+    /// Ends the packet. A packet without events is written if it reports a loss, or if `writes_empty` is set.
     ///
     /// # Errors
     /// The packet's context cannot be written.
-    pub fn end(&mut self, empty: bool, keeps_times: (bool, bool)) -> Result<(), Unwritable> {
-        let (begin, end) = self.times();
-        if self.open.is_none() && (empty && self.is_ctf || self.has_lost) {
-            self.open(begin.filter(|_| keeps_times.0).or(end))?;
+    pub fn end(&mut self, writes_empty: bool, kept: KeptTimes) -> Result<(), Unwritable> {
+        let PacketTimes { begin, end } = self.times();
+        if self.open.is_none() && (writes_empty && self.is_ctf || self.has_lost) {
+            self.open(begin.filter(|_| kept.begin).or(end))?;
         }
-        self.close(end.filter(|_| keeps_times.1));
+        self.close(end.filter(|_| kept.end));
         self.source = None;
         Ok(())
     }
 
-    /// Begin and end of the source packet in cycles, if known.
-    fn times(&self) -> (Option<u64>, Option<u64>) {
-        let Some(source) = self.source.filter(|_| self.is_ctf) else { return (None, None) };
-        let begin = source.packet.begin.map(|(value, size)| advance(source.clock, value, size));
-        let end = source.packet.end.map(|(value, size)| advance(begin.unwrap_or(source.clock), value, size));
-        (begin, end)
+    fn times(&self) -> PacketTimes {
+        let Some(source) = self.source.filter(|_| self.is_ctf) else { return PacketTimes::default() };
+        let Packet { begin, end, .. } = &source.packet;
+        let begin = begin.map(|begin| advance(source.clock, begin.value, begin.size));
+        let end = end.map(|end| advance(begin.unwrap_or(source.clock), end.value, end.size));
+        PacketTimes { begin, end }
     }
 
     /// Starts a packet at the time of an event.
     fn begin_at_event(&mut self, cycles: Option<u64>) -> Result<(), Unwritable> {
         match &self.open {
-            Some(open) if self.packet.at() == open.first => self.open = None,
+            Some(open) if self.packet.position() == open.first => self.open = None,
             _ => self.close(None),
         }
         self.open(cycles)
@@ -215,7 +243,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         ] {
             roles.set(role, value);
         }
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         let scopes = [
             (Scope::PacketHeader, &self.target.class.packet_header),
             (Scope::PacketContext, &self.class.packet_context),
@@ -226,28 +254,28 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
             if let Some(source) = self.source {
                 self.trace.emit_packet(self.stream, source, scope, &mut encoder);
             }
-            let written = encoder.finish().map_err(|(field, reason)| {
+            let written = encoder.finish().map_err(|FieldTrouble { field, reason }| {
                 Unwritable::new(format!("packet of stream {}, `{field}`", self.class.id), reason)
             });
-            places.extend(written?);
+            positions.extend(written?);
         }
         self.has_lost = false;
-        self.open = Some(Open { places, first: self.packet.at(), clock: begin.unwrap_or(0) });
+        self.open = Some(Open { positions, first: self.packet.position(), clock: begin.unwrap_or(0) });
         Ok(())
     }
 
     /// Completes the packet under construction. It ends no earlier than its last event.
     fn close(&mut self, end: Option<u64>) {
         let Some(open) = self.open.take() else { return };
-        let content = self.packet.at();
+        let content = self.packet.position();
         self.packet.align(8);
-        let size = self.packet.at();
+        let size = self.packet.position();
         let end = end.map_or(open.clock, |end| end.max(open.clock));
-        for place in &open.places {
-            match place.role {
-                Role::PacketContentLength => place.put(content, &mut self.packet),
-                Role::PacketTotalLength => place.put(size, &mut self.packet),
-                Role::PacketEndTimestamp => place.put(end, &mut self.packet),
+        for position in &open.positions {
+            match position.role {
+                Role::PacketContentLength => position.put(content, &mut self.packet),
+                Role::PacketTotalLength => position.put(size, &mut self.packet),
+                Role::PacketEndTimestamp => position.put(end, &mut self.packet),
                 _ => {}
             }
         }
@@ -257,16 +285,22 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
 
     /// Maximum size of the packet in bits.
     fn limit(&self) -> u64 {
-        let sizes = self
-            .open
-            .iter()
-            .flat_map(|open| &open.places)
-            .filter(|place| matches!(place.role, Role::PacketContentLength | Role::PacketTotalLength));
-        // The size rounded up to whole bytes must fit too.
-        sizes.fold(LARGEST, |least, place| least.min((u64::MAX >> (64 - place.size)).saturating_sub(7)))
+        let mut limit = LARGEST;
+        for field in self.open.iter().flat_map(|open| &open.positions) {
+            if matches!(field.role, Role::PacketContentLength | Role::PacketTotalLength) {
+                // The size rounded up to whole bytes must fit too.
+                limit = limit.min((u64::MAX >> (64 - field.size)).saturating_sub(7));
+            }
+        }
+        limit
     }
 
-    fn put(&mut self, event: &Event<'_, '_, '_>, class: &EventClass, full: bool) -> Result<(), NotAdded> {
+    fn put(
+        &mut self,
+        event: &Event<'_, '_, '_>,
+        class: &EventClass,
+        attempt: Attempt,
+    ) -> Result<(), NotAdded> {
         let mut others = Others::default();
         if self.reads_headers {
             event.emit(Scope::EventHeader, &mut others).map_err(NotAdded::Unreadable)?;
@@ -278,7 +312,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
                 id: class.id,
                 cycles: event.parts.cycles,
                 clock: open.clock,
-                full,
+                full: attempt == Attempt::FullTimestamp,
                 others: &others.0,
             };
             writer.write(header).map_err(NotAdded::Header)?;
@@ -289,28 +323,24 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         let own = &event.class().specific_context;
         // Without an own common context, the stream's context comes from the events' specific contexts.
         let of_all = if of_stream.common_context.is_none() { own } else { &None };
-        let scopes: [ScopeFields<'_, '_>; 4] = [
-            (Scope::CommonContext, &self.class.common_context, &of_stream.common_context, &|_| true),
-            (Scope::SpecificContext, &self.class.common_context, of_all, &is_lifted),
-            (Scope::SpecificContext, &class.specific_context, own, &|member| !is_lifted(member)),
-            (Scope::Payload, &class.payload, &event.class().payload, &|_| true),
-        ];
-        for (scope, structure, source, wants) in scopes {
-            if let (Some(structure), Some(source)) = (structure, source) {
-                self.scope(event, scope, structure, source, wants)?;
-            }
-        }
-        Ok(())
+        let (common, specific) = (&self.class.common_context, &class.specific_context);
+        self.scope(event, Scope::CommonContext, &of_stream.common_context, common, &|_| true)?;
+        self.scope(event, Scope::SpecificContext, of_all, common, &is_lifted)?;
+        self.scope(event, Scope::SpecificContext, own, specific, &|member| !is_lifted(member))?;
+        self.scope(event, Scope::Payload, &event.class().payload, &class.payload, &|_| true)
     }
 
+    /// Writes a scope of an event, or a part of it: the members of `source` that `wants` selects, as the fields of
+    /// `structure`.
     fn scope(
         &mut self,
         event: &Event<'_, '_, '_>,
         scope: Scope,
-        structure: &Structure,
-        source: &Structure,
+        source: &Option<Structure>,
+        structure: &Option<Structure>,
         wants: &dyn Fn(&Member) -> bool,
     ) -> Result<(), NotAdded> {
+        let (Some(source), Some(structure)) = (source, structure) else { return Ok(()) };
         let roles = RoleValues::default();
         let mut encoder = Encoder::new(structure, &mut self.packet, &mut self.slots, &roles);
         let written = if self.is_ctf {
@@ -321,17 +351,14 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
             event.emit(scope, &mut arranged).map_err(NotAdded::Unreadable)?;
             arranged.finish()
         };
-        written.map(drop).map_err(|(field, reason)| NotAdded::Field(field, reason))
+        written.map(drop).map_err(NotAdded::Field)
     }
 }
-
-/// Source scope, target structure, source structure, and the selection of source members.
-type ScopeFields<'t, 's> = (Scope, &'t Option<Structure>, &'s Option<Structure>, &'s dyn Fn(&Member) -> bool);
 
 /// Why an event was not added to a packet.
 enum NotAdded {
     Header(HeaderTrouble),
-    Field(String, &'static str),
+    Field(FieldTrouble),
     Unreadable(Trouble),
 }
 

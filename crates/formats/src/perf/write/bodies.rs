@@ -15,15 +15,15 @@ pub(super) struct RecordBody {
 
 pub(super) fn sideband_body(event: &Sideband<'_>) -> RecordBody {
     let ids = |Thread { pid, tid }: Thread| [pid, tid].map(u32::to_le_bytes).concat();
-    let who = || ids(event.thread);
+    let thread_ids = || ids(event.thread);
     let (kind, misc, bytes) = match &event.kind {
         SidebandKind::Map(mapping) => {
             let mode = if mapping.kernel { misc::KERNEL } else { misc::USER };
             let with_id = if mapping.build_id.is_empty() { 0 } else { misc::MMAP_BUILD_ID };
-            (record::MMAP2, mode | with_id, map_body(who(), mapping))
+            (record::MMAP2, mode | with_id, map_body(thread_ids(), mapping))
         }
         SidebandKind::Comm { name, exec } => {
-            let mut body = who();
+            let mut body = thread_ids();
             body.extend_from_slice(name);
             body.push(0);
             (record::COMM, if *exec { misc::COMM_EXEC } else { 0 }, body)
@@ -36,7 +36,7 @@ pub(super) fn sideband_body(event: &Sideband<'_>) -> RecordBody {
             let kind = if next.is_some() { record::SWITCH_CPU_WIDE } else { record::SWITCH };
             (kind, flags, next.map_or_else(Vec::new, ids))
         }
-        SidebandKind::TraceStart => (record::ITRACE_START, 0, who()),
+        SidebandKind::TraceStart => (record::ITRACE_START, 0, thread_ids()),
         SidebandKind::Lost { records } => (record::LOST, 0, words(&[FIRST_ID, *records])),
         SidebandKind::Throttle { on } => {
             let time = event.time.unwrap_or_default().0;

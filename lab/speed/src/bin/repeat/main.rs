@@ -48,8 +48,8 @@ fn main() -> Outcome {
 /// The clock from the first packet's beginning to the last one's end.
 fn clock(trace: &Trace<'_>) -> Outcome<Range<u64>> {
     let packets = || trace.streams.iter().flat_map(|stream| &stream.packets).map(|packet| &packet.packet);
-    let first = packets().filter_map(|packet| packet.begin).map(|(clock, _)| clock).min();
-    let last = packets().filter_map(|packet| packet.end).map(|(clock, _)| clock).max();
+    let first = packets().filter_map(|packet| packet.begin).map(|clock| clock.value).min();
+    let last = packets().filter_map(|packet| packet.end).map(|clock| clock.value).max();
     let (first, last) = first.zip(last).ok_or("packets that say when they begin and end expected")?;
     Ok(first..last)
 }
@@ -74,9 +74,8 @@ fn repeat(trace: &Trace<'_>, stream: &Stream<'_>, shift: u64, times: u64, folder
     let mut out = BufWriter::with_capacity(1 << 20, File::create_new(folder.join(name))?);
     let places: Vec<Vec<Place>> =
         (0..stream.packets.len()).map(|index| places(trace, stream, index)).collect::<Outcome<_>>()?;
-    let discarded =
-        stream.packets.iter().filter_map(|packet| packet.packet.discarded).map(|(count, _)| count);
-    let discarded = discarded.max().unwrap_or(0);
+    let discarded = stream.packets.iter().filter_map(|packet| packet.packet.discarded);
+    let discarded = discarded.map(|count| count.value).max().unwrap_or(0);
     for repetition in 0..times {
         for (packet, places) in stream.packets.iter().zip(&places) {
             let mut bytes = packet.bytes.to_vec();

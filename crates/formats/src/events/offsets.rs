@@ -1,5 +1,5 @@
-//! Positions of a structure's members, as far as they are known before reading a byte. Compiled once; reading most
-//! integers is then a load and two shifts.
+//! Offsets of a structure's members, as far as they are known before reading a byte. Compiled once; reading most integers
+//! is then a load and two shifts.
 
 use hodo_model::event::{FieldSink, Meaning, Name};
 
@@ -10,13 +10,13 @@ use super::{
     steps::{Content, Known, Slots, Trouble},
 };
 
-/// The members of a structure, and their positions.
+/// The members of a structure, and their offsets.
 // Structures of arrays: most members need little of this, and the rest should stay out of the cache.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places {
+pub(super) struct Offsets {
     /// Alignment of the structure.
     alignment: u32,
-    places: Box<[KnownPlace]>,
+    offsets: Box<[KnownOffset]>,
     members: Box<[Member]>,
     /// Meanings of the numbers.
     meanings: Box<[Meaning]>,
@@ -25,7 +25,7 @@ pub(super) struct Places {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct KnownPlace {
+struct KnownOffset {
     /// Offset in bits from the end of the last member of variable size, or from the structure's beginning.
     bits: u64,
     kind: Kind,
@@ -45,15 +45,17 @@ enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     order: ByteOrder,
+    /// Bits to shift left: removes the bits above the integer.
     left: u8,
+    /// Bits to shift right afterwards: 64 minus the size.
     right: u8,
     signed: bool,
 }
 
-impl Places {
-    /// Computes the positions of a structure's members.
-    pub(super) fn of(structure: &Structure) -> Places {
-        let (mut places, mut rest) = (Vec::new(), 0u64);
+impl Offsets {
+    /// Computes the offsets of a structure's members.
+    pub(super) fn of(structure: &Structure) -> Offsets {
+        let (mut offsets, mut rest) = (Vec::new(), 0u64);
         let mut known = Known::aligned(structure.minimum_alignment);
         for member in &structure.members {
             let (alignment, size) = (member.class.alignment(), size(&member.class));
@@ -64,7 +66,7 @@ impl Places {
                 _ => Kind::Open,
             };
             let bits = rest.saturating_add(padding.unwrap_or(0));
-            places.push(KnownPlace { bits, kind });
+            offsets.push(KnownOffset { bits, kind });
             rest = if kind == Kind::Open { 0 } else { bits.saturating_add(size.unwrap_or(0)) };
             known = match (size, &member.class) {
                 (Some(size), _) => begin.after(size),
@@ -74,9 +76,9 @@ impl Places {
                 _ => Known::NOTHING,
             };
         }
-        Places {
+        Offsets {
             alignment: structure.minimum_alignment,
-            places: places.into(),
+            offsets: offsets.into(),
             members: structure.members.as_slice().into(),
             meanings: structure.members.iter().map(|member| meaning(&member.class)).collect(),
             rest,
@@ -86,27 +88,27 @@ impl Places {
     /// Whether there are no members.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.offsets.is_empty()
     }
 
     /// The position of a member, if it is known and the member is a number or text.
-    pub(super) fn place(&self, member: usize) -> Option<FieldPlace> {
-        let (place, before) = self.places.get(..=member)?.split_last()?;
-        let what = match (place.kind, &self.members[member].class) {
+    pub(super) fn offset(&self, member: usize) -> Option<FieldOffset> {
+        let (offset, before) = self.offsets.get(..=member)?.split_last()?;
+        let what = match (offset.kind, &self.members[member].class) {
             (Kind::Number(number), _) => What::Number(number, self.meanings[member].clone()),
             (Kind::Fixed, &FieldClass::Text(encoding, Length::Static(bytes))) => {
                 What::Text(encoding, Length::Static(bytes))
             }
             _ => return None,
         };
-        let is_known = before.iter().all(|place| place.kind != Kind::Open);
-        is_known.then_some(FieldPlace { alignment: self.alignment, bits: place.bits, what })
+        let is_known = before.iter().all(|offset| offset.kind != Kind::Open);
+        is_known.then_some(FieldOffset { alignment: self.alignment, bits: offset.bits, what })
     }
 }
 
 /// The position of a field in a structure, independent of the rest.
 #[derive(Clone, Debug)]
-pub(super) struct FieldPlace {
+pub(super) struct FieldOffset {
     /// Alignment of the structure.
     alignment: u32,
     /// Offset in bits from the structure's beginning.
@@ -120,23 +122,23 @@ enum What {
     Text(Encoding, Length),
 }
 
-impl FieldPlace {
-    /// Passes the field of the structure that follows `at` to a sink.
+impl FieldOffset {
+    /// Passes the field of the structure that follows `position` to a sink.
     #[inline(always)]
     pub(super) fn emit(
         &self,
         content: Content<'_>,
-        at: u64,
+        position: u64,
         slots: &Slots,
         name: Name<'_>,
         sink: &mut impl FieldSink,
     ) -> Result<(), Trouble> {
-        let at = bits::align(at, self.alignment).saturating_add(self.bits);
+        let position = bits::align(position, self.alignment).saturating_add(self.bits);
         match &self.what {
-            What::Number(number, meaning) => number.emit(content, at, (name, meaning), sink),
-            What::Text(encoding, length) => {
-                Walk::new(content, at, slots, sink).sized_text(*encoding, length, name, at).map(drop)
-            }
+            What::Number(number, meaning) => number.emit(content, position, (name, meaning), sink),
+            What::Text(encoding, length) => Walk::new(content, position, slots, sink)
+                .sized_text(*encoding, length, name, position)
+                .map(drop),
         }
     }
 }
@@ -146,20 +148,21 @@ impl Number {
     fn emit(
         self,
         content: Content<'_>,
-        at: u64,
+        position: u64,
         (name, meaning): (Name<'_>, &Meaning),
         sink: &mut impl FieldSink,
     ) -> Result<(), Trouble> {
-        content.has(at, 64 - u64::from(self.right))?;
-        let word = bits::word(content.bytes, (at / 8) as usize);
+        content.has(position, 64 - u64::from(self.right))?;
+        let word = bits::word(content.bytes, (position / 8) as usize);
         let word = match self.order {
             ByteOrder::Little => u64::from_le_bytes(word),
             ByteOrder::Big => u64::from_be_bytes(word),
         };
         let top = word << self.left;
-        match self.signed {
-            true => sink.signed(name, top as i64 >> self.right, meaning),
-            false => sink.unsigned(name, top >> self.right, meaning),
+        if self.signed {
+            sink.signed(name, top as i64 >> self.right, meaning);
+        } else {
+            sink.unsigned(name, top >> self.right, meaning);
         }
         Ok(())
     }
@@ -192,37 +195,37 @@ fn number(class: &FieldClass, begin: Known) -> Option<Kind> {
     let (size, order) = (integer.meaning.size, integer.byte_order);
     // Bits before the field in its first byte.
     let before = begin.modulo(8).filter(|_| is_plain && !integer.boolean && !integer.reversed)? as u32;
-    let behind = 64u32.checked_sub(before + size)?;
-    let left = if order == ByteOrder::Little { behind } else { before };
+    let after = 64u32.checked_sub(before + size)?;
+    let left = if order == ByteOrder::Little { after } else { before };
     let right = (64 - size) as u8;
     Some(Kind::Number(Number { order, left: left as u8, right, signed: integer.signed }))
 }
 
 impl<S: FieldSink> Walk<'_, '_, S> {
-    /// Reads the members of a root structure at `at` by their positions. Returns where the structure ends.
+    /// Reads the members of a root structure at `position` by their positions. Returns where the structure ends.
     // Not inlined for each of an event's three scopes: the code is large, and scopes have few members.
     #[inline(never)]
-    pub(super) fn placed(&mut self, structure: &Places, at: u64) -> Result<u64, Trouble> {
-        let mut from = bits::align(at, structure.alignment);
-        let Places { places, members, meanings, .. } = structure;
-        let (members, meanings) = (&members[..places.len()], &meanings[..places.len()]);
+    pub(super) fn root_by_offsets(&mut self, structure: &Offsets, position: u64) -> Result<u64, Trouble> {
+        let mut from = bits::align(position, structure.alignment);
+        let Offsets { offsets, members, meanings, .. } = structure;
+        let (members, meanings) = (&members[..offsets.len()], &meanings[..offsets.len()]);
         let content = self.content;
         let mut index = 0;
-        while index < places.len() {
+        while index < offsets.len() {
             // Most members are numbers.
-            while let Some(&KnownPlace { bits, kind: Kind::Number(number) }) = places.get(index) {
+            while let Some(&KnownOffset { bits, kind: Kind::Number(number) }) = offsets.get(index) {
                 let (name, meaning) = (Name::Member(&members[index].name), &meanings[index]);
                 number.emit(content, from.saturating_add(bits), (name, meaning), self.sink)?;
                 index += 1;
             }
-            let (Some(place), Some(member)) = (places.get(index), members.get(index)) else { break };
-            let (at, name) = (from.saturating_add(place.bits), Name::Member(&member.name));
+            let (Some(offset), Some(member)) = (offsets.get(index), members.get(index)) else { break };
+            let (position, name) = (from.saturating_add(offset.bits), Name::Member(&member.name));
             let end = match &member.class {
-                FieldClass::String(encoding) => self.string(*encoding, name, at)?,
-                FieldClass::Text(encoding, length) => self.sized_text(*encoding, length, name, at)?,
-                _ => self.member(member, at)?,
+                FieldClass::String(encoding) => self.string(*encoding, name, position)?,
+                FieldClass::Text(encoding, length) => self.sized_text(*encoding, length, name, position)?,
+                _ => self.member(member, position)?,
             };
-            if place.kind == Kind::Open {
+            if offset.kind == Kind::Open {
                 from = end;
             }
             index += 1;
