@@ -30,7 +30,7 @@ fn row<'r>(rows: &'r [Value], function: &str) -> &'r Value {
     rows.iter().find(|row| row["function"] == function).unwrap_or_else(|| panic!("{function}: {rows:?}"))
 }
 
-/// Compiles a program of the lab, and records it under another name. Uses fewer requests of `slowpath`.
+/// Compiles a program of the lab, and records it under another name. `slowpath` gets fewer requests.
 fn build(folder: &Folder, source: &str, options: &[&str], name: &str, arguments: &[&str]) -> String {
     let program = folder.file(name);
     let path = format!("{}/../../lab/workloads/{source}", env!("CARGO_MANIFEST_DIR"));
@@ -107,7 +107,7 @@ fn the_first_divergence_is_the_planted_branch() {
     let branch = source.lines().position(|line| line.contains("used * 4 >= table->size * 3")).unwrap() + 1;
     let is_at =
         |location: &Value, line: usize| location.as_str().unwrap().ends_with(&format!("slowpath.c:{line}"));
-    let mut found = Vec::new();
+    let mut outputs = Vec::new();
     for options in [&["-j1"][..], &["-j2", "--chunk-size", "2K"]] {
         let command =
             ["--function", "handle_request", "--nth", "3,4", "--divergence", "--format", "json", &recording];
@@ -119,15 +119,15 @@ fn the_first_divergence_is_the_planted_branch() {
         let rows = rows(&json[0]);
         assert_eq!(row(&rows, "rehash")["change"], "new");
         assert_eq!(row(&rows, "rehash")["delta_calls"], 1.0);
-        found.push(json);
+        outputs.push(json);
     }
-    assert_eq!(found[0], found[1]);
+    assert_eq!(outputs[0], outputs[1]);
     // The difference is that of the instruction counts of the two calls.
     let instructions_of = |nth: &str| {
         let call = format!("handle_request#{nth}");
         table("functions", &["--call", &call], &recording).0["instructions"].as_f64().unwrap()
     };
-    assert_eq!(found[0][0]["summary"]["delta_instructions"], instructions_of("4") - instructions_of("3"));
+    assert_eq!(outputs[0][0]["summary"]["delta_instructions"], instructions_of("4") - instructions_of("3"));
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn inlined_functions_have_what_is_inlined_into_them() {
 }
 
 #[test]
-fn groups_and_spans_of_time() {
+fn groups_and_spans_of_time_are_compared() {
     if !can_record() {
         return;
     }
@@ -305,7 +305,7 @@ fn what_can_not_be_compared_is_said() {
 }
 
 #[test]
-fn latencies_of_events() {
+fn latencies_of_events_are_compared() {
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ctf/lttng2.13-kernel");
     let names = |json: &Value| -> Vec<String> {
         json.as_array().unwrap().iter().map(|table| table["table"].as_str().unwrap().to_owned()).collect()

@@ -6,14 +6,19 @@ use serde_json::{Map, Value};
 
 use crate::run::{Folder, hodo};
 
-/// Fixtures, with their numbers of events and of lost events.
-const FIXTURES: &[(&str, u64, u64)] = &[
-    ("barectf3.1", 976, 19),
-    ("board", 6996, 0),
-    ("lttng2.13-kernel", 3751, 0),
-    ("lttng2.16-kernel-ctf2", 3076, 0),
-    ("ust2.13-per-pid", 1800, 4610),
-    ("ust2.16-ctf2", 1707, 0),
+struct Fixture {
+    name: &'static str,
+    events: u64,
+    lost: u64,
+}
+
+const FIXTURES: &[Fixture] = &[
+    Fixture { name: "barectf3.1", events: 976, lost: 19 },
+    Fixture { name: "board", events: 6996, lost: 0 },
+    Fixture { name: "lttng2.13-kernel", events: 3751, lost: 0 },
+    Fixture { name: "lttng2.16-kernel-ctf2", events: 3076, lost: 0 },
+    Fixture { name: "ust2.13-per-pid", events: 1800, lost: 4610 },
+    Fixture { name: "ust2.16-ctf2", events: 1707, lost: 0 },
 ];
 
 fn fixture(name: &str) -> String {
@@ -34,7 +39,7 @@ fn events(input: &str, arguments: &[&str]) -> Vec<String> {
 
 #[test]
 fn fixtures_are_counted_and_written_in_both_versions_as_they_are_read() {
-    for &(name, count, lost) in FIXTURES {
+    for &Fixture { name, events: count, lost } in FIXTURES {
         let input = fixture(name);
         let table = hodo(&["report", "count", "--format", "json", &input]).fine().json();
         assert_eq!(table["summary"]["events"], count, "{name}");
@@ -50,7 +55,7 @@ fn fixtures_are_counted_and_written_in_both_versions_as_they_are_read() {
 }
 
 #[test]
-fn what_is_wanted_is_what_is_written() {
+fn only_what_is_selected_is_written() {
     let input = fixture("lttng2.13-kernel");
     for arguments in [
         &["--event", "sched_*"][..],

@@ -80,8 +80,15 @@ fn each_call_of_a_board_is_an_interval() {
     assert_eq!(summary("path")["calls"], summary("interval")["intervals"]);
 }
 
-/// A record in words: its begin and duration, its lane's key, its value or the key of the other lane.
-type InWords = (u64, u64, Vec<String>, Vec<String>);
+/// A record, with text for names and numbers.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct TextRecord {
+    begin: u64,
+    duration: u64,
+    lane: Vec<String>,
+    /// The value, or the key of the other lane.
+    value: Vec<String>,
+}
 
 /// Compares a table of a store with the rows of its report. Returns how many there are.
 #[track_caller]
@@ -95,10 +102,11 @@ fn check(store: &Store, name: &str, lanes: &Value, report: &Value) -> usize {
     };
     let time = |row: &Value, name: &str| row[index(name)?].as_u64();
     let rows = report["rows"].as_array().unwrap().iter();
-    let mut expected: Vec<InWords> = rows
+    let mut expected: Vec<TextRecord> = rows
         .map(|row| {
             let begin = time(row, "begin_ns").or(time(row, "at_ns")).unwrap();
-            (begin, time(row, "duration_ns").unwrap_or(0), words(row, "lane"), words(row, "value"))
+            let duration = time(row, "duration_ns").unwrap_or(0);
+            TextRecord { begin, duration, lane: words(row, "lane"), value: words(row, "value") }
         })
         .collect();
     let schema = table.schema();
@@ -108,19 +116,20 @@ fn check(store: &Store, name: &str, lanes: &Value, report: &Value) -> usize {
         let cells = schema.key.iter().zip(table.key(lane).unwrap());
         cells.map(|(field, cell)| store.words(field.kind, *cell)).collect()
     };
-    let mut found: Vec<InWords> = all
+    let mut stored: Vec<TextRecord> = all
         .iter()
         .map(|record| {
             let value = match record.value {
                 Some(lane) if schema.value.kind == Kind::Lane => of_lane(lane as u32),
                 value => vec![store.words(schema.value.kind, value)],
             };
-            (record.begin, record.end - record.begin, of_lane(record.lane), value)
+            let duration = record.end - record.begin;
+            TextRecord { begin: record.begin, duration, lane: of_lane(record.lane), value }
         })
         .collect();
     expected.sort();
-    found.sort();
-    assert_eq!(found, expected, "{name}");
+    stored.sort();
+    assert_eq!(stored, expected, "{name}");
     // A picture counts each record once.
     let (first, last) = table.span().unwrap_or_default();
     let picture = table.slices((first, last + 1), Lanes::All, 2, &Budget::default()).unwrap();
@@ -171,7 +180,7 @@ fn a_store_of_a_trace_that_changed_is_stale_and_built_again() {
 }
 
 #[test]
-fn a_damaged_store_is_said_to_be_and_built_again() {
+fn a_damaged_store_is_reported_and_built_again() {
     let folder = Folder::new();
     let (trace, store) = (trace(&folder), folder.file("store"));
     hodo(&["index", "-q", "--store", &store, &trace]).fine();
@@ -199,6 +208,16 @@ fn a_store_lies_in_the_cache_of_the_user() {
     assert_eq!(found["store"]["state"], "complete");
 }
 
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct TimedCall {
+    begin: u64,
+    end: u64,
+    tid: u64,
+    depth: u64,
+    function: String,
+    instructions: u64,
+}
+
 #[test]
 fn a_store_of_control_flow_has_its_calls() {
     let folder = Folder::new();
@@ -218,25 +237,27 @@ fn a_store_of_control_flow_has_its_calls() {
         .map(|call| {
             let [begin, end] = ["time_ns", "end_ns"].map(|name| call[name].as_u64().unwrap_or(last));
             let [tid, depth, instructions] = ["tid", "depth", "instructions"].map(|name| number(call, name));
-            (begin, end, tid, depth, call["function"].as_str().unwrap().to_owned(), instructions)
+            let function = call["function"].as_str().unwrap().to_owned();
+            TimedCall { begin, end, tid, depth, function, instructions }
         })
         .collect();
     let store = Store::open(Path::new(&store)).unwrap();
     let table = store.table("calls").unwrap();
     let all = table.records(&Wanted::ALL, None, usize::MAX, &Budget::default()).unwrap();
-    let mut found: Vec<_> = all
+    let mut stored: Vec<_> = all
         .iter()
         .map(|record| {
             let key = table.key(record.lane).unwrap();
             let function = store.name(record.value.unwrap()).unwrap().to_owned();
             let (tid, depth) = (key[1].unwrap(), key[3].unwrap());
-            (record.begin, record.end, tid, depth, function, record.cells[0].unwrap())
+            let (begin, end, instructions) = (record.begin, record.end, record.cells[0].unwrap());
+            TimedCall { begin, end, tid, depth, function, instructions }
         })
         .collect();
     expected.sort();
-    found.sort();
-    assert!(found.len() > 1000, "{}", found.len());
-    assert_eq!(found, expected);
+    stored.sort();
+    assert!(stored.len() > 1000, "{}", stored.len());
+    assert_eq!(stored, expected);
     // Nothing is lost.
     assert!(store.table("losses").is_none_or(|losses| losses.lanes() == 0));
     let path = store.path(table, 0);

@@ -36,10 +36,10 @@ fn run(kind: &str, module: &str) -> Option<BTreeMap<String, u64>> {
         Some((&3.into(), &Value::Null))
     );
     let columns = table["columns"].as_array().expect("columns");
-    let at = |name: &str| columns.iter().position(|column| column["name"] == name).expect("a column");
-    let (function, of, instructions) = (at("function"), at("module"), at("self_instructions"));
+    let index_of = |name: &str| columns.iter().position(|column| column["name"] == name).expect("a column");
+    let [function, module_index, instructions] = ["function", "module", "self_instructions"].map(index_of);
     let rows = table["rows"].as_array().expect("rows").iter();
-    let rows = rows.filter(|row| row[of].as_str().is_some_and(|name| name.contains(module)));
+    let rows = rows.filter(|row| row[module_index].as_str().is_some_and(|name| name.contains(module)));
     let counts = rows.map(|row| {
         let count = row[instructions].as_u64().expect("a count");
         (row[function].as_str().expect("a name").to_owned(), count)

@@ -1,4 +1,4 @@
-//! `hodo path`: whom a thread waited for.
+//! `hodo path`: what a thread waited for.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ fn path(view: &str, arguments: &[&str]) -> (Vec<serde_json::Map<String, Value>>,
     (table["rows"].as_array().unwrap().iter().map(row).collect(), table["summary"].clone())
 }
 
-/// The causes that the subject waits for, the longest first, but for other programs: wait, cause, thread.
+/// The wait, cause and thread of each row, the longest first.
 fn causes(arguments: &[&str]) -> Vec<[String; 3]> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (rows, _) = path("cause", arguments);

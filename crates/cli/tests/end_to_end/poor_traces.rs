@@ -133,7 +133,7 @@ fn a_folder_without_a_trace_is_reported_as_one() {
 }
 
 #[test]
-fn what_is_wrong_with_many_files_is_said_once() {
+fn what_is_wrong_with_many_files_is_reported_once() {
     let (folder, path) = trace("event { name = e; fields := struct { u8 x; }; };", &[1]);
     fs::create_dir(folder.path().join("index")).unwrap();
     for number in 0..40 {

@@ -185,9 +185,12 @@ fn an_annotated_function() {
     assert_eq!(annotation["time_ns"], fib["self_time_ns"]);
     let code = annotation["code"].as_array().unwrap();
     let count = |instruction: &Value, what: &str| instruction[what].as_u64().unwrap();
-    assert_eq!(code.iter().map(|at| count(at, "executions")).sum::<u64>(), annotation["instructions"]);
+    assert_eq!(
+        code.iter().map(|instruction| count(instruction, "executions")).sum::<u64>(),
+        annotation["instructions"]
+    );
     assert_eq!(code[0]["executions"], fib["calls"]);
-    for branch in code.iter().filter(|at| !at["taken"].is_null()) {
+    for branch in code.iter().filter(|instruction| !instruction["taken"].is_null()) {
         assert_eq!(
             count(branch, "taken") + count(branch, "not_taken"),
             count(branch, "executions"),

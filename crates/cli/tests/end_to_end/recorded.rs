@@ -11,11 +11,11 @@ use crate::{
 
 /// Returns whether programs can be recorded here; prints a message if not.
 pub(crate) fn can_record() -> bool {
-    let found = Command::new("qemu-x86_64").arg("--version").output().is_ok();
-    if !found {
+    let is_installed = Command::new("qemu-x86_64").arg("--version").output().is_ok();
+    if !is_installed {
         eprintln!("skipped: qemu-x86_64 is not installed (cargo xtask setup)");
     }
-    found
+    is_installed
 }
 
 /// Builds the known program in this folder.

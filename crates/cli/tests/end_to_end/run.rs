@@ -80,7 +80,7 @@ pub(crate) fn reports() -> Vec<Value> {
     reports.filter(|report| report["requires"] == json!([])).cloned().collect()
 }
 
-/// Returns a cell in words.
+/// Returns the text of a cell, as in a store.
 pub(crate) fn word(cell: &Value) -> String {
     match cell {
         Value::Null => "?".to_owned(),
