@@ -8,7 +8,7 @@ use std::{
 };
 
 use hodo_engine::{Identity, IndexError, Needs};
-use hodo_model::{Column, Loss, Shape, Table, Unit};
+use hodo_model::{Column, Shape, Table, Unit};
 use hodo_store::{Error, Schema, State, Store};
 use serde_json::json;
 
@@ -76,19 +76,12 @@ fn build(options: &Input, chosen: &StoreFolder, begin: Begin<'_>) -> Result<Opti
         Err(IndexError::Store(error)) => return Err(Failure::unreadable(error)),
     };
     if !options.quiet {
-        report_losses(&losses);
+        input::report_loss_list(&losses);
     }
     let store = Store::open(&folder).map_err(Failure::unreadable)?;
     let code = input::exit_code_of(options, &experiment, losses.is_empty());
     std::mem::forget(experiment);
     Ok(Some(Built { store, code }))
-}
-
-fn report_losses(losses: &[Loss]) {
-    for loss in losses {
-        let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
-        message!("lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);
-    }
 }
 
 /// Returns the identity of the inputs as they are now.

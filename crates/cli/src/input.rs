@@ -7,7 +7,7 @@ use hodo_engine::{
     AnyReport, Chunks, Executions, Experiment, FileSearchPaths, KernelFiles, Losses, Needs, Options, Reading,
     Request, TimeSpan, Times, Trace, Traces, Window, events::note_lines, nanos,
 };
-use hodo_model::Parameters;
+use hodo_model::{Loss, Parameters};
 
 use crate::{
     arguments::Input,
@@ -293,7 +293,12 @@ pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> E
 
 /// Reports losses on standard error, for outputs that can't contain them.
 pub fn report_losses(losses: Losses) {
-    for loss in losses.into_list() {
+    report_loss_list(&losses.into_list());
+}
+
+/// As [`report_losses`].
+pub fn report_loss_list(losses: &[Loss]) {
+    for loss in losses {
         let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
         message!("lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);
     }

@@ -211,6 +211,13 @@ fn find_program(command: &[OsString]) -> Result<Program, Error> {
     }
 }
 
+/// A folder that `cargo xtask setup` fills: named by a variable, or this one of the user's cache.
+pub(crate) fn set_up_folder(variable: &str, in_cache: &str) -> Option<PathBuf> {
+    let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = || path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")));
+    path(variable).or_else(|| Some(cache()?.join(in_cache)))
+}
+
 /// The file of a program in `PATH`.
 pub(crate) fn find_in_path(name: &OsStr) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;

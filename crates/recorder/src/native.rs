@@ -19,7 +19,7 @@ use hodo_model::vocabulary::system_calls::Machine;
 use hodo_native::{Condition, Control, Limit, Options, Select, SelectThread, Watched};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2},
+    consts::SIGUSR2,
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
 };
 
@@ -29,6 +29,8 @@ use crate::{Engine, Error, Outcome, Request, Trigger, emulate, filter, signals, 
 const TIME_EVERY: u32 = 4096;
 /// The same if executions of functions are timed, or time counts instructions.
 const TIME_EVERY_IF_PRECISE: u32 = 64;
+/// The signal that asks for a snapshot.
+const SNAPSHOT: i32 = SIGUSR2;
 /// Interval between looks at signals and at the command.
 const INTERVAL: Duration = Duration::from_millis(20);
 /// No message before this time, so that processes that end soon cause none.
@@ -47,7 +49,8 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
     let partial = emulate::partial(&request.output);
     let file = File::create(&partial).map_err(Error::file(&request.output))?;
     let out = BufWriter::with_capacity(1 << 20, file);
-    let mut incoming = SignalsInfo::<WithOrigin>::new(handled()).map_err(Error::file(&partial))?;
+    let mut incoming = SignalsInfo::<WithOrigin>::new([signals::ending(), vec![SNAPSHOT]].concat())
+        .map_err(Error::file(&partial))?;
     let recorded = thread::scope(|scope| {
         let recorder = scope.spawn(|| match request.pid {
             Some(process) => hodo_native::attach(process, out, options),
@@ -225,12 +228,6 @@ fn command(words: &[OsString]) -> Command {
     command
 }
 
-/// Signals that would end the recorder, and the one that asks for a snapshot.
-fn handled() -> Vec<i32> {
-    let ending = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|&signal| !signals::ignored(signal));
-    ending.chain([SIGUSR2]).collect()
-}
-
 /// Serves signals until the recorder ends. A key like Ctrl-C reaches the command directly, because the command is in our
 /// process group; a signal that a process sends to the recorder is forwarded to the command. Without a command, or after
 /// its end, both the key and the signal end the recording.
@@ -249,7 +246,7 @@ fn watch<T>(
         let command = Pid::from_raw(control.command.load(Relaxed) as i32);
         let command_runs = request.pid.is_none() && !control.ended.load(Relaxed);
         for origin in incoming.pending() {
-            if origin.signal == SIGUSR2 {
+            if origin.signal == SNAPSHOT {
                 control.snapshot.store(request.snapshot.is_some(), Relaxed);
                 continue;
             }

@@ -12,14 +12,10 @@ use std::{
 
 use signal_hook::{
     SigId,
-    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
 };
 
 use crate::signals;
-
-/// Signals that would end the recorder, whose work begins when the program has ended.
-const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
 /// Signals by which a user, or a process, ends the recorder's wait after the program has ended.
 pub(crate) struct Interrupt {
@@ -31,7 +27,7 @@ impl Interrupt {
     /// Handles these signals from now on.
     pub(crate) fn watch() -> io::Result<Interrupt> {
         let mut interrupt = Interrupt { happened: Arc::default(), registered: Vec::new() };
-        for signal in handled() {
+        for signal in signals::ending() {
             let happened = Arc::clone(&interrupt.happened);
             interrupt.registered.push(signal_hook::flag::register(signal, happened)?);
         }
@@ -51,17 +47,12 @@ impl Drop for Interrupt {
     }
 }
 
-/// The signals to handle. Those that are ignored stay so.
-fn handled() -> Vec<i32> {
-    ENDING.into_iter().filter(|&signal| !signals::ignored(signal)).collect()
-}
-
 /// Runs the command to its end.
 ///
 /// A key like Ctrl-C reaches the program directly, because it is in our process group; a signal that a process sends to
 /// the recorder is forwarded. The recorder survives both.
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
-    let mut incoming = SignalsInfo::<WithOrigin>::new(handled())?;
+    let mut incoming = SignalsInfo::<WithOrigin>::new(signals::ending())?;
     let handle = incoming.handle();
     let mut child = command.spawn()?;
     let program = pid(&child);

@@ -73,7 +73,7 @@ pub(super) fn all(
     for table in tables {
         if sources.iter().all(|known| !known.name().eq_ignore_ascii_case(&table.name)) {
             let (common, wanted) = (Arc::clone(&common), wanted.clone());
-            let (reading, lacks) = (reading.clone(), lacks.clone());
+            let lacks = lacks.clone();
             sources.push(Arc::new(OfEvents { table, wanted, reading, lacks, common }));
         }
     }

@@ -1,10 +1,14 @@
 //! Traces of software events, from folder to lines.
 
-use std::{fs, ops::Range, path::Path};
+use std::{
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 
-use crate::run::{Folder, hodo};
+use crate::run::{Folder, fixture, hodo};
 
 /// A clock that counts nanoseconds from 1970, packets with times, and events with a thread in their context.
 pub(crate) const METADATA: &str = "/* CTF 1.8 */
@@ -192,7 +196,7 @@ fn fact_26_folders_with_one_uuid_are_one_trace() {
 #[test]
 fn what_lies_outside_of_the_time_is_not_read() {
     let folder = Folder::new();
-    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/barectf3.1");
+    let whole = PathBuf::from(fixture("ctf/barectf3.1"));
     let mut stream = fs::read(whole.join("stream")).unwrap();
     // Overwrites events in the first packet, which has 445 bytes.
     stream[120..440].fill(0xff);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     profiles::{record_source, table},
     recorded::{can_record, record},
-    run::{Folder, hodo, reports, word},
+    run::{Folder, fixture, hodo, reports, word},
 };
 
 /// For each name, the number of slices and the sum of their nanoseconds.
@@ -328,7 +328,6 @@ fn lcov_has_the_sources_that_are_there() {
 #[test]
 fn an_empty_selection_is_reported() {
     let folder = Folder::new();
-    let fixture = |name: &str| format!("{}/../../fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
     let (kernel, flow, symfs) =
         (&fixture("ctf/lttng2.13-kernel"), &fixture("perf/tiny.data"), &fixture("perf/symfs"));
     let cases: [(&str, &[&str], &str); 4] = [
@@ -390,7 +389,7 @@ fn genhtml_shows_the_executions_of_lines() {
 #[test]
 fn intervals_of_events_are_slices() {
     for input in ["lttng2.13-kernel", "board/slave-1"] {
-        let input = &format!("{}/../../fixtures/ctf/{input}", env!("CARGO_MANIFEST_DIR"));
+        let input = &fixture(&format!("ctf/{input}"));
         let mut expected = Slices::new();
         for report in reports() {
             let Some(view) = report["lanes"]["view"].as_str() else { continue };
@@ -413,7 +412,7 @@ fn intervals_of_events_are_slices() {
 #[test]
 fn what_an_input_lacks_is_reported() {
     let folder = Folder::new();
-    let events = &format!("{}/../../fixtures/ctf/lttng2.13-kernel", env!("CARGO_MANIFEST_DIR"));
+    let events = &fixture("ctf/lttng2.13-kernel");
     for (to, options, why) in [
         ("speedscope", &[][..], "no control flow"),
         ("pprof", &["--min", "1us"], "sums of the whole run"),

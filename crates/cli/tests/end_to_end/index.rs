@@ -5,14 +5,13 @@ use std::{collections::BTreeSet, fs, path::Path};
 use hodo_store::{Budget, Kind, Lanes, State, Store, Wanted};
 use serde_json::{Value, json};
 
-use crate::run::{Folder, command, hodo, reports, wait, word};
+use crate::run::{Folder, command, fixture, hodo, reports, wait, word};
 
 /// Copies a trace of the fixtures, to be changed.
 fn trace(folder: &Folder) -> String {
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/lttng2.13-kernel");
     let copy = folder.file("trace");
     fs::create_dir(&copy).unwrap();
-    for entry in fs::read_dir(fixture).unwrap() {
+    for entry in fs::read_dir(fixture("ctf/lttng2.13-kernel")).unwrap() {
         let entry = entry.unwrap();
         if entry.file_type().unwrap().is_file() {
             fs::copy(entry.path(), Path::new(&copy).join(entry.file_name())).unwrap();
@@ -31,13 +30,12 @@ const INPUTS: &[&[&str]] = &[&["lttng2.13-kernel"], &["board/master", "board/sla
 
 #[test]
 fn a_store_has_the_rows_that_the_reports_have() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf");
     let mut reports = reports();
     reports.retain(|report| !report["lanes"].is_null());
     let names: BTreeSet<&str> = reports.iter().map(|report| report["name"].as_str().unwrap()).collect();
     let mut without_rows = names.clone();
     for input in INPUTS {
-        let input: Vec<String> = input.iter().map(|name| fixtures.join(name).display().to_string()).collect();
+        let input: Vec<String> = input.iter().map(|name| fixture(&format!("ctf/{name}"))).collect();
         let input: Vec<&str> = input.iter().map(String::as_str).collect();
         let run = |arguments: &[&str]| hodo(&[arguments, &input].concat()).fine();
         let table = |report: &Value| {
@@ -70,9 +68,7 @@ fn a_store_has_the_rows_that_the_reports_have() {
 
 #[test]
 fn each_call_of_a_board_is_an_interval() {
-    let board = ["slave-0", "slave-1"]
-        .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/board").join(name));
-    let [first, second] = board.each_ref().map(|path| path.to_str().unwrap());
+    let [first, second] = &["ctf/board/slave-0", "ctf/board/slave-1"].map(fixture);
     let summary = |view: &str| {
         let report = hodo(&["report", "callstack", "--by", view, "--format", "json", first, second]);
         report.fine().json()["summary"].clone()
@@ -148,8 +144,7 @@ fn check(store: &Store, name: &str, lanes: &Value, report: &Value) -> usize {
 fn a_store_has_what_the_tracer_discarded() {
     let folder = Folder::new();
     let store = folder.file("store");
-    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/barectf3.1");
-    let trace = trace.to_str().unwrap();
+    let trace = &fixture("ctf/barectf3.1");
     hodo(&["index", "--store", &store, trace]).fine();
     let info = hodo(&["info", "--format", "json", trace]).fine().json();
     let stream = &info["traces"][0]["streams"][0];
@@ -222,8 +217,7 @@ struct TimedCall {
 fn a_store_of_control_flow_has_its_calls() {
     let folder = Folder::new();
     let store = folder.file("store");
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/perf");
-    let [recording, code] = ["tiny.data", "symfs"].map(|name| fixtures.join(name).display().to_string());
+    let [recording, code] = ["perf/tiny.data", "perf/symfs"].map(fixture);
     hodo(&["index", "-q", "--symfs", &code, "--store", &store, &recording]).fine();
     let calls = hodo(&["script", "--calls", "--format", "jsonl", "--symfs", &code, &recording]).fine().stdout;
     let calls: Vec<Value> = calls.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

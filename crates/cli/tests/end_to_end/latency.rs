@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     recorded::{can_record, compile, record},
-    run::{Folder, hodo},
+    run::{Folder, fixture, hodo},
 };
 
 /// Builds and records `planted.c` with this number of calls, of which one in `distance` is slow.
@@ -226,10 +226,9 @@ fn what_is_no_marker_is_shown_with_a_caret() {
 
 #[test]
 fn latencies_of_kernel_traces_equal_their_reports() {
-    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
     let mut compared = 0;
     for trace in ["ctf/lttng2.13-kernel", "ftrace/small-6.dat", "perf/events.data"] {
-        let trace = format!("{fixtures}/{trace}");
+        let trace = fixture(trace);
         let rows = |kind: &str| {
             let table = hodo(&["report", kind, "--format", "json", &trace]).fine().json();
             table["rows"].as_array().unwrap().clone()
@@ -268,9 +267,8 @@ fn latencies_of_kernel_traces_equal_their_reports() {
 
 #[test]
 fn states_of_threads_are_intervals() {
-    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
     for trace in ["ctf/lttng2.13-kernel", "ftrace/small-6.dat", "perf/events.data"] {
-        let trace = format!("{fixtures}/{trace}");
+        let trace = fixture(trace);
         let report = hodo(&["report", "states", "-q", "--format", "json", &trace]).fine().json();
         for (state, column) in [("running", "running_ns"), ("runnable", "runnable_ns")] {
             let arguments = ["latency", "--state", state, "--by", "executions", "--format", "json", &trace];

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     machine::{listed, record, record_command, truth},
-    run::{Folder, command, hodo},
+    run::{Folder, command, hodo, rows},
 };
 
 /// Far longer than a machine takes to boot.
@@ -98,17 +98,13 @@ struct FunctionRow {
 fn functions(recording: &str, more: &[&str]) -> Vec<FunctionRow> {
     let arguments = [&["report", "functions", "--format", "json", recording], more].concat();
     let report = hodo(&arguments).fine().json();
-    let columns = report["columns"].as_array().expect("columns");
-    let column = |name: &str| columns.iter().position(|column| column["name"] == name).expect(name);
-    let [name, module, calls] = ["function", "module", "calls"].map(column);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let rows = report["rows"].as_array().expect("rows").iter();
     let row = |row: &Value| FunctionRow {
-        name: text(&row[name]),
-        module: text(&row[module]),
-        calls: row[calls].as_u64().unwrap_or(0),
+        name: text(&row["function"]),
+        module: text(&row["module"]),
+        calls: row["calls"].as_u64().unwrap_or(0),
     };
-    rows.map(row).collect()
+    rows(&report).iter().map(row).collect()
 }
 
 #[test]

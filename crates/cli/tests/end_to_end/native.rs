@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     program,
     recorded::{build, compile, report},
-    run::{Folder, Ran, command, hodo, reports, wait},
+    run::{Folder, Ran, command, hodo, reports, rows, wait},
 };
 
 /// Records a command natively into `native.data` of this folder.
@@ -34,17 +34,12 @@ struct FunctionRow {
 }
 
 fn functions(arguments: &[&str], recording: &str) -> Vec<FunctionRow> {
-    let table = report(arguments, recording);
-    let columns = table["columns"].as_array().expect("columns");
-    let [name, instructions, calls] = ["function", "self_instructions", "calls"]
-        .map(|name| columns.iter().position(|column| column["name"] == name).expect("a column"));
-    let rows = table["rows"].as_array().expect("rows").iter();
     let row = |row: &Value| FunctionRow {
-        name: row[name].as_str().expect("a name").to_owned(),
-        instructions: row[instructions].clone(),
-        calls: row[calls].clone(),
+        name: row["function"].as_str().expect("a name").to_owned(),
+        instructions: row["self_instructions"].clone(),
+        calls: row["calls"].clone(),
     };
-    rows.map(row).collect()
+    rows(&report(arguments, recording)).iter().map(row).collect()
 }
 
 /// The rows of a report, without times, which are less exact in packets than in the log.

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, mkfifoat};
 
 use crate::{
     program, raw,
-    run::{Folder, command, hodo, wait},
+    run::{Folder, command, fixture, hodo, wait},
 };
 
 /// Returns arguments for a raw buffer with its code.
@@ -139,7 +139,6 @@ enum Writes {
 #[test]
 fn outputs_that_are_closed_or_full_end_a_command_as_they_end_cat() {
     let folder = Folder::new();
-    let fixture = |name: &str| format!("{}/../../fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
     let (kernel, user) = (&fixture("ctf/lttng2.13-kernel"), &fixture("ctf/ust2.16-ctf2"));
     let flow = &fixture("perf/tiny.data");
     let (store, exported) = (&folder.file("store"), &folder.file("exported"));

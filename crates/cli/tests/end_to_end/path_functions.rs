@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, ops::Range, path::Path};
 
 use serde_json::Value;
 
-use crate::run::{Folder, hodo};
+use crate::run::{Folder, fixture, hodo, rows};
 
 /// As lttng-modules describes the events of the scheduler.
 const METADATA: &str = "/* CTF 1.8 */
@@ -75,14 +75,11 @@ impl Kernel {
 
 /// The inputs: Intel PT of the program, and the kernel trace on its clock.
 fn inputs(folder: &Folder, kernel: &Kernel) -> Vec<String> {
-    let fixtures = format!("{}/../../fixtures/perf", env!("CARGO_MANIFEST_DIR"));
-    let trace = kernel.write(&folder.path());
-    let flow = format!("{fixtures}/tiny-exact-time.data");
     vec![
-        flow,
-        trace,
+        fixture("perf/tiny-exact-time.data"),
+        kernel.write(&folder.path()),
         "--symfs".to_owned(),
-        format!("{fixtures}/symfs"),
+        fixture("perf/symfs"),
         "--offset".to_owned(),
         "kernel=+0s".to_owned(),
     ]
@@ -93,15 +90,11 @@ fn flow(inputs: &[String]) -> Vec<String> {
     [0, 2, 3].map(|index| inputs[index].clone()).to_vec()
 }
 
-type Row = serde_json::Map<String, Value>;
-
 /// The rows, by the names of columns, and the summary.
-fn table(command: &[&str], inputs: &[String]) -> (Vec<Row>, Value) {
+fn table(command: &[&str], inputs: &[String]) -> (Vec<Value>, Value) {
     let inputs = inputs.iter().map(String::as_str).collect::<Vec<_>>();
     let table = hodo(&[command, &["-q", "--format", "json"], &inputs].concat()).fine().json();
-    let names = table["columns"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap());
-    let row = |row: &Value| names.clone().map(str::to_owned).zip(row.as_array().unwrap().clone()).collect();
-    (table["rows"].as_array().unwrap().iter().map(row).collect(), table["summary"].clone())
+    (rows(&table), table["summary"].clone())
 }
 
 fn number(value: &Value) -> u64 {
@@ -116,11 +109,11 @@ struct Cost {
 
 /// A piece of a path, and the functions below it.
 struct Stretch<'r> {
-    piece: &'r Row,
+    piece: &'r Value,
     functions: BTreeMap<&'r str, Cost>,
 }
 
-fn stretches(rows: &[Row]) -> Vec<Stretch<'_>> {
+fn stretches(rows: &[Value]) -> Vec<Stretch<'_>> {
     let mut stretches: Vec<Stretch<'_>> = Vec::new();
     for row in rows {
         match row["cause"].as_str() {
@@ -224,6 +217,6 @@ fn stretches_divide_what_ran() {
     assert_eq!(table(&cut, &inputs), (rows.clone(), summary));
     // Without functions, it is the path of the events.
     let plain = table(&["path", "--thread", "tiny", "--by", "piece", "--functions", "0"], &inputs).0;
-    assert!(plain.iter().all(|row| !row.contains_key("instructions") && row["cause"] != "function"));
+    assert!(plain.iter().all(|row| row.get("instructions").is_none() && row["cause"] != "function"));
     assert_eq!(plain.len(), divided.len());
 }

@@ -1,15 +1,8 @@
 //! Periods between any two kinds of events.
 
-use std::path::Path;
-
-use crate::run::{Folder, hodo};
+use crate::run::{Folder, fixture, hodo};
 
 const HARD: [&str; 6] = ["--begin", "irq_handler_entry", "--end", "irq_handler_exit", "--match", "irq,cpu"];
-
-fn fixture(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
-    folder.to_str().unwrap().to_owned()
-}
 
 fn periods(trace: &str, more: &[&str]) -> serde_json::Value {
     hodo(&[&["report", "periods", "-q", "--format", "json", trace], more].concat()).fine().json()

@@ -152,10 +152,7 @@ fn code_that_no_file_holds_is_followed() {
         return;
     }
     let folder = Folder::new();
-    let program = folder.file("generated");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/workloads/generated.c");
-    let compiled = std::process::Command::new("cc").args(["-O1", "-o", &program, source]).status();
-    assert!(compiled.is_ok_and(|status| status.success()), "cc compiles {source}");
+    let program = compile(&folder, "generated.c", &["-O1"]);
     let (recording, ran) = record(&folder, &[], &[&program]);
     ran.fine();
     let table = report(&["--strict"], &recording);

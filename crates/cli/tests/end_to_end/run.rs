@@ -89,6 +89,22 @@ pub(crate) fn word(cell: &Value) -> String {
     }
 }
 
+/// Returns the path of a fixture.
+pub(crate) fn fixture(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
+    path.into_os_string().into_string().expect("a path of UTF-8")
+}
+
+/// Returns the rows of a JSON table as objects.
+pub(crate) fn rows(table: &Value) -> Vec<Value> {
+    let columns = table["columns"].as_array().expect("columns").iter();
+    let names = columns.map(|column| column["name"].as_str().expect("a name").to_owned());
+    let object = |row: &Value| {
+        Value::Object(names.clone().zip(row.as_array().expect("a row").iter().cloned()).collect())
+    };
+    table["rows"].as_array().expect("rows").iter().map(object).collect()
+}
+
 /// A folder that is deleted with the test.
 pub(crate) struct Folder(TempDir);
 

@@ -2,11 +2,7 @@
 
 use serde_json::Value;
 
-use crate::run::{Folder, Ran, hodo};
-
-fn fixture(name: &str) -> String {
-    format!("{}/../../fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
-}
+use crate::run::{Folder, Ran, fixture, hodo};
 
 fn sql(options: &[&str], input: &str, query: &str) -> Ran {
     hodo(&[&["sql", "-q"], options, &[input, query]].concat()).fine()

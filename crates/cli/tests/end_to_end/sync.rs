@@ -1,11 +1,9 @@
 //! `hodo sync`: two traces on one timeline by the messages between them.
 
-use std::path::PathBuf;
-
 use serde_json::Value;
 
 use crate::{
-    run::{Folder, Ran, hodo},
+    run::{Folder, Ran, fixture, hodo, rows},
     talk::{CLIENT_OFFSET, Side, Slew, Step, Talk},
 };
 
@@ -28,11 +26,9 @@ fn sync(arguments: &[&str]) -> Ran {
 }
 
 /// A row of a table, by the names of columns.
-fn row(tables: &Value, table: &str, number: usize) -> serde_json::Map<String, Value> {
-    let found = tables.as_array().unwrap().iter().find(|found| found["table"] == table).unwrap();
-    let columns = found["columns"].as_array().unwrap().iter();
-    let names = columns.map(|column| column["name"].as_str().unwrap().to_owned());
-    names.zip(found["rows"][number].as_array().unwrap().iter().cloned()).collect()
+fn row(tables: &Value, name: &str, number: usize) -> Value {
+    let table = tables.as_array().unwrap().iter().find(|table| table["table"] == name).unwrap();
+    rows(table)[number].clone()
 }
 
 /// Events of a script in JSON lines.
@@ -300,9 +296,6 @@ fn an_experiment_that_sync_did_not_write_is_refused() {
         let ran = hodo(&["info", &file]);
         assert!(ran.code == 3 && ran.stderr.contains(expected), "{ran:?}");
     }
-    let fixture = |name: &str| {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
-    };
     let ran = sync(&[&fixture("ftrace/small-6.dat")]);
     assert!(ran.code == 2 && ran.stderr.contains("two inputs"), "{ran:?}");
     let ran = hodo(&["sync", "--format", "csv", &fixture("ftrace/small-6.dat")]);

@@ -1,32 +1,20 @@
 //! Tables as Arrow and Parquet files, read by other programs; and as Markdown.
 
-use std::{collections::BTreeSet, path::Path, process::Command};
+use std::{collections::BTreeSet, process::Command};
 
 use serde_json::{Map, Value};
 
 use crate::{
+    exports::{output, target},
     program, raw,
-    run::{Folder, hodo},
+    run::{Folder, fixture, hodo},
 };
-
-/// Returns the path of a fixture.
-fn fixture(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
-    path.to_string_lossy().into_owned()
-}
 
 /// Returns what pyarrow, polars and DuckDB read from the files of a table.
 fn read(arrow: &str, parquet: &str) -> Map<String, Value> {
-    let target =
-        Path::new(env!("CARGO_BIN_EXE_hodo")).ancestors().nth(2).expect("a folder that is built into");
-    let python = target.join("python/bin/python");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/read.py");
-    let output = Command::new(&python).arg(script).args([arrow, parquet]).output();
-    let output = output.unwrap_or_else(|error| {
-        panic!("{}: {error}; `cargo xtask setup` installs the readers of this test", python.display())
-    });
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/read.py");
+    let mut python = Command::new(target().join("python/bin/python"));
+    serde_json::from_str(&output(python.args([script, arrow, parquet]))).expect("JSON")
 }
 
 /// Returns the table of a report in JSON, and what other programs read from its files.

@@ -1,15 +1,11 @@
 //! Several inputs at once: which clocks are one, offsets by hand, and files that hold both kinds of trace.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
 
 use hodo_repack::Recorded;
 use serde_json::Value;
 
-use crate::run::{Folder, hodo};
-
-fn fixture(name: &str) -> String {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
-}
+use crate::run::{Folder, fixture, hodo};
 
 /// A perf.data that has the Intel PT of one file and the tracepoints of another.
 fn joined(folder: &Folder) -> String {

@@ -1,17 +1,13 @@
 //! Events of ftrace and of perf, as files and in one vocabulary of analyses.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, process::Command};
 
 use serde_json::Value;
 
 use crate::{
     exports::{output, target},
-    run::hodo,
+    run::{fixture, hodo},
 };
-
-fn fixture(name: &str) -> String {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
-}
 
 /// Returns the lines of JSON.
 fn events(name: &str, arguments: &[&str]) -> Vec<Value> {

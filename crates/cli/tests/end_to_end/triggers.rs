@@ -5,38 +5,19 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
-    machine::{listed, truth},
+    machine::{listed, record_command as record, truth},
     recorded::compile,
-    run::{Folder, Ran, hodo},
+    run::{Folder, hodo, rows},
 };
-
-/// Records with a machine; `None`, with a message, if none is set up here.
-fn record(folder: &Folder, options: &[&str], command: &[&str]) -> Option<(String, Ran)> {
-    let out = folder.file("part.data");
-    let ran = hodo(&[&["record", "--engine", "machine", "-o", &out], options, &["--"], command].concat());
-    if ran.stderr.contains("xtask setup --machine") {
-        eprintln!("skipped: no emulated machine is set up (cargo xtask setup --machine)");
-        return None;
-    }
-    Some((out, ran))
-}
 
 /// Returns the number of instructions by function.
 fn functions(recording: &str) -> BTreeMap<String, u64> {
     let report = hodo(&["report", "functions", "--format", "json", recording]).fine().json();
-    let names: Vec<&str> = report["columns"]
-        .as_array()
-        .expect("columns")
-        .iter()
-        .filter_map(|column| column["name"].as_str())
-        .collect();
-    let column = |name| names.iter().position(|found| *found == name).expect("the column is there");
-    let (function, instructions) = (column("function"), column("self_instructions"));
-    let rows = report["rows"].as_array().expect("rows");
     let row = |row: &Value| {
-        (row[function].as_str().unwrap_or("").to_owned(), row[instructions].as_u64().unwrap_or(0))
+        let name = row["function"].as_str().unwrap_or("").to_owned();
+        (name, row["self_instructions"].as_u64().unwrap_or(0))
     };
-    rows.iter().map(row).collect()
+    rows(&report).iter().map(row).collect()
 }
 
 fn planted(folder: &Folder) -> String {

@@ -16,10 +16,7 @@ use std::{
 
 use hodo_emulator::machine::tick_frequency;
 use rustix::io::{FdFlags, fcntl_setfd};
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
-    iterator::Signals,
-};
+use signal_hook::iterator::Signals;
 
 use super::{
     disk,
@@ -41,8 +38,6 @@ const PORTS: usize = 4;
 const SIGNALS_OF_COMMAND: u32 = 2;
 /// Interval between looks at QEMU, the signals and the disk.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Signals that would end the recorder, whose work begins when the guest has ended.
-const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
 /// The request for the guest's first process: see its `Request`.
 pub(super) fn request(command: &[OsString]) -> io::Result<Vec<u8>> {
@@ -101,8 +96,7 @@ pub(super) fn run(
     command.process_group(0);
     let output = fs::File::create(spool.join(MESSAGES)).map_err(Error::file(spool))?;
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(output);
-    let kept: Vec<i32> = ENDING.into_iter().filter(|&signal| !signals::ignored(signal)).collect();
-    let mut incoming = Signals::new(kept).map_err(qemu())?;
+    let mut incoming = Signals::new(signals::ending()).map_err(qemu())?;
     let mut child = command.spawn().map_err(qemu())?;
     drop(theirs);
     let mut ports = ports.into_iter();
