@@ -70,8 +70,8 @@ const GAP: f64 = 0.9;
 const LEAST_WINDOWS: usize = 16;
 
 /// How far the least delays fall from some windows to endless ones, as a multiple of their fall to those windows from windows
-/// half as long. It is 1 if short delays are as frequent as slightly longer ones, and 2.4 if their frequency grows in proportion to the
-/// delay above the least.
+/// half as long. It is 1 if short delays are as frequent as slightly longer ones, and 2.4 if their frequency grows in
+/// proportion to the delay above the least.
 const EXTRAPOLATION: f64 = 2.0;
 
 /// Rounds in which the least delays of a direction are found. Each takes the drift from those of the last.

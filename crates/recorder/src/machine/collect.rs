@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fs::{self, File},
-    io::{self, BufRead, BufReader, Read, Seek, Write},
+    io::{self, Read, Seek, Write},
     ops::Range,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -34,6 +34,7 @@ use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 use super::{
     code::{self, Piece},
     disk::{self, Consumed},
+    kallsyms,
     memory::Memory,
     modules,
     tracers::{self, Written},
@@ -44,10 +45,6 @@ use crate::{Error, Request, Tracer, event::Event, filter};
 const MAX_NONTURBO_RATIO: u8 = 10;
 /// perf's name of the kernel's own mapping; the symbol in the name determines the kernel's address.
 const IMAGE: &[u8] = b"[kernel.kallsyms]_text";
-/// Positions in a line of kallsyms, which begins with an address in 16 digits.
-const DIGITS: usize = 16;
-const KIND: usize = 17;
-const NAME: usize = 19;
 
 /// The content of a spool except the trace itself.
 pub(super) struct Collected {
@@ -92,7 +89,7 @@ impl Collected {
         })?;
         let threads = fs::read(spool.join("threads")).unwrap_or_default();
         let loaded = spool::read_loaded(spool).map_err(Error::file(spool))?;
-        let mut kallsyms = text_symbols(&spool.join(spool::SYMBOLS)).unwrap_or_default();
+        let mut kallsyms = kallsyms::text_symbols(&spool.join(spool::SYMBOLS)).unwrap_or_default();
         modules::add_symbols(&mut kallsyms, &loaded);
         let modules = text("modules").unwrap_or_default();
         let init_maps = code_of(&text("maps").unwrap_or_default(), "/init");
@@ -353,13 +350,7 @@ impl Collected {
 
     /// The address range of the kernel's own code.
     fn image(&self) -> Option<Range<u64>> {
-        let symbol = |name: &[u8]| {
-            let lines = self.kallsyms.split(|&byte| byte == b'\n');
-            let mut named = lines.filter(|line| line.get(NAME..) == Some(name));
-            let digits = named.next()?.get(..DIGITS)?;
-            u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-        };
-        Some(symbol(b"_text")?..symbol(b"_etext")?)
+        Some(kallsyms::address(&self.kallsyms, b"_text")?..kallsyms::address(&self.kallsyms, b"_etext")?)
     }
 
     /// Why each snapshot was taken, in order of time.
@@ -553,19 +544,6 @@ fn code_of(maps: &str, file: &str) -> Vec<CodeMap> {
         (name == file && access.contains('x')).then_some(CodeMap { address, length, file_offset })
     };
     maps.lines().filter_map(code).collect()
-}
-
-/// The lines of kallsyms about code: types t and w.
-fn text_symbols(path: &Path) -> io::Result<Vec<u8>> {
-    let mut kept = Vec::new();
-    for line in BufReader::new(File::open(path)?).split(b'\n') {
-        let line = line?;
-        if line.get(KIND).is_some_and(|kind| b"tTwW".contains(kind)) {
-            kept.extend(line);
-            kept.push(b'\n');
-        }
-    }
-    Ok(kept)
 }
 
 #[cfg(test)]

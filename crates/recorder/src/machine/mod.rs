@@ -13,6 +13,7 @@ mod ended;
 mod files;
 mod guest;
 mod initramfs;
+mod kallsyms;
 mod lttng;
 mod memory;
 mod modules;
@@ -73,15 +74,8 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         fs::write(guest::initrd(folder.path()), archive)
     });
     prepared.map_err(Error::file(folder.path()))?;
-    let pace = if request.counts_time {
-        guest::Pace::Counted
-    } else if log {
-        guest::Pace::OneByOne
-    } else {
-        guest::Pace::Free
-    };
     let memory = Memory::new().map_err(Error::file(folder.path()))?;
-    let ended = guest::run(&files, &plugin, folder.path(), &memory, pace, request.nested)?;
+    let ended = guest::run(&files, &plugin, folder.path(), &memory, pace(request, log), request.nested)?;
     if let Ok(name) = fs::read_to_string(folder.path().join(spool::REFUSED)) {
         return Err(unknown_function(request, &name));
     }
@@ -117,6 +111,16 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         beside,
         warnings,
     })
+}
+
+fn pace(request: &Request, log: bool) -> guest::Pace {
+    if request.counts_time {
+        guest::Pace::Counted
+    } else if log {
+        guest::Pace::OneByOne
+    } else {
+        guest::Pace::Free
+    }
 }
 
 /// Returns what the plugin is to trace.
