@@ -78,7 +78,7 @@ impl Sources {
                     let lines = text.lines().map(|line| printable(line.trim_end())).collect();
                     sources.files.insert(name.to_owned(), lines);
                 }
-                None => drop(sources.missing.insert(name.to_owned())),
+                None => _ = sources.missing.insert(name.to_owned()),
             }
         }
         sources
@@ -113,9 +113,10 @@ fn candidates(name: &str, prefixes: &[(String, String)], folders: &[PathBuf]) ->
 
 fn read(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
-    let readable = metadata.is_file() && metadata.len() <= LARGEST_SOURCE;
-    let bytes = readable.then(|| fs::read(path).ok()).flatten()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    if !metadata.is_file() || metadata.len() > LARGEST_SOURCE {
+        return None;
+    }
+    Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }
 
 /// Replaces control characters, which could affect the terminal.
@@ -147,19 +148,18 @@ fn text(
     command: &Annotate,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let on = colours(&command.output, io::stdout().is_terminal());
-    let style = |style: Style| if on { style } else { Style::new() };
+    let is_coloured = colours(&command.output, io::stdout().is_terminal());
+    let style = |style: Style| if is_coloured { style } else { Style::new() };
     let (bold, dim) = (style(Style::new().bold()), style(Style::new().dimmed()));
     let hot = style(AnsiColor::Red.on_default());
     let Annotation { function, module, instructions, time_ns, .. } = annotation;
     write!(out, "{bold}{function}{bold:#} in {module}: {instructions} instructions, {time_ns} ns")?;
-    let counted = annotation.cycles.zip(annotation.ipc);
-    writeln!(
-        out,
-        "{}",
-        counted.map_or(String::new(), |(cycles, ipc)| format!(", {cycles} cycles, IPC {ipc:.2}"))
-    )?;
-    let cycles = counted.map_or("", |_| "       cycles");
+    let total_cycles = annotation.cycles.zip(annotation.ipc);
+    if let Some((cycles, ipc)) = total_cycles {
+        write!(out, ", {cycles} cycles, IPC {ipc:.2}")?;
+    }
+    writeln!(out)?;
+    let cycles = total_cycles.map_or("", |_| "       cycles");
     writeln!(out, "{bold}  executions         taken     not taken      time ns{cycles}{bold:#}")?;
     let most = annotation.code.iter().map(|instruction| instruction.executions).max().unwrap_or(0);
     let mut line = None;
@@ -171,7 +171,7 @@ fn text(
                 let file = line.file.rsplit_once('/').map_or(line.file.as_str(), |(_, file)| file);
                 let location = format!("{file}:{}", line.line);
                 // The location takes the place of the other columns.
-                let width = if counted.is_some() { 40 } else { 27 };
+                let width = if total_cycles.is_some() { 40 } else { 27 };
                 let ipc = line.ipc.map_or(String::new(), |ipc| format!("IPC {ipc:.2}"));
                 writeln!(out, "{bold}{:>12} {ipc:>13} {location:>width$} {source}{bold:#}", line.executions,)?;
             }

@@ -93,23 +93,24 @@ fn address_filter(text: &str) -> Result<String, hodo_intel_pt::FilterError> {
 }
 
 impl Guests {
-    /// Returns the given bytes, and whether guests run the code of the hypervisor's process.
-    fn code(&self) -> (Vec<raw::Code>, bool) {
-        let mut bytes = Vec::new();
-        let mut of_host = false;
-        for code in &self.guest_code {
-            match code {
-                GuestCode::OfHost => of_host = true,
-                GuestCode::Bytes(code) => bytes.push(code.clone()),
-            }
-        }
-        (bytes, of_host)
+    /// Returns the code of guests of a raw buffer.
+    fn code(&self) -> Vec<raw::Code> {
+        let code = self.guest_code.iter().filter_map(|code| match code {
+            GuestCode::OfHost => None,
+            GuestCode::Bytes(code) => Some(code.clone()),
+        });
+        code.collect()
+    }
+
+    /// Returns whether guests run the code of the hypervisor's process.
+    fn run_code_of_host(&self) -> bool {
+        self.guest_code.iter().any(|code| matches!(code, GuestCode::OfHost))
     }
 
     /// Returns where the code of a recording's guests is.
     pub fn files(&self) -> GuestFiles {
         GuestFiles {
-            in_host: self.code().1,
+            in_host: self.run_code_of_host(),
             mount: self.guestmount.clone(),
             kallsyms: self.guestkallsyms.clone(),
             vmlinux: self.guestvmlinux.clone(),
@@ -120,10 +121,10 @@ impl Guests {
 impl Raw {
     /// Returns the raw buffer `trace`, as described by the options.
     pub fn input(&self, trace: PathBuf, guests: &Guests) -> RawInput {
-        fn owned<T: Clone>(owner: Owner, given: &[T]) -> impl Iterator<Item = (Owner, T)> {
-            given.iter().map(move |given| (owner, given.clone()))
+        fn owned<T: Clone>(owner: Owner, code: &[T]) -> impl Iterator<Item = (Owner, T)> {
+            code.iter().map(move |code| (owner, code.clone()))
         }
-        let guest_code = guests.code().0;
+        let guest_code = guests.code();
         let code = owned(Owner::Traced, &self.code).chain(owned(Owner::Host, &self.host_code));
         let elf = owned(Owner::Traced, &self.elf).chain(owned(Owner::Host, &self.host_elf));
         RawInput {
@@ -143,8 +144,8 @@ impl Raw {
 
     /// Rejects options that can't be combined.
     pub fn check(&self, is_raw: bool, guests: &Guests) -> Result<(), Failure> {
-        let (bytes, of_host) = guests.code();
-        let of_raw = !self.code.is_empty()
+        let bytes = guests.code();
+        let describes_raw = !self.code.is_empty()
             || !self.elf.is_empty()
             || !self.host_code.is_empty()
             || !self.host_elf.is_empty()
@@ -154,7 +155,7 @@ impl Raw {
             || self.mtc_freq.is_some()
             || self.nom_freq.is_some()
             || self.cpuid_0x15.is_some();
-        if of_raw && !is_raw {
+        if describes_raw && !is_raw {
             return Err(Failure::usage(
                 "--code, --elf, --host-code, --host-elf, --guest-elf, --filter, --cpu, --mtc-freq, --nom-freq and \
                  --cpuid-0x15 describe a raw buffer; name it with --pt FILE instead of a recording",
@@ -174,7 +175,7 @@ impl Raw {
                 "--code and --elf describe the host or the guest, whichever has no options of its own; here both have",
             ));
         }
-        if of_host && of_guest {
+        if guests.run_code_of_host() && of_guest {
             return Err(Failure::usage(
                 "--guest-code without a value means that guests run the host's code; --guest-code=FILE@ADDRESS and \
                  --guest-elf give other code",

@@ -38,17 +38,17 @@ pub struct Help {
 pub fn run(help: &Help) -> Result<ExitCode, Failure> {
     let mut program = Arguments::command();
     program.build();
-    let described = match &help.command {
+    let chosen = match &help.command {
         None => &mut program,
         Some(name) => program
             .find_subcommand_mut(name)
             .ok_or_else(|| Failure::usage(format!("no command is named `{name}`; `hodo help` lists them")))?,
     };
     if !help.json {
-        written(described.print_long_help())?;
+        written(chosen.print_long_help())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let description = if help.command.is_some() { command(described) } else { description(described) };
+    let description = if help.command.is_some() { command(chosen) } else { description(chosen) };
     let text = serde_json::to_string_pretty(&description).expect("names are text");
     written(writeln!(io::stdout(), "{text}"))?;
     Ok(ExitCode::SUCCESS)
@@ -65,7 +65,7 @@ fn description(program: &Command) -> Value {
         "program": program.get_name(),
         "program_version": env!("CARGO_PKG_VERSION"),
         "commands": commands.map(command).collect::<Vec<_>>(),
-        "reports": reports().iter().map(described).collect::<Vec<_>>(),
+        "reports": reports().iter().map(report_description).collect::<Vec<_>>(),
         "formats": list(hodo_views::VIEWS.iter().map(|view| (view.name, view.help)).collect()),
         "exports": list(export::list().collect()),
         "rules": list(hodo_findings::RULES.iter().map(|rule| (rule.name, rule.help)).collect()),
@@ -109,7 +109,7 @@ fn argument(argument: &Arg) -> Value {
 }
 
 /// Describes a report, with the columns of each view.
-fn described(report: &'static AnyReport) -> Value {
+fn report_description(report: &'static AnyReport) -> Value {
     let about = report.description();
     let Needs { flow, .. } = report::needs(&[report]);
     let names = if about.views.is_empty() { &[""][..] } else { about.views };

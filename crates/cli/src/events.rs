@@ -49,11 +49,14 @@ pub struct Filter {
 /// Note on a recording with both software events and control flow.
 pub const BOTH: &str = "the input also contains Intel PT: see `hodo script --marks`, --insns and --calls";
 
+/// Maximum number of CPUs in a range.
+const MOST_CPUS: u32 = 1 << 16;
+
 /// Parses a CPU or a range of CPUs.
 pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let range = from.parse().ok().zip(to.parse().ok()).map(|(from, to): (u32, u32)| from..=to);
-    let range = range.filter(|range| !range.is_empty() && range.end() - range.start() < 1 << 16);
+    let range = range.filter(|range| !range.is_empty() && range.end() - range.start() < MOST_CPUS);
     range.map(Iterator::collect).ok_or("expected a number or a range, such as 0 or 2-5".to_owned())
 }
 
@@ -83,6 +86,7 @@ pub fn open(
     Ok(code)
 }
 
+/// Returns the selected events. Rejects a selection by a context that no event has.
 pub fn wanted(filter: &Filter, input: &Input, traces: &Traces<'_>) -> Result<Wanted, Failure> {
     let wanted = Selection::new(input, Some(filter))?.wanted();
     match wanted.missing_contexts(traces) {
@@ -172,19 +176,17 @@ pub fn script(command: &arguments::Script, contents: Contents) -> Result<ExitCod
             return Ok(None);
         }
         out.finish()?;
-        let lossless = outcome.losses.is_empty() && lost(traces) == (0, 0);
+        let lossless = outcome.losses.is_empty() && !tracer_lost(traces);
         input::report_losses(outcome.losses);
         Ok(Some(lossless))
     })
 }
 
-/// Returns the numbers of events and packets that the tracer lost.
-pub fn lost(traces: &Traces<'_>) -> (u64, u64) {
+/// Returns whether the tracer lost events or packets.
+pub fn tracer_lost(traces: &Traces<'_>) -> bool {
     let streams = traces.events.iter().flat_map(|trace| &trace.streams);
-    let packets = streams.flat_map(|stream| &stream.packets);
-    packets.fold((0, 0), |(events, lost), packet| {
-        (packet.events_lost.saturating_add(events), packet.packets_lost.saturating_add(lost))
-    })
+    let mut packets = streams.flat_map(|stream| &stream.packets);
+    packets.any(|packet| packet.events_lost > 0 || packet.packets_lost > 0)
 }
 
 /// Returns the tables that describe traces, the last one with their losses.
@@ -245,8 +247,9 @@ fn streams(trace: &TraceInfo) -> Table {
     }
     summary.extend(trace.no_times.as_deref().map(|why| ("times", format!("none: {why}").into())));
     summary.push(("event_classes", (trace.events.len() as u64).into()));
-    let sum =
-        |of: fn(&StreamInfo) -> u64| Value::from(trace.streams.iter().map(of).fold(0, u64::saturating_add));
+    let sum = |count: fn(&StreamInfo) -> u64| {
+        Value::from(trace.streams.iter().map(count).fold(0, u64::saturating_add))
+    };
     summary.push(("events_lost", sum(|stream| stream.events_lost)));
     summary.push(("packets_lost", sum(|stream| stream.packets_lost)));
     let row = |stream: &StreamInfo| {

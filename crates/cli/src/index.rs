@@ -3,12 +3,12 @@
 use std::{
     env,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
 };
 
 use hodo_engine::{Identity, IndexError, Needs};
-use hodo_model::{Column, Loss, Shape, Table, Unit};
+use hodo_model::{Column, Shape, Table, Unit};
 use hodo_store::{Error, Schema, State, Store};
 use serde_json::json;
 
@@ -30,7 +30,7 @@ pub fn run(command: &Index) -> Result<ExitCode, Failure> {
     Ok(built.code)
 }
 
-/// A store that was built, and the exit code that what is missing from it asks for.
+/// A store that was built, and the exit code, which depends on what is missing from it.
 struct Built {
     store: Store,
     code: ExitCode,
@@ -47,11 +47,11 @@ pub fn open(options: &Input, chosen: &StoreFolder, begin: Begin<'_>) -> Result<O
 
 /// Builds the store of inputs. `None` if it was interrupted.
 fn build(options: &Input, chosen: &StoreFolder, begin: Begin<'_>) -> Result<Option<Built>, Failure> {
-    let chooses = options.time.is_some()
+    let is_selection = options.time.is_some()
         || options.call.is_some()
         || options.chunk_size.is_some()
         || !(options.tid.is_empty() && options.pid.is_empty());
-    if chooses || options.pt.is_some() {
+    if is_selection || options.pt.is_some() {
         return Err(Failure::usage(
             "a store is of whole inputs: --time, --call, --tid, --pid, --chunk-size and --pt have no meaning",
         ));
@@ -67,28 +67,21 @@ fn build(options: &Input, chosen: &StoreFolder, begin: Begin<'_>) -> Result<Opti
     let folder = folder(chosen, &identity)?;
     let threads = input::threads(options);
     let progress = begin(experiment.index_work());
-    let made = experiment.index(&folder, &identity, threads, &mut |done| progress.set(done));
+    let built = experiment.index(&folder, &identity, threads, &mut |done| progress.set(done));
     progress.finish();
-    let losses = match made {
+    let losses = match built {
         Ok(Some(losses)) => losses,
         Ok(None) => return Ok(None),
         Err(IndexError::Refused(refusal)) => return Err(refusal.into()),
         Err(IndexError::Store(error)) => return Err(Failure::unreadable(error)),
     };
     if !options.quiet {
-        report_losses(&losses);
+        input::report_loss_list(&losses);
     }
     let store = Store::open(&folder).map_err(Failure::unreadable)?;
     let code = input::exit_code_of(options, &experiment, losses.is_empty());
     std::mem::forget(experiment);
     Ok(Some(Built { store, code }))
-}
-
-fn report_losses(losses: &[Loss]) {
-    for loss in losses {
-        let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
-        message!("lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);
-    }
 }
 
 /// Returns the identity of the inputs as they are now.
@@ -118,6 +111,7 @@ fn sizes(store: &Store) -> String {
 /// The state of a store that was looked for.
 pub struct Found {
     folder: PathBuf,
+    /// complete, stale, growing, cut short, damaged or none.
     state: &'static str,
     store: Option<Store>,
     problem: Option<String>,
@@ -149,15 +143,15 @@ fn state(store: &Store, identity: &Identity) -> &'static str {
 
 impl Found {
     /// Describes the store for people.
-    fn words(&self) -> String {
-        let at = |folder: &Path| folder.display().to_string();
+    fn summary(&self) -> String {
+        let folder = self.folder.display();
         let again = "`hodo index` builds it again";
         match (self.state, &self.store) {
             ("none", _) => "none; `hodo index` builds one".to_owned(),
-            ("stale", _) => format!("{}: of another version of the input; {again}", at(&self.folder)),
-            ("cut short", _) => format!("{}: not finished; {again}", at(&self.folder)),
-            ("growing", _) => format!("{}: being built", at(&self.folder)),
-            (_, Some(store)) => format!("{}: {}", at(&self.folder), sizes(store)),
+            ("stale", _) => format!("{folder}: of another version of the input; {again}"),
+            ("cut short", _) => format!("{folder}: not finished; {again}"),
+            ("growing", _) => format!("{folder}: being built"),
+            (_, Some(store)) => format!("{folder}: {}", sizes(store)),
             (_, None) => self.problem.clone().unwrap_or_default(),
         }
     }
@@ -176,7 +170,7 @@ impl Found {
             let (name, title) = (name.as_str().into(), naming.title.as_str().into());
             vec![name, title, table.rows().into(), u64::from(table.lanes()).into()]
         });
-        Table::new("store", Shape::Counters, vec![("store", self.words().into())], columns, rows)
+        Table::new("store", Shape::Counters, vec![("store", self.summary().into())], columns, rows)
     }
 
     /// Returns the state and the tables as JSON.

@@ -23,7 +23,7 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
     let reader = reader(command)?;
     let events_only = Contents::EVENTS;
     let contents = events::contents(&command.input)?;
-    if unused(&command.input) && contents != events_only {
+    if has_decoding_options(&command.input) && contents != events_only {
         return Err(Failure::usage(
             "hodo info decodes nothing: --time, --call, -j and --chunk-size have no meaning",
         ));
@@ -38,20 +38,16 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
         let infos: Vec<Info> = traces.flows.iter().map(|flow| hodo_engine::info(flow)).collect();
         let mut out = Destination::open(command.output.output.as_deref())?;
         written(match reader {
-            Reader::People => all_text(&infos, traces, timeline::clocks(&experiment), command, &mut out)
-                .and_then(|()| match &store {
-                    Some(store) => {
-                        writeln!(out)?;
-                        output::write_all(&[store.table()], None, &command.output, &mut out)
-                    }
-                    None => Ok(()),
-                }),
+            Reader::People => {
+                let clocks = timeline::clocks(&experiment);
+                all_text(&infos, traces, clocks, store.as_ref(), command, &mut out)
+            }
             _ => write_json(command, &experiment, &mut out),
         })?;
         out.finish()?;
         let lossless = infos.iter().all(|info| info.loss.is_empty())
             && traces.event_losses().is_empty()
-            && events::lost(traces) == (0, 0);
+            && !events::tracer_lost(traces);
         Ok(input::exit_code_of(&command.input, &experiment, lossless))
     })
 }
@@ -84,11 +80,12 @@ pub fn reader(command: &arguments::Info) -> Result<Reader, Failure> {
 }
 
 /// Returns whether options are set that only affect decoding.
-fn unused(input: &arguments::Input) -> bool {
+fn has_decoding_options(input: &arguments::Input) -> bool {
     input.time.is_some() || input.call.is_some() || input.jobs.is_some() || input.chunk_size.is_some()
 }
 
-/// Writes one recording of control flow or traces of events directly, and both as members of one object.
+/// Writes the description of one recording of control flow, or of traces of events, as an object; several recordings, or
+/// both, as members of one object.
 fn json(
     infos: &[Info],
     traces: &Traces<'_>,
@@ -117,6 +114,7 @@ fn all_text(
     infos: &[Info],
     traces: &Traces<'_>,
     clocks: Option<Table>,
+    store: Option<&index::Found>,
     command: &arguments::Info,
     out: &mut Destination,
 ) -> io::Result<()> {
@@ -139,6 +137,11 @@ fn all_text(
     if let Some(clocks) = clocks {
         writeln!(out)?;
         output::write_all(&[clocks], command.output.limit, &command.output, out)?;
+    }
+    if let Some(store) = store {
+        let no_limit = None;
+        writeln!(out)?;
+        output::write_all(&[store.table()], no_limit, &command.output, out)?;
     }
     Ok(())
 }
@@ -272,9 +275,9 @@ fn hertz(frequency: f64) -> String {
 }
 
 fn counts(pairs: &[(&'static str, u64)]) -> String {
-    let some = pairs.iter().filter(|(_, count)| *count > 0);
+    let present = pairs.iter().filter(|(_, count)| *count > 0);
     let shown: Vec<String> =
-        some.map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();
+        present.map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();
     if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
 }
 

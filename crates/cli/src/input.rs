@@ -7,7 +7,7 @@ use hodo_engine::{
     AnyReport, Chunks, Executions, Experiment, FileSearchPaths, KernelFiles, Losses, Needs, Options, Reading,
     Request, TimeSpan, Times, Trace, Traces, Window, events::note_lines, nanos,
 };
-use hodo_model::Parameters;
+use hodo_model::{Loss, Parameters};
 
 use crate::{
     arguments::Input,
@@ -41,7 +41,7 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     if !input.quiet && needs.events {
         timeline::report_separate_clocks(&experiment);
     }
-    experiment.with(|traces| fits(input, traces))?;
+    experiment.with(|traces| check(input, traces))?;
     Ok(experiment)
 }
 
@@ -49,7 +49,8 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
 pub fn recognised(input: &Input) -> Result<(), Failure> {
     let (files, _) = timeline::files(input)?;
     let needs = Needs { flow: false, sideband: false, events: false };
-    let experiment = Experiment::open(sources(input, files), &Options::default(), needs, 1, |_, _| {})?;
+    let threads = 1;
+    let experiment = Experiment::open(sources(input, files), &Options::default(), needs, threads, |_, _| {})?;
     experiment.problems.first().map_or(Ok(()), |problem| Err(Failure::unreadable(problem)))
 }
 
@@ -94,18 +95,20 @@ fn opened(input: &Input, files: Vec<PathBuf>, needs: Needs) -> Result<Experiment
 }
 
 /// Rejects options that do not apply to the traces, and reports the time zone of times.
-fn fits(input: &Input, traces: &Traces<'_>) -> Result<(), Failure> {
+fn check(input: &Input, traces: &Traces<'_>) -> Result<(), Failure> {
     if input.clock_frequency.is_some() && !traces.implies_clocks() {
         return Err(Failure::usage(
             "--clock-frequency is for traces that describe no clock, but this one records its clock's frequency",
         ));
     }
-    let chosen = Selection::new(input, None)?.has_threads();
-    if let (Some((_, Some(zone))), false) = (resolved(input, traces)?, input.quiet) {
+    if let Some((_, Some(zone))) = resolved(input, traces)?
+        && !input.quiet
+    {
         message!("{zone}");
     }
-    match traces.flows.first().filter(|_| chosen && traces.events.is_empty()) {
-        Some(first) if traces.flows.iter().all(|flow| !flow.has_any()) => Err(nobody(first)),
+    let selects_threads = Selection::new(input, None)?.has_threads();
+    match traces.flows.first().filter(|_| selects_threads && traces.events.is_empty()) {
+        Some(first) if traces.flows.iter().all(|flow| !flow.has_any()) => Err(no_such_thread(first)),
         _ => Ok(()),
     }
 }
@@ -229,7 +232,7 @@ pub fn request(
 }
 
 /// Returns the failure for a selection that matches no thread.
-fn nobody(trace: &Trace<'_>) -> Failure {
+fn no_such_thread(trace: &Trace<'_>) -> Failure {
     const SHOWN: usize = 20;
     let present = &trace.present;
     let threads = present.iter().take(SHOWN).map(|thread| format!(" {}/{}", thread.pid, thread.tid));
@@ -278,8 +281,8 @@ pub fn exit_code(input: &Input, lossless: bool) -> ExitCode {
 /// nothing was readable.
 pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> ExitCode {
     let nothing = experiment.with(|traces| {
-        let stray = traces.events.iter().any(|trace| trace.streams.is_empty());
-        (!lossless || stray) && traces.flows.is_empty() && traces.is_unreadable()
+        let has_empty_trace = traces.events.iter().any(|trace| trace.streams.is_empty());
+        (!lossless || has_empty_trace) && traces.flows.is_empty() && traces.is_unreadable()
     });
     if nothing {
         let names: Vec<String> = input.files.iter().map(|file| file.display().to_string()).collect();
@@ -290,7 +293,12 @@ pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> E
 
 /// Reports losses on standard error, for outputs that can't contain them.
 pub fn report_losses(losses: Losses) {
-    for loss in losses.into_list() {
+    report_loss_list(&losses.into_list());
+}
+
+/// As [`report_losses`].
+pub fn report_loss_list(losses: &[Loss]) {
+    for loss in losses {
         let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
         message!("lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);
     }

@@ -46,6 +46,12 @@ impl From<LiveError> for Failure {
     }
 }
 
+/// Records Ctrl-C. A session has no length, so there is no bar.
+fn silent_progress() -> Progress {
+    let (total, quiet) = (0, true);
+    Progress::new(total, quiet)
+}
+
 fn reading(input: &Input) -> Result<EventReading, Failure> {
     let time = input.time.as_deref();
     if time.is_some_and(|text| text.contains(['+', '%'])) {
@@ -67,7 +73,7 @@ pub fn script(command: &Script, address: &LiveAddress) -> Result<ExitCode, Failu
     if address.session.is_none() {
         return list(address, out);
     }
-    let progress = Progress::new(0, true);
+    let progress = silent_progress();
     let wanted = Selection::new(&command.input, Some(&command.filter))?.wanted();
     let (reading, limit) = (reading(&command.input)?, command.output.limit);
     let keep_going = || !progress.is_interrupted();
@@ -90,7 +96,7 @@ fn list(address: &LiveAddress, mut out: Destination) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// `hodo report count`: reports at the session's end or at Ctrl-C, and periodically if requested.
+/// `hodo report count`: draws the table at the session's end or at Ctrl-C, and periodically if requested.
 pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failure> {
     let counts = hodo_engine::report_for(Role::Counts);
     let name = counts.description().name;
@@ -104,7 +110,7 @@ pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failu
     if address.session.is_none() {
         return Err(Failure::usage(format!("which session? `hodo script {address}` lists them")));
     }
-    let progress = Progress::new(0, true);
+    let progress = silent_progress();
     let wanted = Selection::new(&command.input, Some(&command.filter))?.wanted();
     let mut last = Instant::now();
     let mut failed = None;

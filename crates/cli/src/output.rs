@@ -37,11 +37,12 @@ impl Destination {
         let failed = |error: io::Error| Failure::unreadable(format!("{}: {error}", path.display()));
         // A link stays, and its target is replaced. A device or a pipe is never replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
             let file = File::options().write(true).open(&path).map_err(failed)?;
             return Ok(Destination::Stream(BufWriter::with_capacity(BUFFER, Box::new(file))));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        // As for any new file: the user's mask removes bits.
         let mode = Permissions::from_mode(0o666);
         let temporary =
             Builder::new().prefix(".hodo-").permissions(mode).tempfile_in(folder.unwrap_or(Path::new(".")));
@@ -111,21 +112,21 @@ pub fn check(tables: usize, output: &Output) -> Result<(), Failure> {
 
 /// Returns the options for drawing, with at most `limit` rows per table.
 pub fn options(limit: Option<u64>, output: &Output) -> hodo_views::Options {
-    let terminal = output.output.is_none() && io::stdout().is_terminal();
+    let is_terminal = output.output.is_none() && io::stdout().is_terminal();
     hodo_views::Options {
-        width: terminal.then(terminal_width).flatten(),
-        colour: colours(output, terminal),
+        width: if is_terminal { terminal_width() } else { None },
+        colour: colours(output, is_terminal),
         limit,
     }
 }
 
-/// Returns whether to use colours; `terminal` if the output is one.
-pub fn colours(output: &Output, terminal: bool) -> bool {
+/// Returns whether to use colours.
+pub fn colours(output: &Output, is_terminal: bool) -> bool {
     match output.color {
         clap::ColorChoice::Always => true,
         clap::ColorChoice::Never => false,
         clap::ColorChoice::Auto => {
-            terminal && output.output.is_none() && std::env::var_os("NO_COLOR").is_none()
+            is_terminal && output.output.is_none() && std::env::var_os("NO_COLOR").is_none()
         }
     }
 }

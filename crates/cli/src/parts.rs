@@ -22,6 +22,10 @@ use crate::{
     report,
 };
 
+/// Bytes of trace in a part, and the most parts, unless the command line gives a number of parts.
+const PART_BYTES: u64 = 64 << 20;
+const MOST_PARTS: u64 = 256;
+
 /// A task as printed by `hodo plan` and accepted by `hodo fold --task`.
 #[derive(Serialize, Deserialize)]
 struct Task {
@@ -49,8 +53,8 @@ pub fn plan(command: &Plan) -> Result<ExitCode, Failure> {
 pub fn tasks(command: &Plan, arguments: &[String]) -> Result<Vec<String>, Failure> {
     let experiment = open(&command.what)?;
     let bytes = experiment.work(&request(&command.what, &experiment)?);
-    const DEFAULT: u64 = 64 << 20;
-    let parts = command.parts.map_or(bytes.div_ceil(DEFAULT).clamp(1, 256) as u32, |parts| parts.get());
+    let usual = bytes.div_ceil(PART_BYTES).clamp(1, MOST_PARTS) as u32;
+    let parts = command.parts.map_or(usual, |parts| parts.get());
     let task = |portion: Portion| {
         let task = Task {
             arguments: arguments.to_vec(),
@@ -63,7 +67,7 @@ pub fn tasks(command: &Plan, arguments: &[String]) -> Result<Vec<String>, Failur
     Ok(Portion::all(parts).map(task).collect())
 }
 
-/// Returns the arguments after the command's name, without those that name a part.
+/// Returns the arguments after the command's name, without those about parts and output.
 pub fn arguments_of(all: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut arguments = all.skip(2);
@@ -91,7 +95,9 @@ fn parse(arguments: &[String], part: &str) -> Result<Box<Fold>, Failure> {
 /// `hodo fold`.
 pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
     let Some(text) = &command.task else {
-        return fold_part(&command.what, part_of(command), &arguments_of(env::args()), None, command);
+        let any_identity = None;
+        let arguments = arguments_of(env::args());
+        return fold_part(&command.what, part_of(command), &arguments, any_identity, command);
     };
     let (task, parsed) = task(text)?;
     fold_part(&parsed.what, part_of(&parsed), &task.arguments, Some(&task.identity), command)
@@ -256,14 +262,20 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
     Ok(if command.strict && !lossless { LOSS.into() } else { ExitCode::SUCCESS })
 }
 
-/// Makes the tables of a merged part; opens the inputs again if they have names that it lacks.
+/// The part that is everything.
+const WHOLE: &str = "1/1";
+
+/// Makes the tables of a merged part. Opens the inputs again if the tables need names that the part lacks.
 pub fn tables(whole: Part, selection: &Selection) -> Result<Outcome, Failure> {
-    let reopened = whole.needs_inputs().then(|| parse(whole.inputs(), "1/1")).transpose()?;
-    let experiment = reopened.map(|fold| open(&fold.what)).transpose()?;
+    let experiment = match whole.needs_inputs() {
+        true => Some(open(&parse(whole.inputs(), WHOLE)?.what)?),
+        false => None,
+    };
     let mut selection = selection.clone();
-    // Parts are not selected by system call: merging says so.
+    // A system call can't be selected from parts: `Part::tables` rejects it.
     if let (Some(root @ Root::Function(_)), Some(experiment)) = (&selection.root, &experiment) {
         selection.root = Some(function::root(root, experiment)?);
     }
-    whole.tables(&selection, experiment.as_ref(), 1).map_err(Failure::usage)
+    let threads = 1;
+    whole.tables(&selection, experiment.as_ref(), threads).map_err(Failure::usage)
 }

@@ -60,10 +60,11 @@ fn bound(text: &str) -> Result<Bound, String> {
 /// Runs the command.
 pub fn run(command: &Path) -> Result<ExitCode, Failure> {
     let mut selection = Selection::new(&command.input, None)?.of_tables(Some(&command.by));
-    match command.thread.as_deref().map(|thread| (thread, thread.parse())) {
-        Some((_, Ok(tid))) => selection.tids.push(tid),
-        Some((name, Err(_))) => selection.comms.push(name.to_owned()),
-        None => {}
+    if let Some(thread) = &command.thread {
+        match thread.parse() {
+            Ok(tid) => selection.tids.push(tid),
+            Err(_) => selection.comms.push(thread.clone()),
+        }
     }
     let reports = reports_for(Role::CriticalPath);
     let parameters = |selection| Parameters { selection, alone: true, ..Parameters::default() };
@@ -140,18 +141,19 @@ fn window(command: &Path, experiment: &Experiment) -> Result<Option<(Nanos, Nano
     }
 }
 
-/// Refuses a thread that is not there, and says which of several it is.
+/// Rejects a thread that does not exist. If several have its name, reports which one is shown.
 fn check_thread(command: &Path, table: &Table, notes: &[String]) -> Result<(), Failure> {
-    match (table.figure("threads_chosen"), &command.thread) {
-        (Some(Value::Integer(0)), Some(thread)) => {
+    if let Some(thread) = &command.thread
+        && let Some(Value::Integer(count)) = table.figure("threads_chosen")
+    {
+        if *count == 0 {
             return Err(Failure::usage(format!(
                 "--thread {thread}: no event names such a thread; `hodo report waits` lists threads"
             )));
         }
-        (Some(Value::Integer(count)), Some(thread)) if *count > 1 && !command.input.quiet => {
+        if *count > 1 && !command.input.quiet {
             message!("{count} threads are called {thread}: this is the one that lived longest; choose by id");
         }
-        _ => {}
     }
     if !command.input.quiet {
         notes.iter().for_each(|note| message!("{note}"));

@@ -69,16 +69,16 @@ fn samples(knots: &[TimeKnot], begin: f64, slope: f64) -> Vec<ClockSample> {
 /// Returns the range of values to show. It extends at most two median widths beyond the median bounds, because bounds
 /// far from messages are wide.
 fn range(samples: &[ClockSample]) -> (f64, f64) {
-    let all = |of: fn(&ClockSample) -> f64| {
-        let mut values: Vec<f64> = samples.iter().map(of).collect();
+    let sorted = |value: fn(&ClockSample) -> f64| {
+        let mut values: Vec<f64> = samples.iter().map(value).collect();
         values.sort_by(f64::total_cmp);
         values
     };
-    let lower = all(|sample| sample.lower.unwrap_or(sample.estimate));
-    let upper = all(|sample| sample.upper.unwrap_or(sample.estimate));
+    let lower = sorted(|sample| sample.lower.unwrap_or(sample.estimate));
+    let upper = sorted(|sample| sample.upper.unwrap_or(sample.estimate));
     let (low, high) = (lower[lower.len() / 2], upper[upper.len() / 2]);
     let most = 2.0 * (high - low).max(1.0);
-    let estimates = all(|sample| sample.estimate);
+    let estimates = sorted(|sample| sample.estimate);
     let low = lower[0].max(low - most).min(estimates[0]);
     let high = upper[upper.len() - 1].min(high + most).max(estimates[estimates.len() - 1]);
     (low, high.max(low + 1.0))

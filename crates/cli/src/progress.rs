@@ -24,7 +24,7 @@ pub struct Progress {
 pub struct CtrlC(Arc<AtomicBool>);
 
 impl CtrlC {
-    /// Starts to record it. The second Ctrl-C ends the program at once, in case some code doesn't check.
+    /// Starts to record Ctrl-C. The second one ends the program at once, in case some code doesn't check.
     pub fn watch() -> CtrlC {
         let pressed = Arc::new(AtomicBool::new(false));
         let _ = signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, pressed.clone());
@@ -32,12 +32,12 @@ impl CtrlC {
         CtrlC(pressed)
     }
 
-    /// Returns the flag that it sets.
+    /// Returns the flag that Ctrl-C sets.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
 
-    /// Returns whether it was pressed.
+    /// Returns whether Ctrl-C was pressed.
     pub fn is_pressed(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -87,7 +87,8 @@ pub struct Searching {
 }
 
 impl Searching {
-    const SILENT: Duration = Duration::from_millis(500);
+    /// No bar is shown before this time.
+    const QUIET_TIME: Duration = Duration::from_millis(500);
 
     pub fn new(quiet: bool) -> Searching {
         let bar = bar(0, quiet, "{bar:30} {bytes} of {total_bytes} searched for packets, {eta} left");
@@ -96,7 +97,7 @@ impl Searching {
 
     /// Shows that `done` bytes of `total` are done.
     pub fn set(&self, done: u64, total: u64) {
-        if self.since.elapsed() > Searching::SILENT {
+        if self.since.elapsed() > Searching::QUIET_TIME {
             self.bar.set_length(total);
             self.bar.set_position(done);
         }

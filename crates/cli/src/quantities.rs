@@ -20,10 +20,11 @@ pub fn every(text: &str) -> Result<Every, String> {
 /// Parses a duration: a number and a unit.
 pub fn interval(text: &str) -> Result<std::time::Duration, String> {
     let units = [("ms", 1), ("s", 1000), ("min", 60_000)];
-    let found =
-        units.iter().find_map(|&(unit, scale)| Some((text.strip_suffix(unit)?.parse::<u32>().ok()?, scale)));
-    let found = found.filter(|&(number, _)| number > 0).ok_or("expected a time such as 1s or 500ms")?;
-    Ok(std::time::Duration::from_millis(u64::from(found.0) * found.1))
+    let millis = units
+        .iter()
+        .find_map(|&(unit, scale)| Some(u64::from(text.strip_suffix(unit)?.parse::<u32>().ok()?) * scale));
+    let millis = millis.filter(|&millis| millis > 0).ok_or("expected a time such as 1s or 500ms")?;
+    Ok(std::time::Duration::from_millis(millis))
 }
 
 /// Parses a range: two numbers with `..` between them.
@@ -42,14 +43,9 @@ pub fn program(text: &str) -> Result<String, String> {
 
 /// Parses a number of bytes with an optional K, M or G.
 pub fn size(text: &str) -> Result<u64, Failure> {
-    let (digits, shift) = match text.strip_suffix(['K', 'k']) {
-        Some(digits) => (digits, 10),
-        None => match (text.strip_suffix(['M', 'm']), text.strip_suffix(['G', 'g'])) {
-            (Some(digits), _) => (digits, 20),
-            (_, Some(digits)) => (digits, 30),
-            _ => (text, 0),
-        },
-    };
+    let units = [(['K', 'k'], 10), (['M', 'm'], 20), (['G', 'g'], 30)];
+    let with_unit = units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
+    let (digits, shift) = with_unit.unwrap_or((text, 0));
     let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
     number.filter(|&bytes| bytes > 0).ok_or_else(|| {
         Failure::usage(format!("`{text}` is not a size; expected for example 4096, 64K, 4M or 1G"))
@@ -58,6 +54,6 @@ pub fn size(text: &str) -> Result<u64, Failure> {
 
 /// Parses a duration with a unit, such as 100ns or 1us; returns nanoseconds.
 pub fn shortest(text: &str) -> Result<u64, String> {
-    let found = hodo_engine::nanos(text).filter(|_| text.ends_with('s'));
-    found.ok_or_else(|| "expected a time with its unit, such as 100ns, 1us or 5ms".to_owned())
+    let nanos = hodo_engine::nanos(text).filter(|_| text.ends_with('s'));
+    nanos.ok_or_else(|| "expected a time with its unit, such as 100ns, 1us or 5ms".to_owned())
 }

@@ -38,7 +38,7 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         _ => &command.output,
     };
     // A complete recording replaces a file; it must never replace a device.
-    if request.engine != Engine::Board && fs::metadata(output).is_ok_and(|found| !found.is_file()) {
+    if request.engine != Engine::Board && fs::metadata(output).is_ok_and(|metadata| !metadata.is_file()) {
         let reason = format!("{}: not a regular file, which a recording requires", output.display());
         return Err(Failure::usage(reason));
     }
@@ -55,8 +55,8 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
     })?;
     outcome.warnings.iter().for_each(|warning| message!("{warning}"));
     if !command.quiet {
-        message!("{} in {}", recorded(&outcome, command.icount || command.deterministic), output.display());
-        beside(&output.display().to_string(), &outcome.beside);
+        message!("{} in {}", sentence(&outcome, command.icount || command.deterministic), output.display());
+        report_beside(&output.display().to_string(), &outcome.beside);
     }
     Ok(end_as(outcome.status))
 }
@@ -98,7 +98,7 @@ fn request(command: &Record) -> Result<Request, Failure> {
         witness: command.witness,
         counts_time: command.icount,
         nested: command.nested,
-        with: with(&command.with),
+        with: tracers(&command.with),
         with_events: command.with_events.clone(),
         board: command.board.clone().unwrap_or_default(),
         output: command.output.clone(),
@@ -109,7 +109,7 @@ fn request(command: &Record) -> Result<Request, Failure> {
 }
 
 /// Returns the sentence about what was recorded.
-fn recorded(outcome: &Outcome, counts_time: bool) -> String {
+fn sentence(outcome: &Outcome, counts_time: bool) -> String {
     let threads = outcome.threads.map_or(String::new(), |threads| {
         format!(", {threads} {}", if threads == 1 { "thread" } else { "threads" })
     });
@@ -134,10 +134,11 @@ fn recorded(outcome: &Outcome, counts_time: bool) -> String {
     format!("recorded by {engine}{threads}{snapshots}{instructions}, {} bytes", outcome.bytes)
 }
 
-fn with(tracers: &[TracerName]) -> Vec<Tracer> {
+/// Returns the tracers of these names, each once.
+fn tracers(names: &[TracerName]) -> Vec<Tracer> {
     let mut all = Vec::new();
-    for tracer in tracers {
-        let tracer = match tracer {
+    for name in names {
+        let tracer = match name {
             TracerName::Ftrace => Tracer::Ftrace,
             TracerName::Perf => Tracer::Perf,
             TracerName::Lttng => Tracer::Lttng,
@@ -150,7 +151,7 @@ fn with(tracers: &[TracerName]) -> Vec<Tracer> {
 }
 
 /// Reports the software traces of the run, and how to read all of them.
-fn beside(recording: &str, traces: &[Beside]) {
+fn report_beside(recording: &str, traces: &[Beside]) {
     for Beside { tracer, path, bytes } in traces {
         let tracer = match tracer {
             Tracer::Ftrace => "ftrace",
@@ -168,6 +169,9 @@ fn beside(recording: &str, traces: &[Beside]) {
     }
 }
 
+/// A shell adds this to the number of the signal that ended a program.
+const SIGNALLED: i32 = 128;
+
 /// Returns the exit code of the recorded program, or raises the signal that killed it.
 fn end_as(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
@@ -175,7 +179,7 @@ fn end_as(status: ExitStatus) -> ExitCode {
         (None, Some(signal)) => {
             // This call returns if the signal's default action does not end a process.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
-            ExitCode::from((128 + signal) as u8)
+            ExitCode::from((SIGNALLED + signal) as u8)
         }
         (None, None) => ExitCode::FAILURE,
     }

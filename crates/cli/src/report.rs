@@ -63,7 +63,7 @@ fn open_kind(command: &Report, kind: &str) -> Result<(Experiment, Request), Fail
         intervals: None,
         alone: reports.len() == 1,
     };
-    // Checks the request before opening any input.
+    // The request is checked before any input is opened.
     output::check(reports.len(), &command.output)?;
     input::unopened(&command.input, Some(&command.filter), reports.clone(), parameters.clone())?.check()?;
     let experiment = input::experiment(&command.input, needs(&reports))?;
@@ -77,6 +77,7 @@ fn open_kind(command: &Report, kind: &str) -> Result<(Experiment, Request), Fail
 /// Draws the tables of a request.
 fn draw(command: &Report, experiment: Experiment, request: &Request) -> Result<ExitCode, Failure> {
     let heading = experiment.heading(request).filter(|_| output::view(&command.output).keeps_no_rows());
+    // Streaming a table takes two passes.
     let passes = if heading.is_some() { 2 } else { 1 };
     let progress = Progress::new(passes * experiment.work(request), command.input.quiet);
     let mut lossless = true;
@@ -122,11 +123,11 @@ pub fn list() -> impl Iterator<Item = &'static Description> {
 
 /// Returns the reports that the names stand for, each once.
 pub fn named(names: &[String]) -> Vec<&'static AnyReport> {
-    let asked = |name: &str| names.iter().any(|asked| asked == name);
-    let all = asked(ALL.name);
+    let is_named = |name: &str| names.iter().any(|named| named == name);
+    let all = is_named(ALL.name);
     let is_meant = |report: &&'static AnyReport| {
         let about = report.description();
-        asked(about.name) || all && about.in_all
+        is_named(about.name) || all && about.in_all
     };
     reports().iter().filter(is_meant).collect()
 }

@@ -83,5 +83,5 @@ fn marks(command: &Script) -> Option<Marks> {
         (command.events || command.marks, Marks::Rest),
     ]
     .into_iter()
-    .find_map(|(asked, marks)| asked.then_some(marks))
+    .find_map(|(is_chosen, marks)| is_chosen.then_some(marks))
 }

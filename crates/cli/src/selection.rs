@@ -27,7 +27,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Reads the selection from the command line; a command without a filter has no options for single events.
+    /// Reads the selection from the command line; `filter` is `None` for a command without options for single events.
     pub fn new(input: &Input, filter: Option<&Filter>) -> Result<Selection, Failure> {
         Ok(Selection {
             time: input::times(input)?,
@@ -40,12 +40,12 @@ impl Selection {
         })
     }
 
-    /// Returns whether it selects threads.
+    /// Returns whether threads are selected.
     pub fn has_threads(&self) -> bool {
         !(self.tids.is_empty() && self.pids.is_empty() && self.comms.is_empty())
     }
 
-    /// Converts it for scripts and exports of events.
+    /// Returns the selection for scripts and exports of events.
     pub fn wanted(&self) -> Wanted {
         Wanted {
             events: self.events.clone(),
@@ -57,7 +57,7 @@ impl Selection {
         }
     }
 
-    /// Converts it for tables.
+    /// Returns the selection for tables.
     pub fn of_tables(&self, view: Option<&str>) -> hodo_model::Selection {
         hodo_model::Selection {
             view: view.unwrap_or_default().to_owned(),

@@ -6,8 +6,8 @@ use hodo_model::{
 };
 use hodo_store::{Budget, Error, Field, Kind, Record, Store, Wanted};
 
-/// Returns the first records of a table that have an instant in a span, in order of their begin. The columns: the key
-/// of the lane, times, the value, further ones. A link's other lane is in columns that begin with `to_`.
+/// Returns the first records of a table that have an instant in a span of nanoseconds, in order of their begin. The columns
+/// are the key of the lane, the times, the value, and further ones. A link's other lane is in columns that begin with `to_`.
 ///
 /// # Errors
 /// The span is empty, or the store is damaged or replaced.
@@ -21,34 +21,33 @@ pub(crate) fn records(
     let schema = table.schema();
     let found = table.records(&Wanted { span, ..Wanted::ALL }, None, limit, budget)?;
     let is_link = schema.value.kind == Kind::Lane;
-    let mut columns: Vec<Column> = schema.key.iter().map(|field| column(field, "")).collect();
+    let mut columns: Vec<Column> = schema.key.iter().map(|field| column(field, NO_PREFIX)).collect();
     let times: &[&'static str] =
         if schema.shape.has_duration() { &["begin_ns", "end_ns"] } else { &["at_ns"] };
     columns.extend(times.iter().map(|name| Column::integer(name, Unit::Nanoseconds)));
-    match is_link {
-        true => columns.extend(schema.key.iter().map(|field| column(field, "to_"))),
-        false => columns.push(column(&schema.value, "")),
+    if is_link {
+        columns.extend(schema.key.iter().map(|field| column(field, "to_")));
+    } else {
+        columns.push(column(&schema.value, NO_PREFIX));
     }
-    columns.extend(schema.columns.iter().map(|field| column(field, "")));
+    columns.extend(schema.columns.iter().map(|field| column(field, NO_PREFIX)));
     let shape = if schema.shape.has_duration() { Shape::Intervals } else { Shape::Points };
     let mut rows = Heading { name: interned(&schema.name), shape, columns }.builder();
     let key = |lane: u32| -> Vec<Cell<'_>> {
         let cells = table.key(lane).unwrap_or_default();
-        schema
-            .key
-            .iter()
-            .enumerate()
-            .map(|(at, field)| cell(store, field, cells.get(at).copied().flatten()))
-            .collect()
+        let bits = |index: usize| cells.get(index).copied().flatten();
+        schema.key.iter().enumerate().map(|(index, field)| cell(store, field, bits(index))).collect()
     };
     for Record { lane, begin, end, value, cells } in &found {
         let mut row = key(*lane);
         row.push(Cell::Integer(*begin));
         row.extend(schema.shape.has_duration().then_some(Cell::Integer(*end)));
-        match (is_link, value.map(u32::try_from)) {
-            (false, _) => row.push(cell(store, &schema.value, *value)),
-            (true, Some(Ok(other))) => row.extend(key(other)),
-            (true, _) => row.extend(schema.key.iter().map(|_| Cell::Null)),
+        if !is_link {
+            row.push(cell(store, &schema.value, *value));
+        } else if let Some(Ok(other)) = value.map(u32::try_from) {
+            row.extend(key(other));
+        } else {
+            row.extend(schema.key.iter().map(|_| Cell::Null));
         }
         row.extend(schema.columns.iter().zip(cells).map(|(field, bits)| cell(store, field, *bits)));
         rows.row(row);
@@ -57,8 +56,10 @@ pub(crate) fn records(
     Ok(rows.finish(vec![("records", (found.len() as u64).into()), ("whole", whole.into())]))
 }
 
-fn column(field: &Field, before: &str) -> Column {
-    let (name, unit) = (interned(&format!("{before}{}", field.name)), Unit::of_name(&field.unit));
+const NO_PREFIX: &str = "";
+
+fn column(field: &Field, prefix: &str) -> Column {
+    let (name, unit) = (interned(&format!("{prefix}{}", field.name)), Unit::of_name(&field.unit));
     match field.kind {
         Kind::Name => Column::name(name),
         Kind::Lane | Kind::Integer => Column::integer(name, unit),

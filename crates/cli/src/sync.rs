@@ -109,6 +109,9 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or("expected a number of parts per million, from 0 to 250000".to_owned())
 }
 
+/// The most tables of a result.
+const TABLES: usize = 5;
+
 /// Runs the command.
 pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
     let rules = command
@@ -130,8 +133,7 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
             "hodo sync finds out how clocks are related: --offset, --call and --chunk-size have no meaning",
         ));
     }
-    // The result has several tables.
-    output::check(2, &view(command))?;
+    output::check(TABLES, &view(command))?;
     let experiment = input::unplaced(&command.input, Needs { flow: false, sideband: false, events: true })?;
     let bytes = experiment.with(|traces| traces.event_bytes());
     let progress = Progress::new(bytes, command.input.quiet);
@@ -139,7 +141,7 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
     progress.finish();
     let Some(outcome) = outcome else { return Ok(INTERRUPTED.into()) };
     write(command, &outcome)?;
-    beyond_bounds(command, &outcome);
+    report_broken_bounds(command, &outcome);
     refuse_contradictions(&outcome)?;
     if let Some(file) = &command.output {
         save(&outcome.synchronised, file)?;
@@ -148,8 +150,7 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
     for name in &alone {
         message!("{name}: no message connects it with {}: {}", outcome.clocks[0][0], advice(&outcome));
     }
-    let lost = experiment.with(events::lost);
-    let lossless = outcome.losses.is_empty() && lost == (0, 0);
+    let lossless = outcome.losses.is_empty() && !experiment.with(events::tracer_lost);
     input::report_losses(outcome.losses);
     match alone.is_empty() {
         true => Ok(input::exit_code_of(&command.input, &experiment, lossless)),
@@ -161,8 +162,8 @@ fn parts_per_billion(ppm: f64) -> u64 {
     (ppm * 1000.0).round().clamp(0.0, 1e12) as u64
 }
 
-/// Says of each clock which bounds its messages break, and what its intervals rest on instead.
-fn beyond_bounds(command: &Sync, outcome: &SyncOutcome) {
+/// Reports each clock whose messages break the assumed bounds, and the bounds that its intervals rest on instead.
+fn report_broken_bounds(command: &Sync, outcome: &SyncOutcome) {
     let (drift, wander) =
         (parts_per_billion(command.drift), parts_per_billion(command.wander.unwrap_or(WANDER)));
     for (clock, names) in outcome.timeline.report().clocks.iter().zip(&outcome.clocks) {
@@ -230,7 +231,7 @@ fn view(command: &Sync) -> arguments::Output {
 
 fn write(command: &Sync, outcome: &SyncOutcome) -> Result<(), Failure> {
     let view = view(command);
-    let tables =
+    let tables: [Table; TABLES] =
         [clocks(command, outcome), steps(outcome), edges(outcome), matched(outcome), left_out(outcome)];
     let shown: Vec<Table> = tables.into_iter().filter(|table| !table.is_empty()).collect();
     let mut out = Destination::open(None)?;
@@ -253,10 +254,6 @@ fn pictures(outcome: &SyncOutcome, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn nanos(value: Option<u64>) -> Value {
-    value.into()
-}
-
 /// Returns the table of clocks, with the names of their inputs.
 fn clocks(command: &Sync, outcome: &SyncOutcome) -> Table {
     let columns = vec![
@@ -274,8 +271,8 @@ fn clocks(command: &Sync, outcome: &SyncOutcome) -> Table {
     ];
     let row = |(index, names): (usize, &Vec<String>)| -> Vec<Value> {
         let (clock, widths) = (&outcome.timeline.report().clocks[index], outcome.half_widths[index]);
-        // The timeline's clock does not move against itself.
-        let apart = clock.hops != Some(0);
+        // The reference clock does not move against itself.
+        let is_reference = clock.hops == Some(0);
         let sides = match (clock.hops, clock.bounded) {
             (None, _) | (_, (false, false)) => "no",
             (_, (true, true)) => "yes",
@@ -287,10 +284,10 @@ fn clocks(command: &Sync, outcome: &SyncOutcome) -> Table {
             clock.hops.map(u64::from).into(),
             clock.drift_ppb.into(),
             clock.wander_ppb.into(),
-            nanos(widths.map(|widths| widths.median_ns)),
-            nanos(widths.map(|widths| widths.max_ns)),
-            apart.then_some(clock.drift_bound_ppb).into(),
-            clock.wander_bound_ppb_per_s.filter(|_| apart).into(),
+            widths.map(|widths| widths.median_ns).into(),
+            widths.map(|widths| widths.max_ns).into(),
+            (!is_reference).then_some(clock.drift_bound_ppb).into(),
+            clock.wander_bound_ppb_per_s.filter(|_| !is_reference).into(),
             sides.into(),
             (clock.steps.len() as u64).into(),
             clock.contradictions.into(),
@@ -363,7 +360,7 @@ fn edges(outcome: &SyncOutcome) -> Table {
             edge.violations_after.into(),
             edge.drift_ppb.into(),
             edge.wander_ppb.into(),
-            nanos(edge.half_width_ns),
+            edge.half_width_ns.into(),
             edge.steps.into(),
         ]
     };

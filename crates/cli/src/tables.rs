@@ -57,7 +57,7 @@ impl From<hodo_engine::Refusal> for Error {
 pub type Progress<'p> = &'p mut (dyn FnMut(u64, u64) -> bool + Send);
 
 /// Makes the tables of `report`, `latency`, `sql` or `diff`. `arguments` begin with the command's name. If stopped by
-/// `progress`, returns `None`. `progress` of `sql` and `diff` gets no bytes: it only stops them.
+/// `progress`, returns `None`. For `sql` and `diff`, `progress` gets zeros: it only stops them.
 ///
 /// # Errors
 /// Returns an error for wrong arguments and for inputs that can't be read, even one of several.
@@ -100,7 +100,8 @@ fn stoppable<R: Send>(progress: Progress<'_>, work: impl FnOnce(&Arc<AtomicBool>
         });
         while !worker.is_finished() {
             thread::park_timeout(PAUSE);
-            if !progress(0, 0) {
+            let (done, total) = (0, 0);
+            if !progress(done, total) {
                 stop.store(true, Relaxed);
             }
         }
@@ -138,8 +139,8 @@ pub fn events(arguments: &[OsString], name: Option<&str>) -> Result<Events, Erro
         let table = match name {
             None => EventTable::of_all(),
             Some(name) => {
-                let found = event_tables(traces).into_iter().find(|table| table.name == name);
-                found.ok_or_else(|| Failure::usage(format!("no class of events is called {name}")))?
+                let table = event_tables(traces).into_iter().find(|table| table.name == name);
+                table.ok_or_else(|| Failure::usage(format!("no class of events is called {name}")))?
             }
         };
         Ok::<_, Failure>((table, wanted, reading))
@@ -164,9 +165,8 @@ pub fn store(arguments: &[OsString], progress: Progress<'_>) -> Result<Option<St
     let Command::Index(command) = parse(arguments)? else {
         return Err(Error::Usage("only `index` builds a store".to_owned()));
     };
-    let found =
-        stoppable(progress, |stop| index::open(&command.input, &command.store, &|_| Bar::stopped_by(stop)))?;
-    Ok(found)
+    let open = |stop: &_| index::open(&command.input, &command.store, &|_| Bar::stopped_by(stop));
+    Ok(stoppable(progress, open)?)
 }
 
 /// Returns at most `limit` records of a table of a store that have an instant in a span of nanoseconds. If stopped by
@@ -250,9 +250,9 @@ pub fn plan(arguments: &[OsString]) -> Result<Vec<String>, Error> {
 /// Returns an error for what is no task, and for inputs that can't be read or have changed since they were planned.
 pub fn fold(task: &str, plan: Option<String>, progress: Progress<'_>) -> Result<Option<Vec<u8>>, Error> {
     static KEPT: Mutex<Option<(String, Opened)>> = Mutex::new(None);
-    // Another thread may fold at the same time: then each opens its own.
+    // Another thread may fold at the same time: it then finds nothing kept, and opens the inputs too.
     let kept = KEPT.lock().map_or(None, |mut kept| kept.take());
-    let mut opened = kept.filter(|(of, _)| Some(of) == plan.as_ref()).map(|(_, opened)| opened);
+    let mut opened = kept.filter(|(kept_plan, _)| Some(kept_plan) == plan.as_ref()).map(|(_, opened)| opened);
     let folded = parts::fold_task(task, &mut opened, progress)?;
     if let (Ok(mut kept), Some(plan), Some(opened)) = (KEPT.lock(), plan, opened) {
         *kept = Some((plan, opened));

@@ -13,16 +13,15 @@ use hodo_model::{Column, Shape, Table, Unit, Value};
 use crate::{arguments::Input, failure::Failure};
 
 /// Largest size of an experiment file, in bytes; `hodo sync` writes no larger ones.
-const LARGEST: u64 = 1 << 30;
+const LARGEST_EXPERIMENT: u64 = 1 << 30;
 
 /// Parses `--offset TRACE=±TIME`.
 pub fn offset(text: &str) -> Result<TraceOffset, String> {
     let wrong = || "expected TRACE=±TIME, such as ./kernel-trace=-1.5s or b.data=+300us".to_owned();
     let (trace, time) = text.rsplit_once('=').filter(|(trace, _)| !trace.is_empty()).ok_or_else(wrong)?;
-    let (sign, size) = match (time.strip_prefix('-'), time.strip_prefix('+')) {
-        (Some(size), _) => (-1, size),
-        (_, Some(size)) => (1, size),
-        _ => (1, time),
+    let (sign, size) = match time.strip_prefix('-') {
+        Some(size) => (-1, size),
+        None => (1, time.strip_prefix('+').unwrap_or(time)),
     };
     let nanos = nanos(size).ok_or_else(wrong)?;
     Ok(TraceOffset { trace: trace.to_owned(), nanos: sign * i128::from(nanos) })
@@ -31,7 +30,7 @@ pub fn offset(text: &str) -> Result<TraceOffset, String> {
 /// Returns the files to open: the named ones, with an experiment replaced by its inputs.
 pub fn files(input: &Input) -> Result<(Vec<PathBuf>, Option<Synchronised>), Failure> {
     let mut files = Vec::new();
-    let mut found = None;
+    let mut synchronised = None;
     for file in &input.files {
         if !is_experiment(file) {
             files.push(file.clone());
@@ -39,11 +38,11 @@ pub fn files(input: &Input) -> Result<(Vec<PathBuf>, Option<Synchronised>), Fail
         }
         let experiment = read(file)?;
         files.extend(experiment.traces.iter().map(|trace| trace.input.clone()));
-        if found.replace(experiment).is_some() {
+        if synchronised.replace(experiment).is_some() {
             return Err(Failure::usage("name one experiment: two have two timelines"));
         }
     }
-    Ok((files, found))
+    Ok((files, synchronised))
 }
 
 fn is_experiment(file: &Path) -> bool {
@@ -53,13 +52,13 @@ fn is_experiment(file: &Path) -> bool {
 /// Reads an experiment. The paths of its inputs are relative to its folder.
 fn read(file: &Path) -> Result<Synchronised, Failure> {
     let failed = |why: String| Failure::unreadable(format!("{}: {why}", file.display()));
-    if fs::metadata(file).is_ok_and(|about| about.len() > LARGEST) {
+    if fs::metadata(file).is_ok_and(|metadata| metadata.len() > LARGEST_EXPERIMENT) {
         return Err(failed("the file is too large for an experiment of `hodo sync`".to_owned()));
     }
     let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     let mut experiment: Synchronised = toml::from_str(&text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        failed(format!("not an experiment of `hodo sync`: {} at byte {at}", error.message()))
+        let offset = error.span().map_or(0, |span| span.start);
+        failed(format!("not an experiment of `hodo sync`: {} at byte {offset}", error.message()))
     })?;
     experiment.check().map_err(|error| failed(error.to_string()))?;
     let folder = file.parent().unwrap_or(Path::new(""));

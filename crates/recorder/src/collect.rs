@@ -25,6 +25,8 @@ use crate::{Error, event::Event};
 
 /// Ticks of the virtual clock per second; a tick is a nanosecond.
 const FREQUENCY: u64 = 1_000_000_000;
+/// The shift of the conversion to nanoseconds, `ticks * multiplier >> shift`, which changes nothing here. Any shift does.
+const CLOCK_SHIFT: u64 = 10;
 /// The ratio of the TSC frequency to the bus frequency of 100 MHz.
 const MAX_NONTURBO_RATIO: u8 = 10;
 
@@ -36,7 +38,7 @@ pub(crate) struct Collected {
     notes: Vec<Note>,
     /// The bytes of each code note, in the order of those notes.
     code: Vec<Vec<u8>>,
-    /// Threads that continued after the recording ended.
+    /// Process and thread ids of the threads that continued after the recording ended.
     running: BTreeSet<(u32, u32)>,
     /// Messages about unreadable parts of the spool.
     unreadable: Vec<String>,
@@ -51,7 +53,7 @@ struct ThreadKey {
 }
 
 impl Collected {
-    /// Reads a sealed spool with these threads; those of processes in `running` may still live.
+    /// Reads a sealed spool with these threads; the threads of the processes in `running` may still run.
     pub(crate) fn read(
         spool: &Path,
         engine: String,
@@ -83,12 +85,14 @@ impl Collected {
         notes.sort_by_key(|(note, _)| (note.time, rank(&note.kind)));
         let (notes, code): (Vec<_>, Vec<_>) = notes.into_iter().unzip();
         let code = code.into_iter().flatten().collect();
-        let running =
-            records.iter().map(|record: &ThreadRecord| (record.pid, record.tid)).filter(|(pid, tid)| {
-                running.contains(pid) && Path::new("/proc").join(format!("{pid}/task/{tid}")).exists()
-            });
-        let running = running.collect();
-        Ok(Collected { engine, threads: by_thread(records), notes, code, running, unreadable })
+        let mut running_threads = BTreeSet::new();
+        for &ThreadRecord { pid, tid, .. } in &records {
+            if running.contains(&pid) && Path::new(&format!("/proc/{pid}/task/{tid}")).exists() {
+                running_threads.insert((pid, tid));
+            }
+        }
+        let threads = by_thread(records);
+        Ok(Collected { engine, threads, notes, code, running: running_threads, unreadable })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -149,7 +153,7 @@ impl Collected {
         let snapshot = self.threads.values().flatten().any(|record| record.ring.is_some());
         let setup = Setup {
             config: event.config(),
-            clock: PerfClock::new(10, 1024, 0).ok_or(io::ErrorKind::InvalidInput)?,
+            clock: PerfClock::new(CLOCK_SHIFT, 1 << CLOCK_SHIFT, 0).ok_or(io::ErrorKind::InvalidInput)?,
             tsc_ctc_ratio: (TSC_TICKS_PER_CTC as u32, 1),
             max_nonturbo_ratio: MAX_NONTURBO_RATIO,
             snapshot,
@@ -179,7 +183,7 @@ impl Collected {
 
     /// All sideband in order of time, including the records that follow from the lives of threads.
     fn sideband(&self) -> Vec<Sideband<'_>> {
-        let mut events: Vec<((u64, u8), Sideband<'_>)> = Vec::new();
+        let mut events: Vec<((u64, Rank), Sideband<'_>)> = Vec::new();
         for note in &self.notes {
             if let Some(kind) = sideband_kind(&note.kind) {
                 let thread = Thread { pid: note.pid, tid: note.tid };
@@ -190,11 +194,11 @@ impl Collected {
             let thread = Thread { pid, tid };
             let start = records.first().map_or(0, |record| record.start);
             let end = records.last().map_or(0, |record| record.end);
-            let exit = (!self.running.contains(&(pid, tid))).then_some((end, 7, SidebandKind::Exit));
+            let exit = (!self.running.contains(&(pid, tid))).then_some((end, Rank::Exit, SidebandKind::Exit));
             let life = [
-                (start, 4, SidebandKind::TraceStart),
-                (start, 5, SidebandKind::SwitchIn),
-                (end, 6, SidebandKind::SwitchOut { preempted: false, next: None }),
+                (start, Rank::TraceStart, SidebandKind::TraceStart),
+                (start, Rank::SwitchIn, SidebandKind::SwitchIn),
+                (end, Rank::SwitchOut, SidebandKind::SwitchOut { preempted: false, next: None }),
             ];
             for (time, rank, kind) in life.into_iter().chain(exit) {
                 events.push(((time, rank), event(time, thread, kind)));
@@ -290,12 +294,24 @@ fn by_thread(mut records: Vec<ThreadRecord>) -> BTreeMap<ThreadKey, Vec<ThreadRe
 
 /// Order among records with the same time: a thread exists before it acts, and code that no file contains comes after
 /// the mapping that it overlays.
-fn rank(kind: &NoteKind) -> u8 {
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Fork,
+    Comm,
+    Map,
+    Code,
+    TraceStart,
+    SwitchIn,
+    SwitchOut,
+    Exit,
+}
+
+fn rank(kind: &NoteKind) -> Rank {
     match kind {
-        NoteKind::Fork { .. } => 0,
-        NoteKind::Comm { .. } => 1,
-        NoteKind::Map(_) => 2,
-        NoteKind::Code { .. } | NoteKind::Untraced { .. } => 3,
+        NoteKind::Fork { .. } => Rank::Fork,
+        NoteKind::Comm { .. } => Rank::Comm,
+        NoteKind::Map(_) => Rank::Map,
+        NoteKind::Code { .. } | NoteKind::Untraced { .. } => Rank::Code,
     }
 }
 

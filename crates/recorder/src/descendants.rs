@@ -15,10 +15,10 @@ use crate::supervise::Interrupt;
 
 /// Interval between checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Waits without a message for processes that end within this time.
+/// No message before this time, so that processes that end soon cause none.
 const QUIET_TIME: Duration = Duration::from_millis(300);
-/// The number of checks, one per millisecond, until the program that a process executes is known.
-const EXECUTIONS: u32 = 1000;
+/// The most checks, one per millisecond, for the program that a process is about to execute.
+const EXECVE_CHECKS: u32 = 1000;
 /// The maximum length of the emulator's options; paths are shorter.
 const OPTIONS: u64 = 32 << 10;
 
@@ -48,45 +48,46 @@ pub(crate) fn wait(spool: &Path, interrupt: &Interrupt, notice: &dyn Fn(&str)) -
 
 /// The processes that are recorded into `spool`.
 fn running(spool: &Path) -> BTreeSet<u32> {
-    let (mut found, mut executing) = find_recorded(spool);
+    let (mut recorded, mut executing) = find_recorded(spool);
     // The program that a process executes is known after a moment, even on a busy machine.
-    for _ in 0..EXECUTIONS {
-        if !found.is_empty() || !executing {
+    for _ in 0..EXECVE_CHECKS {
+        if !recorded.is_empty() || !executing {
             break;
         }
         thread::sleep(Duration::from_millis(1));
-        (found, executing) = find_recorded(spool);
+        (recorded, executing) = find_recorded(spool);
     }
-    if !found.is_empty() {
-        return found;
+    if !recorded.is_empty() {
+        return recorded;
     }
-    // The list may miss a process that was forked behind the read position by one that ended before it was read. The
-    // next list contains it.
+    // A process that ends before the list reaches it may have forked another behind the read position. The next list
+    // contains that one.
     find_recorded(spool).0
 }
 
-/// The processes that are recorded into `spool`, and whether another may be, as it is executing a program.
+/// The processes that are recorded into `spool`; and whether one is in the middle of an execve, after which it may be
+/// recorded too.
 fn find_recorded(spool: &Path) -> (BTreeSet<u32>, bool) {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let (mut found, mut executing) = (BTreeSet::new(), false);
+    let (mut recorded, mut executing) = (BTreeSet::new(), false);
     for process in numbers {
         match is_recorded(process, spool) {
-            Some(true) => drop(found.insert(process)),
+            Some(true) => _ = recorded.insert(process),
             Some(false) => {}
             None => executing = true,
         }
     }
-    (found, executing)
+    (recorded, executing)
 }
 
 /// Whether a process is the emulator and records into `spool`: the program can't change the emulator's own command
-/// line. `None` while the process executes a program: it then has no command line but an executable file, unlike ended
-/// processes and kernel threads.
+/// line. `None` in the middle of an execve: the process then has an executable file but no command line. Ended processes
+/// and kernel threads have neither.
 fn is_recorded(process: u32, spool: &Path) -> Option<bool> {
     let mut line = Vec::new();
     let Ok(file) = File::open(format!("/proc/{process}/cmdline")) else { return Some(false) };
-    // It may end during the read.
+    // The process may end during the read.
     _ = file.take(OPTIONS).read_to_end(&mut line);
     if line.is_empty() {
         return std::fs::read_link(format!("/proc/{process}/exe")).is_err().then_some(false);

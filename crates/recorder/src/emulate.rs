@@ -22,6 +22,7 @@ use crate::{
 const CLOCK_START: u64 = 1_000_000_000;
 /// The smallest snapshot: a few PSB periods.
 pub(crate) const SMALLEST_SNAPSHOT: u64 = 64 << 10;
+const PAGE: u64 = 4096;
 
 const NO_QEMU: &str =
     "qemu-x86_64, which emulates the processor, is not installed; on Debian 12: apt-get install qemu-user";
@@ -34,7 +35,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
     let plugin = find_plugin()?;
     let program = find_program(&request.command)?;
     let home = spool(&request.output)?;
-    // The spool while it grows, and after that.
+    // The spool while threads write to it, and what is sealed of it then.
     let (spool, sealed) = (home.path().join("spool"), home.path().join("sealed"));
     let settings = settings(request, &event, &plugin)?;
     std::fs::create_dir(&spool).and_then(|()| settings.save(&spool)).map_err(Error::file(&spool))?;
@@ -125,7 +126,7 @@ fn settings(request: &Request, event: &Event, plugin: &Path) -> Result<Settings,
         mtc_period: event.mtc.then_some(event.mtc_period),
         cyc_threshold: event.cyc.then(|| event.cyc_cycles()),
         return_compression: !event.no_return_compression,
-        snapshot: request.snapshot.map(|size| size.next_multiple_of(4096).max(SMALLEST_SNAPSHOT)),
+        snapshot: request.snapshot.map(|size| size.next_multiple_of(PAGE).max(SMALLEST_SNAPSHOT)),
         filter: request.filter.as_deref().map_or_else(|| Ok(Vec::new()), filter::parse)?,
         overflow: request.overflow.clone(),
     })
@@ -179,11 +180,11 @@ pub(crate) fn find_plugin() -> Result<PathBuf, Error> {
     };
     let found = candidates.iter().find_map(|candidate| candidate.canonicalize().ok());
     found.ok_or_else(|| {
-        let looked: Vec<_> = candidates.iter().map(|candidate| candidate.display().to_string()).collect();
+        let looked_for: Vec<_> = candidates.iter().map(|candidate| candidate.display().to_string()).collect();
         Error::Missing(format!(
             "the emulated processor {NAME} is not there (looked for {}); build it with cargo build --release -p hodo-emulator, \
              or name it in HODO_EMULATOR",
-            looked.join(", ")
+            looked_for.join(", ")
         ))
     })
 }
@@ -208,6 +209,13 @@ fn find_program(command: &[OsString]) -> Result<Program, Error> {
         }
         Err(reason) => Err(wrong(&format!("can't be emulated: {reason}"))),
     }
+}
+
+/// A folder that `cargo xtask setup` fills: named by a variable, or this one of the user's cache.
+pub(crate) fn set_up_folder(variable: &str, in_cache: &str) -> Option<PathBuf> {
+    let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = || path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")));
+    path(variable).or_else(|| Some(cache()?.join(in_cache)))
 }
 
 /// The file of a program in `PATH`.

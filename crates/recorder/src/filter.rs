@@ -65,8 +65,13 @@ pub(crate) fn parts(text: &str) -> Result<Vec<Part>, Error> {
 /// The ranges as perf writes them into a recording: functions resolved to offsets in their files.
 pub(crate) fn to_perf_syntax(ranges: &[FilterRange]) -> String {
     let shown = ranges.iter().map(|range| {
-        let at = if range.file.is_empty() { "" } else { "@" };
-        format!("filter {:#x}/{:#x}{at}{}", range.start, range.size, String::from_utf8_lossy(&range.file))
+        let separator = if range.file.is_empty() { "" } else { "@" };
+        format!(
+            "filter {:#x}/{:#x}{separator}{}",
+            range.start,
+            range.size,
+            String::from_utf8_lossy(&range.file)
+        )
     });
     shown.collect::<Vec<_>>().join(" ")
 }
@@ -81,17 +86,17 @@ fn parse_filter(words: &[&str], files: &mut VecDeque<&str>) -> Result<Part, Stri
     if action != "filter" {
         return Err(format!("the emulated processor has `filter` only, not `{action}`"));
     }
-    let at = rest.iter().position(|&word| word == "@");
-    let (&start, end) =
-        rest[..at.unwrap_or(rest.len())].split_first().ok_or("no function or address follows `filter`")?;
-    let end = match end {
+    let file_separator = rest.iter().position(|&word| word == "@");
+    let place = &rest[..file_separator.unwrap_or(rest.len())];
+    let (&start, after_start) = place.split_first().ok_or("no function or address follows `filter`")?;
+    let end = match after_start {
         [] => None,
         ["/", end] => Some(*end),
-        _ => return Err(format!("`{}` is not understood", end.join(" "))),
+        _ => return Err(format!("`{}` is not understood", after_start.join(" "))),
     };
-    let Some(_) = at else {
+    if file_separator.is_none() {
         return in_memory(start, end);
-    };
+    }
     let path = files.pop_front().ok_or("no file follows @")?;
     let path = Path::new(path).canonicalize().map_err(|error| format!("{path}: {error}"))?;
     let range = in_file(&path, start, end)?;
@@ -100,21 +105,20 @@ fn parse_filter(words: &[&str], files: &mut VecDeque<&str>) -> Result<Part, Stri
 
 /// Addresses, or functions of the kernel.
 fn in_memory(start: &str, end: Option<&str>) -> Result<Part, String> {
-    match (number(start), end.map(|end| (end, number(end)))) {
-        (Some(start), Some((_, Some(size)))) if size > 0 => {
-            Ok(Part::Addresses(start..start.saturating_add(size)))
-        }
-        (Some(_), _) => Err("an address needs a size: filter ADDRESS/SIZE".to_owned()),
-        (None, end) => {
-            let end = match end {
-                None => KernelEnd::OfFirst,
-                Some((_, Some(0))) => return Err(format!("the size of {start} is 0")),
-                Some((_, Some(size))) => KernelEnd::After(size),
-                Some((last, None)) => KernelEnd::Of(last.to_owned()),
-            };
-            Ok(Part::Kernel { first: start.to_owned(), end })
-        }
+    let size = end.and_then(number);
+    if let Some(address) = number(start) {
+        return match size {
+            Some(size) if size > 0 => Ok(Part::Addresses(address..address.saturating_add(size))),
+            _ => Err("an address needs a size: filter ADDRESS/SIZE".to_owned()),
+        };
     }
+    let end = match (end, size) {
+        (None, _) => KernelEnd::OfFirst,
+        (_, Some(0)) => return Err(format!("the size of {start} is 0")),
+        (_, Some(size)) => KernelEnd::After(size),
+        (Some(last), None) => KernelEnd::Of(last.to_owned()),
+    };
+    Ok(Part::Kernel { first: start.to_owned(), end })
 }
 
 /// A number, decimal or hexadecimal.
@@ -125,7 +129,8 @@ fn number(word: &str) -> Option<u64> {
     }
 }
 
-/// The file offsets from `start` to its own end, or, with `end`, for that size or to the end of that function.
+/// The range of file offsets from `start`, a function or an offset. `end` is a size, or the last function; without it, the
+/// range is the function `start`. `*` is the whole file.
 fn in_file(path: &Path, start: &str, end: Option<&str>) -> Result<Range<u64>, String> {
     let name = path.display();
     let file = std::fs::File::open(path).map_err(|error| format!("{name}: {error}"))?;

@@ -38,7 +38,7 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 /// The prefix of our instances' names; the process id follows.
 const PREFIX: &str = "hodo-";
 /// The default buffer size per CPU, in bytes.
-const BUFFER: u64 = 8 << 20;
+const DEFAULT_BUFFER: u64 = 8 << 20;
 /// The fill level at which a buffer is read, in percent.
 const WATERMARK: &str = "25";
 /// The longest wait for data before a reader checks whether the program has ended.
@@ -75,6 +75,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         ended.store(true, Ordering::Relaxed);
         let read: io::Result<()> =
             threads.into_iter().try_for_each(|thread| thread.join().expect("a reader does not panic"));
+        // What failed first is reported.
         let status = status?;
         stopped?;
         read.map_err(Error::file(&instance.path)).map(|()| status)
@@ -164,7 +165,10 @@ impl Instance {
     fn set_up(&self, request: &Request) -> Result<(), Error> {
         self.write("tracing_on", "0")?;
         self.write("trace_clock", "mono")?;
-        self.write("buffer_size_kb", &(request.buffer_size.unwrap_or(BUFFER) >> 10).max(1).to_string())?;
+        self.write(
+            "buffer_size_kb",
+            &(request.buffer_size.unwrap_or(DEFAULT_BUFFER) >> 10).max(1).to_string(),
+        )?;
         // Kernels before 5.0 have no watermark, and wake readers at once.
         _ = self.write("buffer_percent", WATERMARK);
         if let Some(filter) = &request.function {
@@ -220,7 +224,7 @@ pub(crate) fn lost(instance: &Path, cpu: u32) -> u64 {
     ["overrun:", "commit overrun:", "dropped events:"].into_iter().filter_map(count).sum()
 }
 
-/// What to say about lost events, if any.
+/// The warning about lost events, if there are any.
 pub(crate) fn lost_warning(lost: u64) -> Option<String> {
     (lost > 0).then(|| {
         format!(
@@ -240,20 +244,20 @@ pub(crate) fn head(tracefs: &Path, instance: &Path, symbols: Vec<u8>, system: St
         enabled.lines().filter_map(|line| line.split_once(':')).map(|(system, _)| system).collect();
     systems.sort_unstable();
     systems.dedup();
-    let mut named = Vec::new();
+    let mut formats = Vec::new();
     for system in systems {
-        named.push((system.to_owned(), format_files(&instance.join("events").join(system))?));
+        formats.push((system.to_owned(), format_files(&instance.join("events").join(system))?));
     }
-    let top = |file: &str| read_whole(&tracefs.join(file)).unwrap_or_default();
+    let of_tracefs = |file: &str| read_whole(&tracefs.join(file)).unwrap_or_default();
     Ok(Head {
-        page_size: page_size(&top("events/header_page")),
-        header_page: top("events/header_page"),
-        header_event: top("events/header_event"),
+        page_size: page_size(&of_tracefs("events/header_page")),
+        header_page: of_tracefs("events/header_page"),
+        header_event: of_tracefs("events/header_event"),
         own_formats: format_files(&tracefs.join("events/ftrace"))?,
-        systems: named,
+        systems: formats,
         symbols,
-        texts: top("printk_formats"),
-        threads: top("saved_cmdlines"),
+        texts: of_tracefs("printk_formats"),
+        threads: of_tracefs("saved_cmdlines"),
         clock: read("trace_clock")?.trim_ascii().to_owned(),
         tsc: None,
         system,

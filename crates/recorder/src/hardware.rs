@@ -88,8 +88,8 @@ mod tests {
 
     use super::*;
 
-    /// What a program in perf's place is given; it ends with 3.
-    fn given(request: Request) -> String {
+    /// Returns the arguments that a script in perf's place gets. It exits with 3.
+    fn perf_arguments(request: Request) -> String {
         let folder = tempfile::tempdir().expect("a folder");
         let perf = folder.path().join("perf");
         let output = folder.path().join("perf.data");
@@ -99,7 +99,7 @@ mod tests {
         fs::set_permissions(&perf, fs::Permissions::from_mode(0o700)).expect("it can be run");
         let outcome = record_with(perf.as_os_str(), &Request { output: output.clone(), ..request });
         let outcome = outcome.expect("a recording");
-        let words = fs::read_to_string(&output).expect("what it was given");
+        let words = fs::read_to_string(&output).expect("its arguments");
         assert_eq!((outcome.status.code(), outcome.bytes), (Some(3), words.len() as u64));
         words.replace(&*output.to_string_lossy(), "OUTPUT").trim_end().to_owned()
     }
@@ -107,11 +107,11 @@ mod tests {
     #[test]
     fn perf_gets_the_process_and_the_time() {
         let line = |duration: Option<Duration>| {
-            given(Request { pid: Some(7), duration, snapshot: Some(65536), ..Request::default() })
+            perf_arguments(Request { pid: Some(7), duration, snapshot: Some(65536), ..Request::default() })
         };
-        let all = "record --quiet --output OUTPUT --event intel_pt//u --snapshot=e65536 --pid=7";
-        assert_eq!(line(None), all);
-        assert_eq!(line(Some(Duration::from_millis(1500))), format!("{all} -- sleep 1.5"));
+        let common = "record --quiet --output OUTPUT --event intel_pt//u --snapshot=e65536 --pid=7";
+        assert_eq!(line(None), common);
+        assert_eq!(line(Some(Duration::from_millis(1500))), format!("{common} -- sleep 1.5"));
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
             ..Request::default()
         };
         assert_eq!(
-            given(request),
+            perf_arguments(request),
             "record --quiet --output OUTPUT --event intel_pt//u --filter filter main @ ./a --snapshot=e4096 -- ./a -x"
         );
     }

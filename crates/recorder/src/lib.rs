@@ -99,7 +99,7 @@ pub struct Request {
     pub filter: Option<String>,
     /// Native and hardware: the running process to record instead of a command.
     pub pid: Option<u32>,
-    /// Native, and hardware with `pid`: end the recording after this time, from its begin; the programs go on.
+    /// Native, and hardware with `pid`: end the recording this long after it began; the programs continue.
     pub duration: Option<Duration>,
     /// Native: the threads to record, by number or by name, in which `*` stands for any characters; empty for all.
     pub threads: Vec<String>,
@@ -126,11 +126,11 @@ pub struct Request {
     pub process: Option<Process>,
     /// Machine: count instructions one by one as well, and compare the count with the trace. Doubles the time.
     pub witness: bool,
-    /// Machine: one processor, whose clock counts instructions: one is one nanosecond.
+    /// Machine: one processor, whose clock counts instructions: each is a nanosecond.
     pub counts_time: bool,
-    /// Machine: it can run guests of its own, which are recorded too.
+    /// Machine: the machine can run guests of its own, which are recorded too.
     pub nested: bool,
-    /// Machine: software traces that are recorded inside it, beside its Intel PT.
+    /// Machine: the tracers that run inside the machine, besides Intel PT.
     pub with: Vec<Tracer>,
     /// Machine: the systems or events of these tracers, such as `sched` or `sched:sched_switch`; empty for the default.
     pub with_events: Vec<String>,
@@ -158,7 +158,7 @@ impl Request {
     }
 
     /// Rejects options that only ftrace supports.
-    fn only_flow(&self) -> Result<(), Error> {
+    fn refuse_ftrace_options(&self) -> Result<(), Error> {
         if self.function.is_some() || self.buffer_size.is_some() && self.with.is_empty() {
             let needs = "--function needs --engine ftrace, and --buffer-size needs --engine ftrace or --with";
             return Err(Error::Missing(needs.to_owned()));
@@ -269,14 +269,14 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
         return Err(Error::NoCommand);
     }
     if request.engine != Engine::Ftrace {
-        request.only_flow()?;
+        request.refuse_ftrace_options()?;
     }
-    let of_machine = request.privilege != Privilege::All
+    let has_machine_option = request.privilege != Privilege::All
         || request.witness
         || request.counts_time
         || request.process.is_some()
         || !request.with.is_empty();
-    if request.engine != Engine::Machine && of_machine {
+    if request.engine != Engine::Machine && has_machine_option {
         let options = "--kernel, --user, --process, --witness, --icount and --with need --engine machine";
         return Err(Error::Missing(options.to_owned()));
     }
@@ -284,17 +284,17 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
     if !can_trigger && !request.triggers.is_empty() {
         return Err(Error::Missing("--trigger needs --engine native or --engine machine".to_owned()));
     }
-    let of_native = request.native_memory.is_some()
+    let has_native_option = request.native_memory.is_some()
         || request.time_every.is_some()
         || request.deterministic
         || request.is_partial();
-    if !matches!(request.engine, Engine::Auto | Engine::Native) && of_native {
+    if !matches!(request.engine, Engine::Auto | Engine::Native) && has_native_option {
         let options =
             "--threads, --after, --native-memory, --time-every and --deterministic need --engine native";
         return Err(Error::Missing(options.to_owned()));
     }
-    let while_it_runs = request.pid.is_some() || request.duration.is_some();
-    if !matches!(request.engine, Engine::Auto | Engine::Native | Engine::Perf) && while_it_runs {
+    let has_pid_or_duration = request.pid.is_some() || request.duration.is_some();
+    if !matches!(request.engine, Engine::Auto | Engine::Native | Engine::Perf) && has_pid_or_duration {
         return Err(Error::Missing("--pid and --for need --engine native or perf".to_owned()));
     }
     match request.engine {
@@ -308,7 +308,7 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
     }
 }
 
-/// Chooses what records, and says so.
+/// Chooses an engine, and reports the choice to `notice` unless it is the hardware.
 fn auto(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
     let needs_native = !request.triggers.is_empty() || request.is_partial() || request.deterministic;
     if hardware::present() && !needs_native {
@@ -321,11 +321,14 @@ fn auto(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
         );
         return emulate::record(request, notice);
     }
-    let why = match hardware::present() {
-        true if request.is_partial() => "perf knows neither --threads nor --after",
-        true if request.deterministic => "perf knows no --deterministic",
-        true => "perf knows no --trigger",
-        false => "this machine has no Intel PT",
+    let why = if !hardware::present() {
+        "this machine has no Intel PT"
+    } else if request.is_partial() {
+        "perf knows neither --threads nor --after"
+    } else if request.deterministic {
+        "perf knows no --deterministic"
+    } else {
+        "perf knows no --trigger"
     };
     notice(&format!(
         "{why}: the native recorder is used (the same control flow; real time, but programs are 2 to 7 \

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::BufWriter,
+    ops::Range,
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -17,7 +18,7 @@ use hodo_model::vocabulary::system_calls::Machine;
 use hodo_native::{Condition, Control, Limit, Options, Select, SelectThread, Watched};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2},
+    consts::SIGUSR2,
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
 };
 
@@ -27,14 +28,16 @@ use crate::{Engine, Error, Outcome, Request, Trigger, emulate, filter, signals, 
 const TIME_EVERY: u32 = 4096;
 /// The same if executions of functions are timed, or time counts instructions.
 const TIME_EVERY_IF_PRECISE: u32 = 64;
+/// The signal that asks for a snapshot.
+const SNAPSHOT: i32 = SIGUSR2;
 /// Interval between looks at signals and at the command.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// Waits without a message for processes that end within this time.
+/// No message before this time, so that processes that end soon cause none.
 const QUIET_TIME: Duration = Duration::from_millis(300);
 
 pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
     let unsupported = [(!request.events.is_empty(), "-e"), (request.overflow.is_some(), "--overflow")];
-    if let Some((_, option)) = unsupported.into_iter().find(|(given, _)| *given) {
+    if let Some((_, option)) = unsupported.into_iter().find(|(is_given, _)| *is_given) {
         return Err(Error::Missing(format!(
             "{option} is about packets of Intel PT, which --engine perf and --engine emulate record"
         )));
@@ -42,11 +45,12 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
     let control = Arc::new(Control::default());
     let options = options(request, control.clone())?;
     let command = if request.pid.is_none() { Some(command(request)?) } else { None };
-    // Should the recorder be killed, this file can be read as far as it goes.
+    // If the recorder is killed, this file can be read as far as it was written.
     let partial = emulate::partial(&request.output);
     let file = File::create(&partial).map_err(Error::file(&request.output))?;
     let out = BufWriter::with_capacity(1 << 20, file);
-    let mut incoming = SignalsInfo::<WithOrigin>::new(handled()).map_err(Error::file(&partial))?;
+    let mut incoming = SignalsInfo::<WithOrigin>::new([signals::ending(), vec![SNAPSHOT]].concat())
+        .map_err(Error::file(&partial))?;
     let recorded = thread::scope(|scope| {
         let recorder = scope.spawn(|| match (request.pid, command) {
             (Some(process), _) => hodo_native::attach(process, out, options),
@@ -54,7 +58,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
                 hodo_native::record(command.expect("without a process there is a command"), out, options)
             }
         });
-        watch(&recorder, &mut incoming, &control, (request, notice));
+        watch(&recorder, &mut incoming, &control, request, notice);
         notices(&control, notice);
         recorder.join()
     });
@@ -108,7 +112,11 @@ fn options(request: &Request, control: Arc<Control>) -> Result<Options, Error> {
         after: request.after,
         facts: serde_json::to_vec(&facts(request)).unwrap_or_default(),
         ring: size,
-        conditions: conditions(request)?,
+        conditions: request
+            .triggers
+            .iter()
+            .map(|trigger| condition(trigger, request))
+            .collect::<Result<_, Error>>()?,
         time_every: request.time_every.unwrap_or(
             match request.triggers.is_empty() && !request.deterministic {
                 true => TIME_EVERY,
@@ -129,57 +137,51 @@ fn thread(text: &str) -> SelectThread {
     }
 }
 
-/// What is recorded, if that is not all.
+/// A description of what is selected; empty if all is recorded.
 fn selection(request: &Request) -> String {
     let threads = (!request.threads.is_empty()).then(|| format!("threads {}", request.threads.join(", ")));
     let after = request.after.map(|after| format!("after {after:?}"));
     let duration = request.duration.map(|duration| format!("for {duration:?}"));
-    request
-        .filter
-        .clone()
-        .into_iter()
-        .chain(threads)
-        .chain(after)
-        .chain(duration)
-        .collect::<Vec<_>>()
-        .join("; ")
+    let selections: Vec<String> =
+        [request.filter.clone(), threads, after, duration].into_iter().flatten().collect();
+    selections.join("; ")
 }
 
-/// The conditions of triggers.
-fn conditions(request: &Request) -> Result<Vec<Condition>, Error> {
-    let condition = |asked: &Trigger| {
-        let wrong = |name: &str, why: String| Error::Trigger(trigger::wrong(asked, Some(name), why));
-        let limit = match asked.limit {
-            emulated::Limit::Nanoseconds(limit) => Limit::Nanoseconds(limit),
-            emulated::Limit::Instructions(limit) => Limit::Instructions(limit),
-        };
-        let (path, offsets) = match &asked.latency {
-            Latency::Syscall(name) => {
-                if let Limit::Instructions(_) = limit {
-                    let why = "a system call runs no instructions of the program: give a time, such as 1ms";
-                    return Err(Error::Trigger(trigger::wrong(asked, None, why.to_owned())));
-                }
-                let number = Machine::X86_64.all().find(|(_, known)| known == name).map(|(number, _)| number);
-                let number = number.ok_or_else(|| wrong(name, "there is no such system call".to_owned()))?;
-                let watched = Watched::SystemCall(number);
-                return Ok(Condition { text: asked.text.clone(), watched, limit });
-            }
-            Latency::File { path, range } => (path.clone(), range.clone()),
-            Latency::Kernel(name) => {
-                let program =
-                    program(request).ok_or_else(|| wrong(name, "the program is not found".to_owned()))?;
-                filter::function_of(&program, name).map_err(|why| wrong(name, why))?
-            }
-            _ => {
-                let why = "the native recorder measures functions and system calls: FUNCTION > TIME, FUNCTION@FILE > TIME, or \
-                           latency(syscall:NAME) > TIME";
-                return Err(wrong("", why.to_owned()));
-            }
-        };
-        let watched = Watched::Function(Select { file: path.to_string_lossy().into_owned(), offsets });
-        Ok(Condition { text: asked.text.clone(), watched, limit })
+/// The condition of a trigger.
+fn condition(asked: &Trigger, request: &Request) -> Result<Condition, Error> {
+    let wrong = |name: &str, why: String| Error::Trigger(trigger::wrong(asked, Some(name), why));
+    let function = |path: &Path, offsets: Range<u64>| {
+        Watched::Function(Select { file: path.to_string_lossy().into_owned(), offsets })
     };
-    request.triggers.iter().map(condition).collect()
+    let limit = match asked.limit {
+        emulated::Limit::Nanoseconds(limit) => Limit::Nanoseconds(limit),
+        emulated::Limit::Instructions(limit) => Limit::Instructions(limit),
+    };
+    let watched = match &asked.latency {
+        Latency::Syscall(_) if matches!(limit, Limit::Instructions(_)) => {
+            let why = "a system call runs no instructions of the program: give a time, such as 1ms";
+            return Err(Error::Trigger(trigger::wrong(asked, None, why.to_owned())));
+        }
+        Latency::Syscall(name) => {
+            let known = Machine::X86_64.all().find(|(_, known)| known == name);
+            let (number, _) = known.ok_or_else(|| wrong(name, "there is no such system call".to_owned()))?;
+            Watched::SystemCall(number)
+        }
+        Latency::File { path, range } => function(path, range.clone()),
+        // Without a kernel in the recording, a function without a file is one of the program.
+        Latency::Kernel(name) => {
+            let program =
+                program(request).ok_or_else(|| wrong(name, "the program is not found".to_owned()))?;
+            let (path, range) = filter::function_of(&program, name).map_err(|why| wrong(name, why))?;
+            function(&path, range)
+        }
+        _ => {
+            let why = "the native recorder measures functions and system calls: FUNCTION > TIME, FUNCTION@FILE > TIME, or \
+                       latency(syscall:NAME) > TIME";
+            return Err(wrong("", why.to_owned()));
+        }
+    };
+    Ok(Condition { text: asked.text.clone(), watched, limit })
 }
 
 /// The file of the recorded program.
@@ -231,49 +233,44 @@ fn command(request: &Request) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// Signals that would end the recorder, and the one that asks for a snapshot.
-fn handled() -> Vec<i32> {
-    let ending = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|&signal| !signals::ignored(signal));
-    ending.chain([SIGUSR2]).collect()
-}
-
-/// Serves signals until the recorder ends. A key like Ctrl-C reaches the command directly, because it is in our process
-/// group; a signal that a process sends to the recorder is forwarded to the command. Without a command, or after its end,
-/// either ends the recording.
+/// Serves signals until the recorder ends. A key like Ctrl-C reaches the command directly, because the command is in our
+/// process group; a signal that a process sends to the recorder is forwarded to the command. Without a command, or after
+/// its end, both the key and the signal end the recording.
 fn watch<T>(
     recorder: &ScopedJoinHandle<'_, T>,
     incoming: &mut SignalsInfo<WithOrigin>,
     control: &Control,
-    (request, notice): (&Request, &dyn Fn(&str)),
+    request: &Request,
+    notice: &dyn Fn(&str),
 ) {
     let begun = Instant::now();
-    let mut since = None::<Instant>;
+    let mut command_ended: Option<Instant> = None;
     let mut silent = true;
     while !recorder.is_finished() {
         notices(control, notice);
-        let command = control.command.load(Relaxed);
-        let over = request.pid.is_some() || control.ended.load(Relaxed);
+        let command = Pid::from_raw(control.command.load(Relaxed) as i32);
+        let command_runs = request.pid.is_none() && !control.ended.load(Relaxed);
         for origin in incoming.pending() {
-            if origin.signal == SIGUSR2 {
+            if origin.signal == SNAPSHOT {
                 control.snapshot.store(request.snapshot.is_some(), Relaxed);
                 continue;
             }
-            if over {
+            if !command_runs {
                 control.stop.store(true, Relaxed);
                 continue;
             }
-            let sent = origin.process.is_some_and(|process| process.pid != 0);
-            let program = Pid::from_raw(command as i32);
-            if let (true, Some(program), Some(signal)) =
-                (sent, program, Signal::from_named_raw(origin.signal))
+            let is_from_process = origin.process.is_some_and(|process| process.pid != 0);
+            if is_from_process
+                && let Some(command) = command
+                && let Some(signal) = Signal::from_named_raw(origin.signal)
             {
-                // The program may have ended meanwhile.
-                _ = kill_process(program, signal);
+                // The command may have ended meanwhile.
+                _ = kill_process(command, signal);
             }
         }
-        if over && request.pid.is_none() {
-            let since = *since.get_or_insert_with(Instant::now);
-            if silent && since.elapsed() >= QUIET_TIME {
+        if !command_runs && request.pid.is_none() {
+            let command_ended = *command_ended.get_or_insert_with(Instant::now);
+            if silent && command_ended.elapsed() >= QUIET_TIME {
                 silent = false;
                 notice(
                     "the command has ended; processes that it started go on and will be recorded to the end. Ctrl-C ends the \
@@ -281,11 +278,12 @@ fn watch<T>(
                 );
             }
         }
+        // A short program should not wait for its recorder.
         thread::sleep(if begun.elapsed() >= QUIET_TIME { INTERVAL } else { INTERVAL / 10 });
     }
 }
 
-/// Passes on what the recorder noticed.
+/// Passes the recorder's messages on.
 fn notices(control: &Control, notice: &dyn Fn(&str)) {
     let taken = control.notices.lock().map(|mut notices| std::mem::take(&mut *notices));
     taken.unwrap_or_default().iter().for_each(|text| notice(text));

@@ -1,8 +1,15 @@
-//! The signals that this process ignores.
+//! The signals that the recorder handles.
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+/// Signals that would end the recorder, whose work begins when the program has ended. Those that are ignored stay so.
+pub(crate) fn ending() -> Vec<i32> {
+    [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|&signal| !ignored(signal)).collect()
+}
 
 /// Whether a signal was ignored when this process began, as under nohup(1): programs that it starts should continue to
 /// ignore it.
-pub(crate) fn ignored(signal: i32) -> bool {
+fn ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     mask(&status).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

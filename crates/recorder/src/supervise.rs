@@ -12,14 +12,10 @@ use std::{
 
 use signal_hook::{
     SigId,
-    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
 };
 
 use crate::signals;
-
-/// Signals that would end the recorder, whose work begins when the program has ended.
-const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
 /// Signals by which a user, or a process, ends the recorder's wait after the program has ended.
 pub(crate) struct Interrupt {
@@ -31,7 +27,7 @@ impl Interrupt {
     /// Handles these signals from now on.
     pub(crate) fn watch() -> io::Result<Interrupt> {
         let mut interrupt = Interrupt { happened: Arc::default(), registered: Vec::new() };
-        for signal in kept() {
+        for signal in signals::ending() {
             let happened = Arc::clone(&interrupt.happened);
             interrupt.registered.push(signal_hook::flag::register(signal, happened)?);
         }
@@ -51,23 +47,19 @@ impl Drop for Interrupt {
     }
 }
 
-fn kept() -> Vec<i32> {
-    ENDING.into_iter().filter(|&signal| !signals::ignored(signal)).collect()
-}
-
 /// Runs the command to its end.
 ///
 /// A key like Ctrl-C reaches the program directly, because it is in our process group; a signal that a process sends to
 /// the recorder is forwarded. The recorder survives both.
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
-    let mut incoming = SignalsInfo::<WithOrigin>::new(kept())?;
+    let mut incoming = SignalsInfo::<WithOrigin>::new(signals::ending())?;
     let handle = incoming.handle();
     let mut child = command.spawn()?;
     let program = pid(&child);
     let forwarder = thread::spawn(move || {
         for origin in incoming.forever() {
-            let sent = origin.process.is_some_and(|process| process.pid != 0);
-            if let (true, Some(signal)) = (sent, rustix::process::Signal::from_named_raw(origin.signal)) {
+            let is_from_process = origin.process.is_some_and(|process| process.pid != 0);
+            if is_from_process && let Some(signal) = rustix::process::Signal::from_named_raw(origin.signal) {
                 // The program may have ended meanwhile.
                 _ = rustix::process::kill_process(program, signal);
             }

@@ -13,7 +13,7 @@ use hodo_model::ExpressionError;
 
 use crate::filter;
 
-/// A byte offset in the text, and what was expected there.
+/// The byte offset of an error in the text, and what was expected there.
 type Wrong = (usize, String);
 
 /// Parses a trigger, and finds its function if that is in a file.
@@ -21,59 +21,60 @@ type Wrong = (usize, String);
 /// # Errors
 /// Returns what was expected, and the position.
 pub fn parse_trigger(text: &str) -> Result<Trigger, ExpressionError> {
-    parse(text).map_err(|(at, why)| ExpressionError::new(text, at, why))
+    parse(text).map_err(|(offset, why)| ExpressionError::new(text, offset, why))
 }
 
 /// The error that a trigger can't be followed, at its limit or at a name in it.
 pub(crate) fn wrong(trigger: &Trigger, name: Option<&str>, why: String) -> ExpressionError {
     let text = &trigger.text;
-    let at = match name {
+    let offset = match name {
         Some(name) => text.find(name),
-        None => text.rfind('>').map(|at| at + 1 + blanks(&text[at + 1..])),
+        None => text.rfind('>').map(|sign| sign + 1 + blanks(&text[sign + 1..])),
     };
-    ExpressionError::new(text, at.unwrap_or(0), why)
+    ExpressionError::new(text, offset.unwrap_or(0), why)
 }
 
+/// The number of bytes of white space at the begin of a text.
 fn blanks(text: &str) -> usize {
     text.len() - text.trim_start().len()
 }
 
 fn parse(text: &str) -> Result<Trigger, Wrong> {
     let begin = blanks(text);
-    let (what, limit_at) = match text.rfind('>') {
-        Some(at) => (text[..at].trim_end(), at + 1),
+    let (what, after_sign) = match text.rfind('>') {
+        Some(sign) => (text[..sign].trim_end(), sign + 1),
         None => (text.trim_end(), text.len()),
     };
-    let limit_of = |limit_at: usize| {
-        let limit_at = limit_at + blanks(&text[limit_at..]);
-        limit(&text[limit_at..]).map_err(|(at, why)| (limit_at + at, why))
+    // Parsed last, so that an error on its left is reported first.
+    let parse_limit = || {
+        let start = after_sign + blanks(&text[after_sign..]);
+        limit(&text[start..]).map_err(|(offset, why)| (start + offset, why))
     };
     if let Some(function) = what.get(begin..).filter(|what| !what.is_empty() && !what.contains('(')) {
         let latency = function_of(function).map_err(|why| (begin, why))?;
-        return Ok(Trigger { text: text.trim().to_owned(), latency, limit: limit_of(limit_at)? });
+        return Ok(Trigger { text: text.trim().to_owned(), latency, limit: parse_limit()? });
     }
-    let inner_at = begin + "latency(".len();
+    let inner_start = begin + "latency(".len();
     let inner = what.get(begin..).and_then(|what| what.strip_prefix("latency("));
     let inner =
         inner.ok_or((begin, "expected latency(…), such as latency(syscall:read) > 200us".to_owned()))?;
     let inner = inner.strip_suffix(')').ok_or((what.len(), "expected `)`".to_owned()))?;
-    let latency = latency(inner).map_err(|(at, why)| (inner_at + at, why))?;
-    let limit = limit_of(limit_at)?;
-    Ok(Trigger { text: text.trim().to_owned(), latency, limit })
+    let latency = latency(inner).map_err(|(offset, why)| (inner_start + offset, why))?;
+    Ok(Trigger { text: text.trim().to_owned(), latency, limit: parse_limit()? })
 }
 
 fn latency(text: &str) -> Result<Latency, Wrong> {
     let begin = blanks(text);
     let (kind, name) = text.split_once(':').map_or((text, None), |(kind, name)| (kind, Some(name)));
-    let name_at = kind.len() + 1 + name.map_or(0, blanks);
+    let name_start = kind.len() + 1 + name.map_or(0, blanks);
     let name = name.map(str::trim);
-    let expected = |what: &str| (name_at.min(text.len()), format!("expected {what}"));
+    let expected = |what: &str| (name_start.min(text.len()), format!("expected {what}"));
     match (kind.trim(), name) {
         ("syscall", Some(name)) => match is_identifier(name) {
             true => Ok(Latency::Syscall(name.to_owned())),
             false => Err(expected("the name of a system call, such as read")),
         },
-        ("function", Some(name)) => function_of(name).map_err(|why| (name_at.min(text.len()), why)),
+        ("function", Some(name)) => function_of(name).map_err(|why| (name_start.min(text.len()), why)),
         ("interrupts-off", None) => Ok(Latency::InterruptsOff),
         ("wakeup", None) => Ok(Latency::Wakeup(None)),
         ("wakeup", Some(name)) if !name.is_empty() => Ok(Latency::Wakeup(Some(name.to_owned()))),
@@ -110,14 +111,14 @@ fn limit(text: &str) -> Result<Limit, Wrong> {
     let expected = "expected a limit, such as > 200us, > 5ms or > 10000instructions";
     let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().map_err(|_| (0, expected.to_owned()))?;
-    let unit_at = digits + blanks(&text[digits..]);
-    let scale = match text[unit_at..].trim_end() {
+    let unit_start = digits + blanks(&text[digits..]);
+    let scale = match text[unit_start..].trim_end() {
         "instructions" => return Ok(Limit::Instructions(number)),
         "ns" => 1,
         "us" | "µs" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
-        _ => return Err((unit_at, "expected a unit: ns, us, ms, s or instructions".to_owned())),
+        _ => return Err((unit_start, "expected a unit: ns, us, ms, s or instructions".to_owned())),
     };
     let nanoseconds = number.checked_mul(scale).ok_or((0, "expected a shorter time".to_owned()))?;
     Ok(Limit::Nanoseconds(nanoseconds))

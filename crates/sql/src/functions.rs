@@ -10,14 +10,19 @@ use rusqlite::{
 /// Most bytes of a compiled regular expression.
 const PATTERN_BYTES: usize = 1 << 20;
 
-/// The smallest value that at least a share of the values do not exceed (nearest rank). Nulls do not count.
+/// The percentile by nearest rank: the smallest value with at least the requested share of all values at or below it.
+/// Nulls do not count.
 struct Percentile {
-    /// The share, if it is no argument.
-    fixed: Option<f64>,
+    /// The share of `median`; `percentile` has it as an argument.
+    fixed_share: Option<f64>,
 }
 
-/// Values, and the share.
-type Seen = (Vec<Number>, f64);
+/// The state of the aggregate.
+#[derive(Default)]
+struct Sample {
+    values: Vec<Number>,
+    share: f64,
+}
 
 /// Converts the second argument of `percentile`: up to 1 it is a share, as in PostgreSQL and DuckDB, and above a percentage.
 fn share(argument: f64) -> Result<f64> {
@@ -47,33 +52,33 @@ impl Number {
 
     fn compare(&self, other: &Number) -> std::cmp::Ordering {
         match (self, other) {
-            (Number::Integer(one), Number::Integer(other)) => one.cmp(other),
+            (Number::Integer(integer), Number::Integer(other)) => integer.cmp(other),
             _ => self.real().total_cmp(&other.real()),
         }
     }
 }
 
-impl Aggregate<Seen, rusqlite::types::Value> for Percentile {
-    fn init(&self, _: &mut Context<'_>) -> Result<Seen> {
-        Ok((Vec::new(), self.fixed.unwrap_or_default()))
+impl Aggregate<Sample, rusqlite::types::Value> for Percentile {
+    fn init(&self, _: &mut Context<'_>) -> Result<Sample> {
+        Ok(Sample { values: Vec::new(), share: self.fixed_share.unwrap_or_default() })
     }
 
-    fn step(&self, context: &mut Context<'_>, (values, of): &mut Seen) -> Result<()> {
+    fn step(&self, context: &mut Context<'_>, sample: &mut Sample) -> Result<()> {
         match context.get::<rusqlite::types::Value>(0)? {
-            rusqlite::types::Value::Integer(integer) => values.push(Number::Integer(integer)),
-            rusqlite::types::Value::Real(real) => values.push(Number::Real(real)),
+            rusqlite::types::Value::Integer(integer) => sample.values.push(Number::Integer(integer)),
+            rusqlite::types::Value::Real(real) => sample.values.push(Number::Real(real)),
             rusqlite::types::Value::Null => {}
             _ => return Err(Error::UserFunctionError("percentile of a text: it needs numbers".into())),
         }
-        if self.fixed.is_none() {
-            *of = share(context.get(1)?)?;
+        if self.fixed_share.is_none() {
+            sample.share = share(context.get(1)?)?;
         }
         Ok(())
     }
 
-    fn finalize(&self, _: &mut Context<'_>, seen: Option<Seen>) -> Result<rusqlite::types::Value> {
-        let (mut values, of) = seen.unwrap_or_default();
-        let rank = (of * values.len() as f64).ceil() as usize;
+    fn finalize(&self, _: &mut Context<'_>, sample: Option<Sample>) -> Result<rusqlite::types::Value> {
+        let Sample { mut values, share } = sample.unwrap_or_default();
+        let rank = (share * values.len() as f64).ceil() as usize;
         let index = rank.max(1) - 1;
         if index >= values.len() {
             return Ok(rusqlite::types::Value::Null);
@@ -112,6 +117,6 @@ fn regexp(context: &Context<'_>) -> Result<Option<bool>> {
 pub(crate) fn register(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function(c"regexp", 2, flags, |context| regexp(context))?;
-    connection.create_aggregate_function(c"median", 1, flags, Percentile { fixed: Some(0.5) })?;
-    connection.create_aggregate_function(c"percentile", 2, flags, Percentile { fixed: None })
+    connection.create_aggregate_function(c"median", 1, flags, Percentile { fixed_share: Some(0.5) })?;
+    connection.create_aggregate_function(c"percentile", 2, flags, Percentile { fixed_share: None })
 }

@@ -1,7 +1,8 @@
 //! Rows of a table, found by time and by equal keys.
 //!
-//! Rows are ordered by their begin. A range of begins is found by binary search; rows that end before a time are skipped
-//! by the largest end so far, which never falls. So what was open at a time, or during an interval, is a short range.
+//! Rows are ordered by their begin, and a range of begins is found by binary search. The largest end among the rows up to
+//! each row never falls, so a second binary search skips the first rows, all of which end before a given time. What is left
+//! is a short range with all rows that were open at a time or during an interval.
 
 use std::{
     ops::Range,
@@ -27,7 +28,7 @@ pub(crate) struct Layout {
     pub(crate) columns: Vec<Column>,
     pub(crate) begin: Option<usize>,
     pub(crate) end: Option<usize>,
-    /// The duration that the last column, the end, is computed from, where the table has none.
+    /// The column of durations from which the end, the last column, is computed; `None` if the table has its own end.
     pub(crate) duration: Option<usize>,
 }
 
@@ -48,7 +49,7 @@ impl Layout {
         Layout { columns, begin, end, duration }
     }
 
-    /// Returns whether a column is computed, and so no part of `*`.
+    /// Returns whether a column is computed; `*` leaves it out.
     pub(crate) fn is_computed(&self, column: usize) -> bool {
         self.duration.is_some() && self.end == Some(column)
     }
@@ -93,16 +94,16 @@ fn integer(cell: Cell<'_>) -> Option<i64> {
     }
 }
 
-/// Bounds of times, inclusive.
+/// Bounds of begins and ends, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    pub(crate) begin: (i64, i64),
-    /// The least end.
-    pub(crate) end: i64,
+    pub(crate) begin_from: i64,
+    pub(crate) begin_to: i64,
+    pub(crate) end_from: i64,
 }
 
 impl Bounds {
-    pub(crate) const ALL: Bounds = Bounds { begin: (i64::MIN, i64::MAX), end: i64::MIN };
+    pub(crate) const ALL: Bounds = Bounds { begin_from: i64::MIN, begin_to: i64::MAX, end_from: i64::MIN };
 }
 
 /// Rows in order of their begin: all of a table, or those of one group of equal keys after the other.
@@ -123,15 +124,14 @@ impl Ordered {
         }
     }
 
-    /// A range that has every row of a group within the bounds.
+    /// A range of positions with every row of a group within the bounds, and possibly others.
     fn range(&self, group: Range<usize>, bounds: &Bounds) -> Range<usize> {
-        let (from, to) = bounds.begin;
         let begins = &self.begins[group.clone()];
-        let first = begins.partition_point(|&begin| begin < from);
-        let last = begins.partition_point(|&begin| begin <= to);
-        let open =
-            self.ends.get(group.clone()).map_or(0, |ends| ends.partition_point(|&end| end < bounds.end));
-        group.start + first.max(open).min(last)..group.start + last
+        let first_begin = begins.partition_point(|&begin| begin < bounds.begin_from);
+        let after = begins.partition_point(|&begin| begin <= bounds.begin_to);
+        let ends = self.ends.get(group.clone());
+        let first_end = ends.map_or(0, |ends| ends.partition_point(|&end| end < bounds.end_from));
+        group.start + first_begin.max(first_end).min(after)..group.start + after
     }
 }
 
@@ -140,7 +140,7 @@ impl Ordered {
 pub(crate) struct Keys {
     /// The number of the group of rows with equal values.
     groups: FxHashMap<Box<[Key]>, u32>,
-    /// The first row of each group, and the end of the last.
+    /// The position of each group's first row in `ordered`, and the end of the last group.
     starts: Vec<usize>,
     ordered: Ordered,
 }
@@ -158,9 +158,9 @@ impl Keys {
         let (mut sizes, mut group_of) = (Vec::new(), Vec::with_capacity(all.rows.len()));
         let mut key: Vec<Key> = Vec::new();
         for &row in &all.rows {
-            let (batch, row_of_batch) = rows.position(row as usize);
+            let place = rows.locate(row as usize);
             key.clear();
-            key.extend(cells[batch].iter().filter_map(|cells| Key::of_cell(cells.cell(row_of_batch))));
+            key.extend(cells[place.batch].iter().filter_map(|cells| Key::of_cell(cells.cell(place.row))));
             let next = sizes.len() as u32;
             let group = match groups.get(&key[..]) {
                 _ if key.len() < columns.len() => NONE,
@@ -201,26 +201,35 @@ fn by_group(all: &Ordered, group_of: &[u32], starts: &[usize], ends: Option<&[i6
     let mut next = starts.to_vec();
     for ((&row, &begin), &group) in all.rows.iter().zip(&all.begins).zip(group_of) {
         let Some(&start) = starts[..starts.len() - 1].get(group as usize) else { continue };
-        let at = next[group as usize];
+        let position = next[group as usize];
         next[group as usize] += 1;
-        (sorted.rows[at], sorted.begins[at]) = (row, begin);
+        sorted.rows[position] = row;
+        sorted.begins[position] = begin;
         if let Some(ends) = ends {
             let end = ends[row as usize];
-            sorted.ends[at] = if at == start { end } else { sorted.ends[at - 1].max(end) };
+            sorted.ends[position] = if position == start { end } else { sorted.ends[position - 1].max(end) };
         }
     }
     sorted
 }
 
-/// Rows to read.
+/// Rows to read: a range of positions in one of three orders.
 #[derive(Clone, Debug)]
-pub(crate) enum Found {
+pub(crate) enum RowRange {
     /// In the table's order.
-    Rows(Range<usize>),
+    Unordered(Range<usize>),
     /// In order of time.
     Ordered(Range<usize>),
     /// With equal keys, in order of time.
     Equal(Arc<Keys>, Range<usize>),
+}
+
+/// A row of a batch.
+struct BatchRow {
+    /// The batch's number.
+    batch: usize,
+    /// The row's number in it.
+    row: usize,
 }
 
 /// The rows of a table.
@@ -257,39 +266,38 @@ impl Rows {
 
     /// The batch of a row, and the row in it.
     pub(crate) fn batch_and_row(&self, row: usize) -> (&RecordBatch, usize) {
-        let (batch, row_of_batch) = self.position(row);
-        (&self.table.batches()[batch], row_of_batch)
+        let place = self.locate(row);
+        (&self.table.batches()[place.batch], place.row)
     }
 
-    /// The number of the batch of a row, and the place in it.
-    fn position(&self, row: usize) -> (usize, usize) {
+    fn locate(&self, row: usize) -> BatchRow {
         let batch = self.starts.partition_point(|&start| start <= row) - 1;
-        (batch, row - self.starts[batch])
+        BatchRow { batch, row: row - self.starts[batch] }
     }
 
     /// Finds rows: all that have the keys in these columns and lie within the bounds, and possibly others.
-    pub(crate) fn find(&self, columns: &[usize], key: &[Key], bounds: &Bounds) -> Found {
+    pub(crate) fn find(&self, columns: &[usize], key: &[Key], bounds: &Bounds) -> RowRange {
         match columns {
-            [] if *bounds == Bounds::ALL => Found::Rows(0..self.table.row_count()),
-            [] => Found::Ordered(self.ordered().range(0..self.table.row_count(), bounds)),
+            [] if *bounds == Bounds::ALL => RowRange::Unordered(0..self.table.row_count()),
+            [] => RowRange::Ordered(self.ordered().range(0..self.table.row_count(), bounds)),
             columns => {
                 let keys = self.keys(columns);
                 let range = keys.range(key, bounds);
-                Found::Equal(keys, range)
+                RowRange::Equal(keys, range)
             }
         }
     }
 
-    /// The row at a position of what was found.
-    pub(crate) fn row(&self, found: &Found, position: usize) -> usize {
-        match found {
-            Found::Rows(_) => position,
-            Found::Ordered(_) => self.ordered().rows[position] as usize,
-            Found::Equal(keys, _) => keys.ordered.rows[position] as usize,
+    /// The row at a position of such a range.
+    pub(crate) fn row(&self, range: &RowRange, position: usize) -> usize {
+        match range {
+            RowRange::Unordered(_) => position,
+            RowRange::Ordered(_) => self.ordered().rows[position] as usize,
+            RowRange::Equal(keys, _) => keys.ordered.rows[position] as usize,
         }
     }
 
-    /// The end of a row, where it is computed.
+    /// The computed end of a row of a batch: its begin plus its duration.
     pub(crate) fn computed_end(&self, batch: &RecordBatch, row: usize) -> Option<i64> {
         let cell = |column: Option<usize>| integer(Cells::of(batch.column(column?).as_ref()).cell(row));
         cell(self.layout.begin)?.checked_add(cell(self.layout.duration)?)

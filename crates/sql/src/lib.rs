@@ -1,4 +1,4 @@
-//! SQL over tables: one statement that reads, over sources that make their tables only when it names them.
+//! SQL over tables: one statement that reads. A source makes its table only if the statement names it.
 //!
 //! ```text
 //! SQL ──SQLite──► names of tables ──► Source::columns
@@ -28,10 +28,10 @@ use rusqlite::{
 
 use virtual_table::Shared;
 
-/// Steps of SQLite's virtual machine between two looks at `stop`.
-const STEPS: i32 = 10_000;
+/// Instructions of SQLite's virtual machine between two checks of `stop`.
+const STOP_INTERVAL: i32 = 10_000;
 
-const READS: &str =
+const READ_ONLY: &str =
     "only one SELECT, EXPLAIN or DESCRIBE statement is accepted, and traces are never written";
 
 /// The name of a note in the summary of a table.
@@ -55,8 +55,8 @@ pub trait Source: Send + Sync {
     fn table(&self, read: &[bool]) -> Result<Table, String>;
 }
 
-/// The columns of a table in SQL: those of the source, and `end_ns` where it has a begin and a duration only. `*` does not
-/// contain that.
+/// The columns of a table in SQL: those of the source; and `end_ns`, which `*` leaves out, if the source has begins and
+/// durations but no ends.
 ///
 /// # Errors
 /// As [`Source::columns`].
@@ -69,27 +69,37 @@ pub fn columns(source: &dyn Source) -> Result<Vec<Column>, String> {
 pub struct Error {
     /// The reason.
     pub message: String,
-    /// The statement, and the place in it, in bytes.
-    pub at: Option<(String, usize)>,
+    /// Where the statement is wrong, if one position is to blame.
+    pub position: Option<Position>,
+}
+
+/// A position in a statement.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The statement.
+    pub sql: String,
+    /// Bytes before the position.
+    pub offset: usize,
 }
 
 impl Error {
     fn new(message: impl Into<String>) -> Error {
-        Error { message: message.into(), at: None }
+        Error { message: message.into(), position: None }
     }
 }
 
 impl std::error::Error for Error {}
 
-/// The reason; and below it the line of the statement, with a mark below the place.
+/// The reason, then the line of the statement with a caret below the position.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SQL: {}", self.message)?;
-        let Some((sql, at)) = &self.at else { return Ok(()) };
-        let (before, after) = sql.split_at_checked(*at).unwrap_or((sql, ""));
-        let (line, column) = (before.matches('\n').count() + 1, before.rsplit('\n').next().unwrap_or(""));
-        let width = column.chars().count();
-        write!(f, ", at line {line}, character {}:\n  {column}", width + 1)?;
+        let Some(Position { sql, offset }) = &self.position else { return Ok(()) };
+        let (before, after) = sql.split_at_checked(*offset).unwrap_or((sql, ""));
+        let line_number = before.matches('\n').count() + 1;
+        let line_begin = before.rsplit('\n').next().unwrap_or("");
+        let width = line_begin.chars().count();
+        write!(f, ", at line {line_number}, character {}:\n  {line_begin}", width + 1)?;
         write!(f, "{}\n  {:width$}^", after.lines().next().unwrap_or(""), "")
     }
 }
@@ -110,7 +120,7 @@ pub fn query(
 ) -> Result<Option<Table>, Error> {
     let mut connection = Connection::open_in_memory().map_err(|error| Error::new(error.to_string()))?;
     let mut all = Vec::new();
-    let found = (|| {
+    let registered = (|| {
         functions::register(&connection)?;
         virtual_table::register_series(&connection)?;
         for source in sources {
@@ -120,9 +130,9 @@ pub fn query(
             virtual_table::register(&connection, shared)?;
         }
         let stop = Arc::clone(stop);
-        connection.progress_handler(STEPS, Some(move || stop.load(Relaxed)))
+        connection.progress_handler(STOP_INTERVAL, Some(move || stop.load(Relaxed)))
     })();
-    found.map_err(|error| explained(sql, &error, &all))?;
+    registered.map_err(|error| explained(sql, &error, &all))?;
     let refused = Arc::new(Mutex::new(None));
     let guard = Guard { tables: all.clone(), refused: Arc::clone(&refused) };
     let authorize = move |context: AuthContext<'_>| guard.allows(&context);
@@ -135,7 +145,7 @@ pub fn query(
             table.summary.extend(notes(&all));
             Ok(Some(table.with_loss(losses(&all))))
         }
-        (Err(_), Some(what)) => Err(Error::new(format!("{what} is refused: {READS}"))),
+        (Err(_), Some(action)) => Err(Error::new(format!("{action} is refused: {READ_ONLY}"))),
         (Err(error), None) => Err(explained(sql, &error, &all)),
     }
 }
@@ -151,7 +161,7 @@ fn losses(tables: &[Arc<Shared>]) -> Vec<Loss> {
     losses
 }
 
-/// What the tables that were computed say about themselves, such as that they have the longest rows only.
+/// The notes of the tables that were computed, such as "the 1,000 longest only", each with the name of its table.
 fn notes(tables: &[Arc<Shared>]) -> Vec<(&'static str, Value)> {
     let mut notes = Vec::new();
     for table in tables {
@@ -172,11 +182,11 @@ struct Guard {
 
 impl Guard {
     fn allows(&self, context: &AuthContext<'_>) -> Authorization {
-        let what = match context.action {
+        let action = match context.action {
             AuthAction::Read { table_name, column_name } => {
-                self.tables.iter().filter(|table| table.is_named(table_name)).for_each(|table| {
+                for table in self.tables.iter().filter(|table| table.is_named(table_name)) {
                     table.note_read(column_name);
-                });
+                }
                 return Authorization::Allow;
             }
             AuthAction::Function { function_name: "load_extension" } => "load_extension".to_owned(),
@@ -184,12 +194,13 @@ impl Guard {
                 return Authorization::Allow;
             }
             other => {
+                // The name of the variant, such as `Insert` of `Insert { table_name: … }`.
                 let text = format!("{other:?}");
                 text.split([' ', '{']).next().unwrap_or_default().to_uppercase()
             }
         };
         if let Ok(mut refused) = self.refused.lock() {
-            refused.get_or_insert(what);
+            refused.get_or_insert(action);
         }
         Authorization::Deny
     }
@@ -204,14 +215,16 @@ fn explained(sql: &str, error: &rusqlite::Error, tables: &[Arc<Shared>]) -> Erro
         rusqlite::Error::SqlInputError { msg, .. } | rusqlite::Error::SqliteFailure(_, Some(msg))
             if msg.ends_with("may not be modified") =>
         {
-            Error::new(format!("{msg}: {READS}"))
+            Error::new(format!("{msg}: {READ_ONLY}"))
         }
         rusqlite::Error::SqlInputError { msg, offset, .. } => {
-            let at = usize::try_from(*offset).ok().map(|offset| (sql.to_owned(), offset));
-            Error { message: format!("{msg}{}", hint(msg)), at }
+            // SQLite's offset is -1 if it knows none.
+            let position =
+                usize::try_from(*offset).ok().map(|offset| Position { sql: sql.to_owned(), offset });
+            Error { message: format!("{msg}{}", hint(msg)), position }
         }
         rusqlite::Error::SqliteFailure(_, Some(message)) => Error::new(format!("{message}{}", hint(message))),
-        rusqlite::Error::InvalidQuery => Error::new(READS),
+        rusqlite::Error::InvalidQuery => Error::new(READ_ONLY),
         rusqlite::Error::MultipleStatement => Error::new("more than one statement"),
         rusqlite::Error::Empty => Error::new("there is no statement"),
         other => Error::new(other.to_string()),

@@ -54,7 +54,7 @@ impl Growing {
         }
     }
 
-    /// The column: as its origin declares it, if the values fit that.
+    /// The column: of the type and unit of its origin, the column of a source, if the values fit that type.
     fn column(&self, name: &str, origin: Option<Column>) -> Column {
         let kind = match (self, origin.map(|origin| origin.kind)) {
             (Growing::Nulls(_), Some(Type::List(_))) | (Growing::Texts(_), _) => Type::Text,
@@ -91,7 +91,7 @@ fn text(value: ValueRef<'_>) -> String {
     }
 }
 
-/// Runs a statement.
+/// Runs a statement and returns at most `limit` of its rows.
 pub(crate) fn run(
     connection: &Connection,
     sql: &str,
@@ -106,10 +106,10 @@ pub(crate) fn run(
         let table = tables.iter().find(|known| table.is_some_and(|table| known.is_named(table)))?;
         table.columns().iter().copied().find(|known| Some(known.name) == column)
     };
-    let named = statement.columns_with_metadata();
-    let columns =
-        named.map(|column| (column.name().to_owned(), origin(column.table_name(), column.origin_name())));
-    let columns: Vec<(String, Option<Column>)> = columns.collect();
+    let mut columns: Vec<(String, Option<Column>)> = Vec::new();
+    for column in statement.columns_with_metadata() {
+        columns.push((column.name().to_owned(), origin(column.table_name(), column.origin_name())));
+    }
     let mut growing: Vec<Growing> = columns.iter().map(|_| Growing::Nulls(0)).collect();
     let mut count: usize = 0;
     let mut rows = statement.query([])?;
@@ -123,14 +123,14 @@ pub(crate) fn run(
     Ok(table(&columns, &growing, count))
 }
 
+/// Makes the table of these columns, each a name and the column of a source that it comes from.
 fn table(names: &[(String, Option<Column>)], growing: &[Growing], count: usize) -> Table {
     let mut columns: Vec<Column> = Vec::new();
     for ((name, origin), growing) in names.iter().zip(growing) {
         // Arrow's readers need distinct names.
-        let twice = |name: &str, columns: &[Column]| columns.iter().any(|column| column.name == name);
         let mut distinct = name.clone();
         let mut number = 1;
-        while twice(&distinct, &columns) {
+        while columns.iter().any(|column| column.name == distinct) {
             number += 1;
             distinct = format!("{name}_{number}");
         }

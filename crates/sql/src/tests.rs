@@ -2,7 +2,7 @@ use hodo_model::{Cause, Shape, Unit, Value};
 
 use super::*;
 
-/// Intervals of threads, in no order of time.
+/// Intervals of threads, not sorted by time.
 struct Intervals(Table);
 
 impl Intervals {
@@ -94,13 +94,13 @@ impl Source for Noting {
     }
 }
 
-fn asked(sql: &str) -> Result<Table, Error> {
+fn table_of(sql: &str) -> Result<Table, Error> {
     let sources: [Arc<dyn Source>; 2] = [Arc::new(Intervals::new()), Arc::new(Absent)];
     query(sql, sources, None, &Arc::default()).map(|table| table.expect("it was not stopped"))
 }
 
 fn rows(sql: &str) -> Vec<Vec<Value>> {
-    asked(sql).unwrap_or_else(|error| panic!("{error}")).rows()
+    table_of(sql).unwrap_or_else(|error| panic!("{error}")).rows()
 }
 
 fn number(sql: &str) -> i64 {
@@ -114,10 +114,10 @@ fn number(sql: &str) -> i64 {
 }
 
 fn message(sql: &str) -> String {
-    asked(sql).expect_err(sql).to_string()
+    table_of(sql).expect_err(sql).to_string()
 }
 
-/// The same condition on values that no index sees gives the same rows.
+/// A `+` before a column hides its condition from lookups; the rows are the same.
 #[test]
 fn lookups_find_what_a_scan_finds() {
     for condition in [
@@ -142,9 +142,9 @@ fn lookups_find_what_a_scan_finds() {
     ] {
         let hidden = condition.replace("begin_ns", "+begin_ns").replace("end_ns", "+end_ns");
         let hidden = hidden.replace("tid", "+tid").replace("name", "+name").replace("address", "+address");
-        let of =
+        let matching =
             |condition: &str| rows(&format!("select * from intervals where {condition} order by begin_ns"));
-        assert_eq!(of(condition), of(&hidden), "{condition}");
+        assert_eq!(matching(condition), matching(&hidden), "{condition}");
     }
 }
 
@@ -154,22 +154,22 @@ fn a_join_uses_all_equal_columns() {
     let rows = index::Rows::new(Intervals::new().0).expect("it is small");
     let key = |tid: i64, name: &str| [index::Key::Integer(tid), index::Key::Text(name.as_bytes().into())];
     let found = |columns: &[usize], key: &[index::Key], bounds| match rows.find(columns, key, &bounds) {
-        index::Found::Equal(_, range) => range.len(),
+        index::RowRange::Equal(_, range) => range.len(),
         other => panic!("{other:?}"),
     };
-    let begin_from = |from| index::Bounds { begin: (from, i64::MAX), ..index::Bounds::ALL };
+    let begin_from = |from| index::Bounds { begin_from: from, ..index::Bounds::ALL };
     assert_eq!(found(&[0, 1], &key(3, "t3"), index::Bounds::ALL), 202);
     assert_eq!(found(&[0, 1], &key(3, "t2"), index::Bounds::ALL), 0);
     assert_eq!(found(&[0], &key(3, "")[..1], begin_from(1000)), 3);
     assert_eq!(found(&[0, 1], &key(3, "t3"), begin_from(1000)), 3);
-    let plan = rows_of(
+    let plan = text_of(
         "explain query plan select * from intervals a join intervals b
         on a.tid = b.tid and a.name = b.name and b.begin_ns >= a.begin_ns",
     );
     assert!(plan.contains("VIRTUAL TABLE INDEX 1:0,1"), "{plan}");
 }
 
-fn rows_of(sql: &str) -> String {
+fn text_of(sql: &str) -> String {
     rows(sql).iter().map(|row| format!("{row:?}\n")).collect()
 }
 
@@ -182,7 +182,7 @@ fn a_text_that_is_a_number_equals_it() {
 
 #[test]
 fn intervals_join_by_overlap() {
-    let by = |condition: &str| {
+    let count = |condition: &str| {
         number(&format!("select count(*) from intervals a join intervals b on {condition}"))
     };
     let expected = {
@@ -194,7 +194,7 @@ fn intervals_join_by_overlap() {
         all.iter().map(|a| all.iter().filter(|b| overlap(&a, b)).count()).sum::<usize>() as i64
     };
     assert!(expected > 1000, "{expected}");
-    assert_eq!(by("a.tid = b.tid and b.begin_ns < a.end_ns and b.end_ns > a.begin_ns"), expected);
+    assert_eq!(count("a.tid = b.tid and b.begin_ns < a.end_ns and b.end_ns > a.begin_ns"), expected);
 }
 
 /// A table with begins and durations.
@@ -225,9 +225,9 @@ fn an_end_is_computed_from_a_duration() {
         let table = query(sql, [Arc::new(Durations) as Arc<dyn Source>], None, &Arc::default());
         table.expect(sql).expect("it was not stopped").rows()
     };
-    let two = |a, b| vec![Value::Integer(a), Value::Signed(b)];
-    assert_eq!(rows("select begin_ns, end_ns from durations where at < 2"), [two(0, 4), two(10, 15)]);
-    assert_eq!(rows("select begin_ns, end_ns from durations where end_ns > 212"), [two(190, 213)]);
+    let row = |begin, end| vec![Value::Integer(begin), Value::Signed(end)];
+    assert_eq!(rows("select begin_ns, end_ns from durations where at < 2"), [row(0, 4), row(10, 15)]);
+    assert_eq!(rows("select begin_ns, end_ns from durations where end_ns > 212"), [row(190, 213)]);
     assert_eq!(rows("select * from durations where end_ns = 15").len(), 1);
     assert_eq!(rows("select * from durations where at = 1")[0].len(), 3);
     assert_eq!(rows("select end_ns from durations where end_ns is null"), [[Value::Null]]);
@@ -235,7 +235,7 @@ fn an_end_is_computed_from_a_duration() {
 
 #[test]
 fn values_keep_types_and_units() {
-    let table = asked(
+    let table = table_of(
         "select address, open, tid, tid + 1 as next, null as missing, list, 1.5 as real, x'0aff' as bytes
         from intervals where tid = 1 limit 1",
     )
@@ -259,7 +259,7 @@ fn a_column_of_several_types_is_text_or_real() {
     assert_eq!(rows("select 1 as x union all select 2.5"), [[Value::Real(1.0)], [Value::Real(2.5)]]);
     let mixed = rows("select null as x union all select 1 union all select 'a'");
     assert_eq!(mixed, [[Value::Null], [Value::from("1")], [Value::from("a")]]);
-    let twice = asked("select 1 as x, 2 as x").expect("it is right");
+    let twice = table_of("select 1 as x, 2 as x").expect("it is right");
     assert_eq!(twice.columns().iter().map(|column| column.name).collect::<Vec<_>>(), ["x", "x_2"]);
 }
 
@@ -295,7 +295,7 @@ fn percentiles_are_of_nearest_rank() {
 }
 
 #[test]
-fn functions_of_mathematics() {
+fn functions_of_mathematics_are_there() {
     let real = |sql: &str| match rows(&format!("select {sql}"))[0][0] {
         Value::Real(real) => real,
         Value::Signed(integer) => integer as f64,
@@ -389,7 +389,7 @@ fn only_reading_is_accepted() {
 }
 
 #[test]
-fn errors_have_a_place() {
+fn errors_have_a_position() {
     let message = message("select tid,\n  nix from intervals");
     assert_eq!(message, "SQL: no such column: nix, at line 2, character 3:\n    nix from intervals\n    ^");
     assert!(self::message("select é, nix from intervals").contains("character 8"));
@@ -408,10 +408,10 @@ fn tables_are_computed_when_they_are_named() {
     assert_eq!(read, [true, false, true, false, false, false, false]);
 }
 
-/// A table that has fewer rows than there are.
-struct Cut;
+/// A table that notes that it leaves rows out.
+struct Shortened;
 
-impl Source for Cut {
+impl Source for Shortened {
     fn name(&self) -> &str {
         "slowest"
     }
@@ -429,7 +429,7 @@ impl Source for Cut {
 #[test]
 fn notes_on_tables_are_notes_on_the_result() {
     let ask = |sql: &str| {
-        let sources: [Arc<dyn Source>; 2] = [Arc::new(Intervals::new()), Arc::new(Cut)];
+        let sources: [Arc<dyn Source>; 2] = [Arc::new(Intervals::new()), Arc::new(Shortened)];
         query(sql, sources, None, &Arc::default()).expect("it is right").expect("it was not stopped")
     };
     let table = ask("select count(*) from slowest a join slowest b");
@@ -440,12 +440,12 @@ fn notes_on_tables_are_notes_on_the_result() {
 
 #[test]
 fn losses_are_those_of_the_tables() {
-    assert_eq!(asked("select count(*) from intervals").expect("it is right").loss.len(), 1);
-    assert!(asked("select 1").expect("it is right").loss.is_empty());
+    assert_eq!(table_of("select count(*) from intervals").expect("it is right").loss.len(), 1);
+    assert!(table_of("select 1").expect("it is right").loss.is_empty());
 }
 
 #[test]
-fn a_limit_and_a_stop_end_it() {
+fn a_limit_and_a_stop_end_a_statement() {
     let endless = "with recursive n(x) as (select 1 union all select x + 1 from n) select x from n";
     let none: [Arc<dyn Source>; 0] = [];
     let table = query(endless, none.clone(), Some(5), &Arc::default()).expect("it is right");

@@ -27,13 +27,18 @@ use rusqlite::{
 
 use crate::{
     Source,
-    index::{Bounds, Found, Key, Layout, Rows, is_key},
+    index::{Bounds, Key, Layout, RowRange, Rows, is_key},
 };
 
 /// Rows that a table is assumed to have before it is computed.
-const ASSUMED: f64 = 1e6;
+const ASSUMED_ROWS: f64 = 1e6;
+/// The share of a table's rows that SQLite's planner is told to expect between two bounds, and beyond one bound.
+const SHARE_BETWEEN: f64 = 0.01;
+const SHARE_BEYOND: f64 = 0.3;
+/// The cost of a lookup besides its rows, in rows.
+const LOOKUP_COST: f64 = 10.0;
 
-/// A table as all its uses in a statement share it.
+/// A table, shared by all its uses in a statement.
 pub(crate) struct Shared {
     source: Arc<dyn Source>,
     layout: OnceLock<Result<Layout, String>>,
@@ -68,8 +73,8 @@ impl Shared {
     pub(crate) fn note_read(&self, name: &str) {
         let index = self.columns().iter().position(|column| column.name.eq_ignore_ascii_case(name));
         let computed = self.layout().filter(|layout| index.is_some_and(|index| layout.is_computed(index)));
-        let parts = computed.map_or([index, None], |layout| [layout.begin, layout.duration]);
-        for read in parts.into_iter().flatten().filter_map(|index| self.read.get(index)) {
+        let needed = computed.map_or([index, None], |layout| [layout.begin, layout.duration]);
+        for read in needed.into_iter().flatten().filter_map(|index| self.read.get(index)) {
             read.store(true, Relaxed);
         }
     }
@@ -130,7 +135,8 @@ fn declared(kind: Type) -> &'static str {
     }
 }
 
-/// What an index lookup gets: bits of `idx_num`. The columns of equal keys, with commas between them, are `idx_str`.
+/// Which bounds a lookup gets as arguments: bits of `idx_num`. `idx_str` lists the columns that must be equal, with commas
+/// between them.
 const BEGIN_FROM: c_int = 1;
 const BEGIN_TO: c_int = 2;
 const END_FROM: c_int = 4;
@@ -180,15 +186,15 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
         let Some(layout) = self.table.layout() else { return Ok(false) };
         let columns = &layout.columns;
-        // Constraints for the arguments, in their order: begin from, begin to, end from, then keys by column.
-        let mut chosen: [Option<usize>; 3] = [None; 3];
+        // The index of the constraint for each argument; the arguments' order is that of these lines.
+        let (mut begin_from, mut begin_to, mut end_from) = (None, None, None);
         let mut keys: BTreeMap<usize, usize> = BTreeMap::new();
         for (index, constraint) in info.constraints().enumerate() {
             let Ok(column) = usize::try_from(constraint.column()) else { continue };
             if !constraint.is_usable() || column >= columns.len() {
                 continue;
             }
-            let (begin, end) = (layout.begin == Some(column), layout.end == Some(column));
+            let (is_begin, is_end) = (layout.begin == Some(column), layout.end == Some(column));
             match constraint.operator() {
                 IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
                     if is_key(&columns[column])
@@ -199,23 +205,23 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
                 }
                 IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GT
                 | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GE => {
-                    if begin {
-                        chosen[0] = Some(index);
-                    } else if end {
-                        chosen[2] = Some(index);
+                    if is_begin {
+                        begin_from = Some(index);
+                    } else if is_end {
+                        end_from = Some(index);
                     }
                 }
                 IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_LT
                 | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_LE
-                    if begin =>
+                    if is_begin =>
                 {
-                    chosen[1] = Some(index);
+                    begin_to = Some(index);
                 }
                 _ => {}
             }
         }
         let (mut bits, mut count) = (0, 0);
-        for (index, bit) in chosen.into_iter().zip([BEGIN_FROM, BEGIN_TO, END_FROM]) {
+        for (index, bit) in [(begin_from, BEGIN_FROM), (begin_to, BEGIN_TO), (end_from, END_FROM)] {
             if let Some(index) = index {
                 count += 1;
                 bits |= bit;
@@ -228,49 +234,55 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
         }
         info.set_idx_num(bits);
         info.set_idx_str(&keys.keys().map(usize::to_string).collect::<Vec<_>>().join(","));
-        let found = self.expected(chosen.map(|index| index.is_some()), keys.len());
-        info.set_estimated_cost(found + 10.0);
-        info.set_estimated_rows(found as i64 + 1);
+        let rows = self.expected_rows(bits, keys.len());
+        info.set_estimated_cost(rows + LOOKUP_COST);
+        info.set_estimated_rows(rows as i64 + 1);
         Ok(true)
     }
 
     fn open(&'vtab mut self) -> Result<Cursor> {
-        let found = Found::Rows(0..0);
         let (base, table) = (sqlite3_vtab_cursor::default(), Arc::clone(&self.table));
-        Ok(Cursor { base, table, found, position: 0, end: 0, row: 0 })
+        Ok(Cursor { base, table, found: RowRange::Unordered(0..0), position: 0, end: 0, row: 0 })
     }
 }
 
 impl VirtualTable {
-    /// The number of rows that a lookup is expected to find: by bounds of the begin and of the end, and by equal keys.
-    fn expected(&self, [from, to, end]: [bool; 3], keys: usize) -> f64 {
+    /// The number of rows that a lookup is expected to find by the bounds of `bits` and by this number of equal keys.
+    fn expected_rows(&self, bits: c_int, keys: usize) -> f64 {
         let rows = match self.table.rows.get() {
             Some(Ok(rows)) => rows.table.row_count() as f64,
-            _ => ASSUMED,
+            _ => ASSUMED_ROWS,
         };
-        let share = match (to, from || end) {
-            (true, true) => 0.01,
-            (true, false) | (false, true) => 0.3,
-            (false, false) => 1.0,
+        let has_upper = bits & BEGIN_TO != 0;
+        let has_lower = bits & (BEGIN_FROM | END_FROM) != 0;
+        let share = if has_upper && has_lower {
+            SHARE_BETWEEN
+        } else if has_upper || has_lower {
+            SHARE_BEYOND
+        } else {
+            1.0
         };
+        // A column is expected to have √rows distinct values, so that a key finds √rows.
         share * (0..keys).fold(rows, |rows, _| rows.sqrt())
     }
 }
 
-/// A walk over the rows that a lookup found.
+/// An iterator over the rows that a lookup found.
 #[repr(C)]
 struct Cursor {
     /// SQLite's part, which is first.
     base: sqlite3_vtab_cursor,
     table: Arc<Shared>,
-    found: Found,
+    found: RowRange,
+    /// The current position in `found`, and the end of its range.
     position: usize,
     end: usize,
+    /// The row of the table at the position.
     row: usize,
 }
 
 impl Cursor {
-    fn look(&mut self) -> Result<()> {
+    fn load_row(&mut self) -> Result<()> {
         if self.position < self.end {
             self.row = self.table.rows()?.row(&self.found, self.position);
         }
@@ -278,7 +290,7 @@ impl Cursor {
     }
 }
 
-/// The bound of an argument; `None` if it is no integer. SQLite compares each found row again.
+/// The bound of an argument; `None`, so no bound, if it is no integer: SQLite itself compares each row that was found.
 fn bound(value: ValueRef<'_>) -> Option<i64> {
     match value {
         ValueRef::Integer(integer) => Some(integer),
@@ -292,9 +304,9 @@ unsafe impl VTabCursor for Cursor {
         let mut arguments = arguments.iter();
         let mut next = |bit| (bits & bit != 0).then(|| bound(arguments.next()?)).flatten();
         let mut bounds = Bounds::ALL;
-        bounds.begin.0 = next(BEGIN_FROM).unwrap_or(i64::MIN);
-        bounds.begin.1 = next(BEGIN_TO).unwrap_or(i64::MAX);
-        bounds.end = next(END_FROM).unwrap_or(i64::MIN);
+        bounds.begin_from = next(BEGIN_FROM).unwrap_or(i64::MIN);
+        bounds.begin_to = next(BEGIN_TO).unwrap_or(i64::MAX);
+        bounds.end_from = next(END_FROM).unwrap_or(i64::MIN);
         let columns =
             columns.unwrap_or_default().split(',').filter_map(|column| column.parse::<usize>().ok());
         let equal: Vec<(usize, ValueRef<'_>)> = columns.zip(arguments).collect();
@@ -307,14 +319,14 @@ unsafe impl VTabCursor for Cursor {
         let key = |(column, value)| Some((column, Key::of(value, self.table.columns().get(column)?)?));
         let (columns, key): (Vec<usize>, Vec<Key>) = equal.into_iter().filter_map(key).unzip();
         self.found = self.table.rows()?.find(&columns, &key, &bounds);
-        let (Found::Rows(range) | Found::Ordered(range) | Found::Equal(_, range)) = &self.found;
+        let (RowRange::Unordered(range) | RowRange::Ordered(range) | RowRange::Equal(_, range)) = &self.found;
         (self.position, self.end) = (range.start, range.end);
-        self.look()
+        self.load_row()
     }
 
     fn next(&mut self) -> Result<()> {
         self.position += 1;
-        self.look()
+        self.load_row()
     }
 
     fn eof(&self) -> bool {
@@ -386,28 +398,28 @@ unsafe impl<'vtab> VTab<'vtab> for Series {
     }
 
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
-        let mut places: [Option<usize>; ARGUMENTS.len()] = [None; ARGUMENTS.len()];
-        let mut waits = false;
+        let mut constraints: [Option<usize>; ARGUMENTS.len()] = [None; ARGUMENTS.len()];
+        let mut is_unusable = false;
         for (index, constraint) in info.constraints().enumerate() {
             let argument = usize::try_from(constraint.column() - 1).ok();
             let Some(argument) = argument.filter(|&argument| argument < ARGUMENTS.len()) else { continue };
-            waits |= !constraint.is_usable();
+            is_unusable |= !constraint.is_usable();
             if constraint.is_usable()
                 && constraint.operator() == IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
             {
-                places[argument] = Some(index);
+                constraints[argument] = Some(index);
             }
         }
-        let count = places.iter().take_while(|index| index.is_some()).count();
-        // An argument may come from another table of the join.
-        if waits {
+        let count = constraints.iter().take_while(|index| index.is_some()).count();
+        // An argument comes from a table that this plan joins later; SQLite then tries another order.
+        if is_unusable {
             return Ok(false);
         }
-        if count < 2 || count < places.iter().flatten().count() {
-            let what = "generate_series needs a start and a stop: generate_series(start, stop, step)";
-            return Err(Error::ModuleError(what.to_owned()));
+        if count < 2 || count < constraints.iter().flatten().count() {
+            let reason = "generate_series needs a start and a stop: generate_series(start, stop, step)";
+            return Err(Error::ModuleError(reason.to_owned()));
         }
-        for (number, index) in (1..).zip(places.into_iter().flatten()) {
+        for (number, index) in (1..).zip(constraints.into_iter().flatten()) {
             let mut usage = info.constraint_usage(index);
             usage.set_argv_index(number);
             usage.set_omit(true);
@@ -423,7 +435,7 @@ unsafe impl<'vtab> VTab<'vtab> for Series {
     }
 }
 
-/// A walk over the values of a series.
+/// An iterator over the values of a series.
 #[repr(C)]
 struct SeriesCursor {
     /// SQLite's part, which is first.
@@ -470,7 +482,7 @@ unsafe impl VTabCursor for SeriesCursor {
         let [start, _, step] = self.bounds;
         let value = match usize::try_from(column - 1).ok().and_then(|argument| self.bounds.get(argument)) {
             Some(&argument) => argument,
-            // It lies between start and stop.
+            // The step times the position may overflow; the value, between start and stop, is right even then.
             None => start.wrapping_add(step.wrapping_mul(self.position as i64)),
         };
         context.set_result(value)

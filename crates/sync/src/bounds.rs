@@ -13,7 +13,7 @@ pub(crate) struct Bound {
     pub(crate) rising: i64,
     /// `value + slope · x`.
     pub(crate) falling: i64,
-    /// Whether it bounds from above.
+    /// Whether it bounds from above: [`UPPER`] or [`LOWER`].
     pub(crate) upper: bool,
     /// The caller's index of the message that set this bound.
     pub(crate) owner: u32,
@@ -55,8 +55,8 @@ pub(crate) fn on_envelope(bounds: &[Bound]) -> Vec<bool> {
     keep
 }
 
-/// Marks the bounds on the envelope, and one at least each `spacing` of time where there are any: what others imply still
-/// shows that messages arrived. `bounds` are sorted by x.
+/// Marks the bounds on the envelope, and others where marked ones would be more than `spacing` apart: even an implied bound
+/// shows that a message arrived. `bounds` are sorted by x.
 pub(crate) fn thinned(bounds: &[Bound], spacing: i64) -> Vec<bool> {
     let mut keep = on_envelope(bounds);
     let mut last = None;
@@ -73,9 +73,8 @@ pub(crate) fn thinned(bounds: &[Bound], spacing: i64) -> Vec<bool> {
 pub(crate) const LOWER: bool = false;
 pub(crate) const UPPER: bool = true;
 
-/// Returns the envelope of the lower or of the upper bounds at each of `xs`: the tightest
-/// value that any bound and the drift limit imply there. Both slices are sorted by x. `None` without bounds on that
-/// side.
+/// Returns the envelope of the lower or of the upper bounds at each of `xs`: the tightest value that any bound and the
+/// drift limit imply there. Both slices are sorted by x. `None` without bounds on that side.
 pub(crate) fn envelope(bounds: &[Bound], xs: &[i64], slope: Slope, upper: bool) -> Option<Vec<i64>> {
     // Lower bounds are upper bounds of the mirrored offset.
     let sign = if upper { 1 } else { -1 };
@@ -109,7 +108,7 @@ mod tests {
     #[test]
     fn equal_bounds_leave_one() {
         let slope = Slope::from_ppb(1_000);
-        let bounds = [Bound::new(5, 7, true, slope, 0), Bound::new(5, 7, true, slope, 1)];
+        let bounds = [Bound::new(5, 7, UPPER, slope, 0), Bound::new(5, 7, UPPER, slope, 1)];
         assert_eq!(on_envelope(&bounds), [true, false]);
     }
 
@@ -125,12 +124,12 @@ mod tests {
             let keep = on_envelope(&bounds);
             let kept: Vec<Bound> =
                 bounds.iter().zip(&keep).filter(|(_, keep)| **keep).map(|(bound, _)| *bound).collect();
-            let places: Vec<i64> = bounds.iter().map(|bound| bound.x).collect();
-            for upper in [false, true] {
-                let all = envelope(&bounds, &places, slope, upper);
-                prop_assert_eq!(&envelope(&kept, &places, slope, upper), &all);
-                for (bound, at) in bounds.iter().zip(all.iter().flatten()) {
-                    let holds = if upper { *at <= bound.value } else { *at >= bound.value };
+            let xs: Vec<i64> = bounds.iter().map(|bound| bound.x).collect();
+            for upper in [LOWER, UPPER] {
+                let all = envelope(&bounds, &xs, slope, upper);
+                prop_assert_eq!(&envelope(&kept, &xs, slope, upper), &all);
+                for (bound, end) in bounds.iter().zip(all.iter().flatten()) {
+                    let holds = if upper { *end <= bound.value } else { *end >= bound.value };
                     prop_assert!(holds || bound.upper != upper);
                 }
             }

@@ -12,6 +12,33 @@ const ROOM: usize = CORNERS + 6;
 /// Corners nearer than this in both units are the same corner.
 const NEAR: f64 = 1e-6;
 
+/// A range of drifts or of offsets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interval {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Interval {
+    /// From `-limit` to `limit`.
+    pub(crate) fn within(limit: f64) -> Interval {
+        Interval { low: -limit, high: limit }
+    }
+
+    /// Adds `margin` on both sides.
+    pub(crate) fn widened(self, margin: f64) -> Interval {
+        Interval { low: self.low - margin, high: self.high + margin }
+    }
+
+    pub(crate) fn shifted(self, by: f64) -> Interval {
+        Interval { low: self.low + by, high: self.high + by }
+    }
+
+    fn middle(self) -> f64 {
+        (self.low + self.high) / 2.0
+    }
+}
+
 /// A corner: drift in ns/s, offset in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Corner {
@@ -28,11 +55,14 @@ pub(crate) struct ConvexSet {
 
 impl ConvexSet {
     /// The product of a range of drifts and a range of offsets.
-    pub(crate) fn rectangle(drift: (f64, f64), offset: (f64, f64)) -> ConvexSet {
+    pub(crate) fn rectangle(drift: Interval, offset: Interval) -> ConvexSet {
         let mut set = ConvexSet { length: 0, corners: [Corner::default(); ROOM] };
-        for (drift, offset) in
-            [(drift.0, offset.0), (drift.1, offset.0), (drift.1, offset.1), (drift.0, offset.1)]
-        {
+        for (drift, offset) in [
+            (drift.low, offset.low),
+            (drift.high, offset.low),
+            (drift.high, offset.high),
+            (drift.low, offset.high),
+        ] {
             set.push(Corner { drift, offset });
         }
         set
@@ -108,7 +138,7 @@ impl ConvexSet {
     pub(crate) fn intersect(&mut self, other: &ConvexSet) {
         // A set thinner than the rounding error has no area to cut by, so its offset range is used.
         if other.length < 3 {
-            let (low, high) = other.offsets();
+            let Interval { low, high } = other.offsets();
             self.cut(0.0, 1.0, low);
             self.cut(0.0, -1.0, -high);
             return;
@@ -173,9 +203,10 @@ impl ConvexSet {
         for index in 0..self.length {
             let (before, after) = (side(index + self.length - 1), side(index));
             if wide.length + 2 > ROOM {
-                let ((left, right), (low, high)) = (self.drifts(), self.offsets());
-                let (drift, offset) = (by.drift.abs(), by.offset.abs());
-                *self = ConvexSet::rectangle((left - drift, right + drift), (low - offset, high + offset));
+                *self = ConvexSet::rectangle(
+                    self.drifts().widened(by.drift.abs()),
+                    self.offsets().widened(by.offset.abs()),
+                );
                 return;
             }
             wide.push(moved(self.corners[index], before));
@@ -191,35 +222,35 @@ impl ConvexSet {
     fn simplify(&mut self) {
         while self.length > CORNERS {
             let corner = |index: usize| self.corners[index % self.length];
-            let mut best: Option<(f64, usize, Corner)> = None;
+            let mut best: Option<(usize, EdgeRemoval)> = None;
             for edge in 0..self.length {
                 let (a, b) = (corner(edge + self.length - 1), corner(edge));
                 let (c, d) = (corner(edge + 1), corner(edge + 2));
-                if let Some((area, meeting)) = removal_cost(a, b, c, d)
-                    && best.is_none_or(|(least, ..)| area < least)
+                if let Some(removal) = edge_removal(a, b, c, d)
+                    && best.is_none_or(|(_, best)| removal.area < best.area)
                 {
-                    best = Some((area, edge, meeting));
+                    best = Some((edge, removal));
                 }
             }
-            let Some((_, edge, meeting)) = best else {
+            let Some((edge, EdgeRemoval { meeting, .. })) = best else {
                 // Rounding left no edge that can go, as in a set that is far larger one way than the other.
                 *self = ConvexSet::rectangle(self.drifts(), self.offsets());
                 return;
             };
             self.corners[edge] = meeting;
-            let gone = (edge + 1) % self.length;
-            self.corners.copy_within(gone + 1..self.length, gone);
+            let removed = (edge + 1) % self.length;
+            self.corners.copy_within(removed + 1..self.length, removed);
             self.length -= 1;
         }
     }
 
     /// Returns the least and the greatest offset.
-    pub(crate) fn offsets(&self) -> (f64, f64) {
+    pub(crate) fn offsets(&self) -> Interval {
         range(self.corners().iter().map(|corner| corner.offset))
     }
 
     /// Returns the least and the greatest drift.
-    pub(crate) fn drifts(&self) -> (f64, f64) {
+    pub(crate) fn drifts(&self) -> Interval {
         range(self.corners().iter().map(|corner| corner.drift))
     }
 
@@ -237,13 +268,13 @@ impl ConvexSet {
         if weight > NEAR * NEAR {
             return Corner { drift: origin.drift + drift / weight, offset: origin.offset + offset / weight };
         }
-        let ((left, right), (low, high)) = (self.drifts(), self.offsets());
-        Corner { drift: (left + right) / 2.0, offset: (low + high) / 2.0 }
+        Corner { drift: self.drifts().middle(), offset: self.offsets().middle() }
     }
 }
 
-fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
+fn range(values: impl Iterator<Item = f64>) -> Interval {
+    let nothing = Interval { low: f64::INFINITY, high: f64::NEG_INFINITY };
+    values.fold(nothing, |range, value| Interval { low: range.low.min(value), high: range.high.max(value) })
 }
 
 /// Returns twice the signed area of a triangle; positive for a left turn.
@@ -251,8 +282,17 @@ fn cross(a: Corner, b: Corner, c: Corner) -> f64 {
     (b.drift - a.drift) * (c.offset - a.offset) - (b.offset - a.offset) * (c.drift - a.drift)
 }
 
-/// Returns the area that removing the edge `b → c` adds, and the point beyond it where `a → b` and `d → c` meet.
-fn removal_cost(a: Corner, b: Corner, c: Corner, d: Corner) -> Option<(f64, Corner)> {
+/// The effect of removing an edge.
+#[derive(Clone, Copy)]
+struct EdgeRemoval {
+    /// The area that it adds.
+    area: f64,
+    /// The corner that replaces both ends.
+    meeting: Corner,
+}
+
+/// Removes the edge `b → c`: the new corner lies beyond it, where `a → b` and `d → c` meet. `None` if they do not meet.
+fn edge_removal(a: Corner, b: Corner, c: Corner, d: Corner) -> Option<EdgeRemoval> {
     let difference =
         |to: Corner, from: Corner| Corner { drift: to.drift - from.drift, offset: to.offset - from.offset };
     let (first, second, edge) = (difference(b, a), difference(c, d), difference(c, b));
@@ -266,7 +306,7 @@ fn removal_cost(a: Corner, b: Corner, c: Corner, d: Corner) -> Option<(f64, Corn
         return None;
     }
     let meeting = Corner { drift: b.drift + first.drift * share, offset: b.offset + first.offset * share };
-    Some((cross(b, meeting, c).abs(), meeting))
+    Some(EdgeRemoval { area: cross(b, meeting, c).abs(), meeting })
 }
 
 #[cfg(test)]
@@ -284,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_cut_square_has_the_centre_of_what_is_left() {
-        let mut set = ConvexSet::rectangle((-1.0, 1.0), (-1.0, 1.0));
+        let mut set = ConvexSet::rectangle(Interval::within(1.0), Interval::within(1.0));
         set.cut(1.0, 0.0, 0.0);
         assert_eq!(set.centre(), Corner { drift: 0.5, offset: 0.0 });
         set.cut(0.0, 1.0, 2.0);
@@ -299,7 +339,7 @@ mod tests {
             backwards: bool,
         ) {
             let wander = 100.0;
-            let mut set = ConvexSet::rectangle((-10_000.0, 10_000.0), (-1e6, 1e6));
+            let mut set = ConvexSet::rectangle(Interval::within(10_000.0), Interval::within(1e6));
             let mut truth = Corner { drift: 17.0, offset: -3.0 };
             for (seconds, turn, room, tilt) in steps {
                 let seconds = if backwards { -seconds } else { seconds };

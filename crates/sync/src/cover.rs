@@ -10,7 +10,7 @@
 //! Both take O(n log n). A set of bounds without pairwise conflicts has a function of bounded slope through it
 //! (McShane 1934), so checking pairs is sufficient.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::bounds::{Bound, LOWER, UPPER};
 
@@ -96,17 +96,18 @@ impl Conflicts {
     /// Matches each lower bound, in order of `rising`, with the free upper bound of greatest `falling` that it
     /// dominates. Later lower bounds dominate at least as much in `rising`, so no other choice is better.
     fn match_greedily(&mut self) {
-        let mut free = BTreeMap::new();
+        let mut free = BTreeSet::new();
         let mut next = 0;
-        for (at, lower) in self.lowers.iter().enumerate() {
+        for (index, lower) in self.lowers.iter().enumerate() {
             while next < self.uppers.len() && self.uppers[next].rising < lower.rising {
-                free.insert((self.uppers[next].falling, next), ());
+                free.insert((self.uppers[next].falling, next));
                 next += 1;
             }
-            let Some((&(_, upper), ())) = free.range(..(lower.falling, 0)).next_back() else { continue };
-            free.remove(&(self.uppers[upper].falling, upper));
-            self.partner_of_lower[at] = Some(upper);
-            self.partner_of_upper[upper] = Some(at);
+            let Some(&best) = free.range(..(lower.falling, 0)).next_back() else { continue };
+            free.remove(&best);
+            let (_, upper) = best;
+            self.partner_of_lower[index] = Some(upper);
+            self.partner_of_upper[upper] = Some(index);
             self.matched += 1;
         }
     }
@@ -122,8 +123,8 @@ impl Conflicts {
             reached_lower[lower] = true;
         }
         let mut cover = Vec::new();
-        while let Some(at) = open.pop() {
-            let lower = self.lowers[at];
+        while let Some(index) = open.pop() {
+            let lower = self.lowers[index];
             let end = self.uppers.partition_point(|upper| upper.rising < lower.rising);
             while let Some(upper) = unreached.take_below(end, lower.falling) {
                 cover.push(self.uppers[upper].index);
@@ -192,21 +193,16 @@ mod tests {
     use crate::units::Slope;
     use proptest::prelude::*;
 
-    /// Bounds at a place, with a value, from above (`true`) or from below.
-    fn bounds(values: &[(i64, i64, bool)]) -> Vec<Bound> {
-        let slope = Slope::from_ppb(100_000_000);
-        let mut bounds: Vec<Bound> =
-            values.iter().map(|&(x, value, upper)| Bound::new(x, value, upper, slope, 0)).collect();
-        bounds.sort_by_key(|bound| bound.x);
-        bounds
+    fn bound(x: i64, value: i64, upper: bool) -> Bound {
+        Bound::new(x, value, upper, Slope::from_ppb(100_000_000), 0)
     }
 
     #[test]
-    fn one_wrong_bound_against_many_is_the_one_that_goes() {
-        let mut values: Vec<_> = (0..20).map(|x| (x * 100, 50, true)).collect();
-        values.extend((0..20).map(|x| (x * 100 + 50, -50, false)));
-        values.push((1_000, 5_000, false));
-        let bounds = bounds(&values);
+    fn one_wrong_bound_against_many_is_the_one_that_is_removed() {
+        let mut bounds: Vec<Bound> = (0..20).map(|index| bound(index * 100, 50, UPPER)).collect();
+        bounds.extend((0..20).map(|index| bound(index * 100 + 50, -50, LOWER)));
+        bounds.push(bound(1_000, 5_000, LOWER));
+        bounds.sort_by_key(|bound| bound.x);
         let fewest = fewest(&bounds);
         assert_eq!(fewest.len(), 1);
         assert_eq!(bounds[fewest[0]].value, 5_000);
@@ -218,14 +214,17 @@ mod tests {
         fn the_cover_is_valid_and_minimal(
             values in prop::collection::vec((0i64..2_000, -200i64..200, any::<bool>()), 0..11)
         ) {
-            let bounds = bounds(&values);
-            let without = |gone: u32| -> Vec<Bound> {
-                let stays = |&(index, _): &(usize, &Bound)| gone >> index & 1 == 0;
+            let mut bounds: Vec<Bound> =
+                values.iter().map(|&(x, value, upper)| bound(x, value, upper)).collect();
+            bounds.sort_by_key(|bound| bound.x);
+            // A set of removed bounds is a mask of their indices.
+            let without = |removed: u32| -> Vec<Bound> {
+                let stays = |&(index, _): &(usize, &Bound)| removed >> index & 1 == 0;
                 bounds.iter().enumerate().filter(stays).map(|(_, bound)| *bound).collect()
             };
             let chosen = fewest(&bounds).iter().fold(0, |set, &index| set | 1u32 << index);
             prop_assert!(consistent(&without(chosen)));
-            let least = (0..1u32 << bounds.len()).filter(|&gone| consistent(&without(gone)))
+            let least = (0..1u32 << bounds.len()).filter(|&removed| consistent(&without(removed)))
                 .map(u32::count_ones).min().unwrap();
             prop_assert_eq!(chosen.count_ones(), least);
             prop_assert_eq!(conflicts(&bounds), least as usize);

@@ -61,6 +61,18 @@ fn rise(from: i64, to: i64, apart: i64) -> i64 {
     slope.clamp(-1 << RISE_BITS, 1 << RISE_BITS) as i64
 }
 
+/// The sides from which something is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sides {
+    pub(crate) low: bool,
+    pub(crate) high: bool,
+}
+
+impl Sides {
+    pub(crate) const BOTH: Sides = Sides { low: true, high: true };
+    pub(crate) const NEITHER: Sides = Sides { low: false, high: false };
+}
+
 /// The estimate and its two bounds, as lines through common knots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Curve {
@@ -79,8 +91,7 @@ pub(crate) struct CurvePiece {
     pub(crate) end: i64,
     /// Number of the piece on the curve.
     pub(crate) number: usize,
-    pub(crate) has_low: bool,
-    pub(crate) has_high: bool,
+    pub(crate) sides: Sides,
 }
 
 /// The lines that [`Curve::satisfy`] moves.
@@ -92,20 +103,20 @@ enum Moves {
 
 impl CurvePiece {
     pub(crate) const NONE: CurvePiece =
-        CurvePiece { knot: Knot::new(0, 0, 0, 0), end: 0, number: 0, has_low: false, has_high: false };
+        CurvePiece { knot: Knot::new(0, 0, 0, 0), end: 0, number: 0, sides: Sides::NEITHER };
 }
 
 impl Curve {
     /// Creates the lines through `knots`, which have strictly ascending x.
-    pub(crate) fn new(knots: Vec<Knot>, fades: Option<Slope>, sides: (bool, bool)) -> Curve {
-        let mut curve = Curve { knots, fades, has_low: sides.0, has_high: sides.1 };
+    pub(crate) fn new(knots: Vec<Knot>, fades: Option<Slope>, sides: Sides) -> Curve {
+        let mut curve = Curve { knots, fades, has_low: sides.low, has_high: sides.high };
         curve.join();
         curve
     }
 
     /// The curve of the reference clock, whose readings are the timeline.
     pub(crate) fn exact(tick: i64) -> Curve {
-        Curve::new(vec![Knot::new(0, 0, 0, tick)], None, (true, true))
+        Curve::new(vec![Knot::new(0, 0, 0, tick)], None, Sides::BOTH)
     }
 
     /// Adds the reading uncertainty: an event may read a value up to one tick after the clock reached it.
@@ -127,12 +138,17 @@ impl Curve {
             knot.high_rise = rise(knot.high, next.high, apart);
         }
         if let [.., before, last] = self.knots.as_mut_slice() {
-            let rises = (before.low_rise, before.estimate_rise, before.high_rise);
-            (last.low_rise, last.estimate_rise, last.high_rise) = rises;
+            last.low_rise = before.low_rise;
+            last.estimate_rise = before.estimate_rise;
+            last.high_rise = before.high_rise;
         }
     }
 
-    /// Returns the places of the knots.
+    pub(crate) fn sides(&self) -> Sides {
+        Sides { low: self.has_low, high: self.has_high }
+    }
+
+    /// Returns the x of each knot.
     pub(crate) fn places(&self) -> impl Iterator<Item = i64> {
         self.knots.iter().map(|knot| knot.x)
     }
@@ -152,15 +168,15 @@ impl Curve {
         };
         let number = (near + 1..near + 4).find(lies_on).unwrap_or_else(|| self.piece(x));
         let (knot, end) = (*self.knots.get(number.checked_sub(1)?)?, self.knots.get(number)?.x);
-        Some(CurvePiece { knot, end, number, has_low: self.has_low, has_high: self.has_high })
+        Some(CurvePiece { knot, end, number, sides: self.sides() })
     }
 
     /// Returns the values at `x`, which lies on `piece`.
     pub(crate) fn at_piece(&self, piece: usize, x: i64) -> Offsets {
-        let inside = piece > 0 && piece < self.knots.len();
+        let is_inside = piece > 0 && piece < self.knots.len();
         let knot = &self.knots[piece.saturating_sub(1)];
         let mut offsets = knot.at(x);
-        if let (false, Some(slope)) = (inside, self.fades) {
+        if !is_inside && let Some(slope) = self.fades {
             let fade = slope.times(x.abs_diff(knot.x).min(i64::MAX as u64) as i64).saturating_add(1);
             offsets.low = knot.low.saturating_sub(fade);
             offsets.high = knot.high.saturating_add(fade);
@@ -286,9 +302,9 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn lines_go_on_straight_without_fading_and_never_cross() {
+    fn lines_extend_straight_without_fading_and_never_cross() {
         let knots = vec![Knot::new(0, 0, 0, 0), Knot::new(1_024, 10, 20, 30)];
-        let curve = Curve::new(knots, None, (true, true));
+        let curve = Curve::new(knots, None, Sides::BOTH);
         assert_eq!(curve.at(2_048), Offsets { low: 20, estimate: 40, high: 60 });
         assert_eq!(curve.at(-1_024), Offsets { low: -20, estimate: -20, high: -20 });
     }
@@ -307,7 +323,7 @@ mod tests {
             }).collect();
             bounds.sort_by_key(|bound| bound.x);
             let knots = vec![Knot::new(0, -5_000, start, 5_000), Knot::new(100_000, -5_000, end, 5_000)];
-            let mut curve = Curve::new(knots, Some(slope), (true, true));
+            let mut curve = Curve::new(knots, Some(slope), Sides::BOTH);
             curve.clamp(&bounds, slope);
             for bound in &bounds {
                 let offsets = curve.at(bound.x);

@@ -9,11 +9,11 @@
 //! clock is kept whole until the step search at the end.
 
 use crate::{
-    bounds::{Bound, envelope, thinned},
+    bounds::{Bound, LOWER, UPPER, envelope, thinned},
     clocks::{DropCause, DroppedPair},
     cover::{consistent, fewest},
     graph::LONGEST_GAP,
-    units::{Scale, Slope, within_limit},
+    units::{PER_NANO, Scale, Slope, within_limit},
     widen::wider_drifts,
 };
 
@@ -27,10 +27,13 @@ const WINDOW: usize = 64;
 const WINDOW_CONTRADICTIONS: usize = 4;
 
 /// Maximum number of dropped pairs that are listed; further ones are only counted.
-const MOST_LISTED: usize = 1 << 20;
+pub(crate) const MOST_LISTED: usize = 1 << 20;
 
 /// A pair is late if its delay exceeds this multiple of the 90th percentile.
 const LATE: i64 = 64;
+
+/// Delays that are never long, in units: 1 µs.
+const USUAL: i64 = 1_000 * PER_NANO;
 
 /// Smaller backward jumps, in order of the other clock, are reordered messages and not steps: 0.1 ms, in sixteenths of
 /// a nanosecond.
@@ -57,7 +60,7 @@ pub(crate) struct Edge {
     settled: usize,
     pub(crate) dropped: Dropped,
     /// Messages pushed so far.
-    pub(crate) given: u64,
+    pub(crate) pushed: u64,
     /// Messages received by clock `b`.
     pub(crate) to_b: u64,
     /// The offset of the clocks in the first block.
@@ -69,15 +72,15 @@ pub(crate) struct Edge {
 /// Dropped pairs: all are counted, the first [`MOST_LISTED`] listed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dropped {
-    pub(crate) named: Vec<DroppedPair>,
+    pub(crate) listed: Vec<DroppedPair>,
     pub(crate) count: u64,
 }
 
 impl Dropped {
     pub(crate) fn push(&mut self, id: u64, cause: DropCause) {
         self.count += 1;
-        if self.named.len() < MOST_LISTED {
-            self.named.push(DroppedPair { id, cause });
+        if self.listed.len() < MOST_LISTED {
+            self.listed.push(DroppedPair { id, cause });
         }
     }
 }
@@ -91,7 +94,7 @@ impl Edge {
             messages: Vec::new(),
             settled: 0,
             dropped: Dropped::default(),
-            given: 0,
+            pushed: 0,
             to_b: 0,
             first_offset: None,
             violations_settled: 0,
@@ -99,7 +102,7 @@ impl Edge {
     }
 
     pub(crate) fn push(&mut self, message: Message) {
-        self.given += 1;
+        self.pushed += 1;
         self.to_b += u64::from(message.to_b);
         self.messages.push(message);
         if self.messages.len() - self.settled >= BLOCK {
@@ -228,15 +231,14 @@ pub(crate) fn without(bounds: &[Bound], gone: &[usize], rest: &mut Vec<Bound>) {
 pub(crate) fn late(bounds: &[Bound], slope: Slope) -> Vec<usize> {
     let times: Vec<i64> = bounds.iter().map(|bound| bound.x).collect();
     let mut late = Vec::new();
-    for upper in [false, true] {
+    for upper in [LOWER, UPPER] {
         let Some(best) = envelope(bounds, &times, slope, upper) else { continue };
         let excess = |index: usize| bounds[index].value.abs_diff(best[index]) as i64;
         let of_side: Vec<usize> = (0..bounds.len()).filter(|&index| bounds[index].upper == upper).collect();
         let mut sorted: Vec<i64> = of_side.iter().map(|&index| excess(index)).collect();
-        let ninth = sorted.len() * 9 / 10;
-        let usual = *sorted.select_nth_unstable(ninth.min(of_side.len() - 1)).1;
-        // Delays below 1 µs (16,000 units) are all usual.
-        let limit = usual.max(16_000).saturating_mul(LATE);
+        let ninth_decile = (sorted.len() * 9 / 10).min(of_side.len() - 1);
+        let usual = *sorted.select_nth_unstable(ninth_decile).1;
+        let limit = usual.max(USUAL).saturating_mul(LATE);
         late.extend(of_side.into_iter().filter(|&index| excess(index) > limit));
     }
     late.sort_unstable();

@@ -7,10 +7,11 @@ use crate::{
     edge::{Edge, Message},
     solve,
     timeline::Timeline,
-    units::{PER_SECOND, Scale},
+    units::{MOST_DRIFT_PPB, PER_SECOND, PPB, Scale},
 };
 
-/// A slew of half a second, as short as NTP's, shows in some messages that are no farther apart: 64 ms.
+/// The longest time without messages over which the bound of wander is relied on, in units: 64 ms. Even the shortest slew of
+/// NTP, half a second, shows in some messages that are no farther apart.
 pub(crate) const LONGEST_GAP: i64 = PER_SECOND / 1_000 * 64;
 
 /// Clocks, and an edge between any two of them that exchanged messages.
@@ -25,6 +26,7 @@ pub struct ClockGraph {
     clocks: Vec<Clock>,
     scales: Vec<Scale>,
     reference: u32,
+    /// The two clocks of each edge, the lower number first, and the edge.
     edges: Vec<((u32, u32), Edge)>,
     indices: BTreeMap<(u32, u32), usize>,
     /// Index of the last pair's edge, which is mostly the next pair's edge too.
@@ -74,7 +76,7 @@ impl ClockGraph {
     ///
     /// If the graph has no such clock.
     pub fn set_reference(&mut self, clock: ClockId) -> Result<(), PairError> {
-        self.known(clock)?;
+        self.check(clock)?;
         self.reference = clock.0;
         Ok(())
     }
@@ -89,7 +91,7 @@ impl ClockGraph {
         &self.clocks
     }
 
-    fn known(&self, clock: ClockId) -> Result<(), PairError> {
+    fn check(&self, clock: ClockId) -> Result<(), PairError> {
         if (clock.0 as usize) < self.clocks.len() { Ok(()) } else { Err(PairError::UnknownClock(clock)) }
     }
 
@@ -99,8 +101,8 @@ impl ClockGraph {
     ///
     /// If the graph lacks one of the clocks, or both are the same.
     pub fn push(&mut self, pair: Pair) -> Result<(), PairError> {
-        self.known(pair.send_clock)?;
-        self.known(pair.recv_clock)?;
+        self.check(pair.send_clock)?;
+        self.check(pair.recv_clock)?;
         if pair.send_clock == pair.recv_clock {
             return Err(PairError::SameClock(pair.send_clock));
         }
@@ -131,15 +133,16 @@ impl ClockGraph {
 
     /// Returns the drift bound of one clock against another, in parts per billion: the sum plus the second-order term.
     pub(crate) fn drift(&self, a: u32, b: u32) -> u64 {
-        let drift = |clock: u32| self.clocks[clock as usize].drift_ppb.min(250_000_000);
+        let drift = |clock: u32| self.clocks[clock as usize].drift_ppb.min(MOST_DRIFT_PPB);
         let sum = drift(a) + drift(b);
-        sum + sum * sum / 500_000_000 + 1
+        // (1 + a) / (1 - b) is at most 1 + s + 2 s², where s = a + b is a share of one.
+        sum + sum * sum / (PPB / 2) + 1
     }
 
     /// Returns the wander bound of one clock against another, in parts per billion per second.
     pub(crate) fn wander(&self, a: u32, b: u32) -> u64 {
         let wander = |clock: u32| self.clocks[clock as usize].wander_ppb_per_s;
-        wander(a).saturating_add(wander(b)).min(1_000_000_000)
+        wander(a).saturating_add(wander(b)).min(PPB)
     }
 
     /// Returns the longest time without messages, in units, over which the wander bound between two clocks is relied on.

@@ -5,19 +5,51 @@
 
 use crate::bounds::{Bound, LOWER, UPPER};
 
-/// A line through two places.
+/// An offset `y` at the clock reading `x`, in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) x: i64,
+    pub(crate) y: i64,
+}
+
+impl Point {
+    fn mirrored(self) -> Point {
+        Point { x: self.x, y: -self.y }
+    }
+}
+
+/// The way from one point to another.
+#[derive(Clone, Copy)]
+struct Way {
+    run: i128,
+    rise: i128,
+}
+
+impl Way {
+    fn between(from: Point, to: Point) -> Way {
+        let apart = |from: i64, to: i64| i128::from(to) - i128::from(from);
+        Way { run: apart(from.x, to.x), rise: apart(from.y, to.y) }
+    }
+
+    /// Returns whether this is less steep than `other`; both lead to the right.
+    fn is_flatter(self, other: Way) -> bool {
+        self.rise * other.run < other.rise * self.run
+    }
+}
+
+/// A line through two points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    pub(crate) from: (i64, i64),
-    pub(crate) to: (i64, i64),
+    pub(crate) from: Point,
+    pub(crate) to: Point,
 }
 
 impl Line {
-    fn at(&self, x: i64) -> i64 {
-        let ((x0, y0), (x1, y1)) = (self.from, self.to);
-        let run = i128::from(x1) - i128::from(x0);
-        let rise = (i128::from(y1) - i128::from(y0)) * (i128::from(x) - i128::from(x0));
-        (i128::from(y0) + if run == 0 { 0 } else { rise.div_euclid(run) }) as i64
+    fn at(&self, x: i64) -> Point {
+        let Way { run, rise } = Way::between(self.from, self.to);
+        let scaled = rise * (i128::from(x) - i128::from(self.from.x));
+        let y = i128::from(self.from.y) + if run == 0 { 0 } else { scaled.div_euclid(run) };
+        Point { x, y: y as i64 }
     }
 }
 
@@ -45,23 +77,23 @@ pub(crate) fn extremes(bounds: &[Bound]) -> Option<Extremes> {
         if separable(&above, &below, middle) { high = middle } else { low = middle + 1 }
     }
     let widened = low;
-    let above: Vec<(i64, i64)> = above.iter().map(|&(x, y)| (x, y + widened)).collect();
-    let span = |line: Line| Line { from: (first, line.at(first)), to: (last, line.at(last)) };
+    let above: Vec<Point> = above.iter().map(|&Point { x, y }| Point { x, y: y + widened }).collect();
+    let span = |line: Line| Line { from: line.at(first), to: line.at(last) };
     let steepest = steepest(&above, &below)?;
     // The flattest line is the steepest of the mirror image.
-    let mirrored = |points: &[(i64, i64)]| points.iter().map(|&(x, y)| (x, -y)).collect::<Vec<_>>();
+    let mirrored = |points: &[Point]| points.iter().map(|point| point.mirrored()).collect::<Vec<_>>();
     let Line { from, to } = self::steepest(&mirrored(&below), &mirrored(&above))?;
-    let flattest = Line { from: (from.0, -from.1), to: (to.0, -to.1) };
+    let flattest = Line { from: from.mirrored(), to: to.mirrored() };
     Some(Extremes { steepest: span(steepest), flattest: span(flattest), widened })
 }
 
 /// Returns the lower hull of upper bounds, or the upper hull of lower bounds, from left to right.
-fn hull(bounds: &[Bound], upper: bool) -> Vec<(i64, i64)> {
-    let mut hull: Vec<(i64, i64)> = Vec::new();
+fn hull(bounds: &[Bound], upper: bool) -> Vec<Point> {
+    let mut hull: Vec<Point> = Vec::new();
     for bound in bounds.iter().filter(|bound| bound.upper == upper) {
-        let point = (bound.x, bound.value);
-        if let Some(last) = hull.last().filter(|last| last.0 == point.0) {
-            if (last.1 <= point.1) == upper {
+        let point = Point { x: bound.x, y: bound.value };
+        if let Some(last) = hull.last().filter(|last| last.x == point.x) {
+            if (last.y <= point.y) == upper {
                 continue;
             }
             hull.pop();
@@ -79,49 +111,45 @@ fn hull(bounds: &[Bound], upper: bool) -> Vec<(i64, i64)> {
 }
 
 /// Returns a positive value if `a → b → c` turns left.
-fn cross(a: (i64, i64), b: (i64, i64), c: (i64, i64)) -> i128 {
-    let apart = |from: i64, to: i64| i128::from(to) - i128::from(from);
+fn cross(a: Point, b: Point, c: Point) -> i128 {
+    let (to_b, to_c) = (Way::between(a, b), Way::between(a, c));
     // Each factor is below 2^63, so the products fit.
-    apart(a.0, b.0) * apart(a.1, c.1) - apart(a.1, b.1) * apart(a.0, c.0)
+    to_b.run * to_c.rise - to_b.rise * to_c.run
 }
 
 /// Returns whether the hull of upper bounds, raised by `raise`, lies nowhere below that of lower bounds.
-fn separable(above: &[(i64, i64)], below: &[(i64, i64)], raise: i64) -> bool {
-    let over = |points: &[(i64, i64)], hull: &[(i64, i64)], sign: i128| {
+fn separable(above: &[Point], below: &[Point], raise: i64) -> bool {
+    // A sign of 1: the points lie above the hull; -1: below it.
+    let is_beyond = |points: &[Point], hull: &[Point], sign: i128| {
         let mut edge = 0;
-        points.iter().all(|&(x, y)| {
-            while edge + 2 < hull.len() && hull[edge + 1].0 < x {
+        points.iter().all(|&point| {
+            while edge + 2 < hull.len() && hull[edge + 1].x < point.x {
                 edge += 1;
             }
-            let inside = hull[0].0 <= x && x <= hull[hull.len() - 1].0;
+            let is_inside = hull[0].x <= point.x && point.x <= hull[hull.len() - 1].x;
             let [a, b] = [hull[edge], hull[(edge + 1).min(hull.len() - 1)]];
-            let run = i128::from(b.0) - i128::from(a.0);
-            let up = i128::from(y) - i128::from(a.1) + sign * i128::from(raise);
-            let turn = if run == 0 {
-                up
-            } else {
-                up * run - (i128::from(b.1) - i128::from(a.1)) * (i128::from(x) - i128::from(a.0))
+            let (edge_way, point_way) = (Way::between(a, b), Way::between(a, point));
+            let up = point_way.rise + sign * i128::from(raise);
+            let turn = match edge_way.run {
+                0 => up,
+                run => up * run - edge_way.rise * point_way.run,
             };
-            !inside || sign * turn >= 0
+            !is_inside || sign * turn >= 0
         })
     };
-    over(above, below, 1) && over(below, above, -1)
+    is_beyond(above, below, 1) && is_beyond(below, above, -1)
 }
 
 /// Returns the steepest line between the hulls: it touches a lower bound and, to its right, an upper bound.
 ///
 /// For each lower corner, bisection finds the upper corner of least slope to its right, because slopes from a point to
 /// a convex chain fall and then rise.
-fn steepest(above: &[(i64, i64)], below: &[(i64, i64)]) -> Option<Line> {
-    let slope_less = |a: (i128, i128), b: (i128, i128)| a.1 * b.0 < b.1 * a.0;
-    let between = |from: (i64, i64), to: (i64, i64)| {
-        (i128::from(to.0) - i128::from(from.0), i128::from(to.1) - i128::from(from.1))
-    };
+fn steepest(above: &[Point], below: &[Point]) -> Option<Line> {
     let mut best: Option<Line> = None;
     for &from in below {
-        let right = above.partition_point(|point| point.0 <= from.0);
+        let right = above.partition_point(|point| point.x <= from.x);
         let candidates = &above[right..];
-        let falls = |pair: &[(i64, i64)]| slope_less(between(from, pair[1]), between(from, pair[0]));
+        let falls = |pair: &[Point]| Way::between(from, pair[1]).is_flatter(Way::between(from, pair[0]));
         let mut low = 0;
         let mut high = candidates.len().saturating_sub(1);
         while low < high {
@@ -130,23 +158,24 @@ fn steepest(above: &[(i64, i64)], below: &[(i64, i64)]) -> Option<Line> {
         }
         let Some(&to) = candidates.get(low) else { continue };
         let line = Line { from, to };
-        if best.is_none_or(|best| slope_less(between(from, to), between(best.from, best.to))) {
+        if best.is_none_or(|best| Way::between(from, to).is_flatter(Way::between(best.from, best.to))) {
             best = Some(line);
         }
     }
     best
 }
 
+/// Returns the point half-way between two points of the same x.
+fn mean(a: Point, b: Point) -> Point {
+    Point { x: a.x, y: a.y + (b.y - a.y) / 2 }
+}
+
 /// Returns the mean of the two extreme lines.
 pub(crate) fn bisector(extremes: &Extremes) -> Line {
     let (a, b) = (extremes.steepest, extremes.flattest);
-    let mean = |y0: i64, y1: i64| y0 + (y1 - y0) / 2;
     // Lowering by half of the raise violates both sides equally.
-    let lowered = extremes.widened / 2;
-    Line {
-        from: (a.from.0, mean(a.from.1, b.from.1) - lowered),
-        to: (a.to.0, mean(a.to.1, b.to.1) - lowered),
-    }
+    let lowered = |point: Point| Point { x: point.x, y: point.y - extremes.widened / 2 };
+    Line { from: lowered(mean(a.from, b.from)), to: lowered(mean(a.to, b.to)) }
 }
 
 /// Fits a least-squares line through the bounds of each side and returns their mean; `None` if a side has fewer than
@@ -173,12 +202,11 @@ pub(crate) fn regression(bounds: &[Bound]) -> Option<Line> {
             return None;
         }
         let slope = products / squares;
-        let at = |x: i64| y0 + (slope * (x - x0) as f64).round() as i64;
-        Some((at(first), at(last)))
+        let at = |x: i64| Point { x, y: y0 + (slope * (x - x0) as f64).round() as i64 };
+        Some(Line { from: at(first), to: at(last) })
     };
     let (above, below) = (fit(UPPER)?, fit(LOWER)?);
-    let mean = |y0: i64, y1: i64| y0 + (y1 - y0) / 2;
-    Some(Line { from: (first, mean(above.0, below.0)), to: (last, mean(above.1, below.1)) })
+    Some(Line { from: mean(above.from, below.from), to: mean(above.to, below.to) })
 }
 
 #[cfg(test)]
@@ -187,39 +215,44 @@ mod tests {
     use crate::units::Slope;
     use proptest::prelude::*;
 
-    /// Bounds at a place, with a value, from above (`true`) or from below.
-    fn bounds(points: &[(i64, i64, bool)]) -> Vec<Bound> {
-        let slope = Slope::from_ppb(0);
-        let mut bounds: Vec<Bound> =
-            points.iter().map(|&(x, value, upper)| Bound::new(x, value, upper, slope, 0)).collect();
-        bounds.sort_by_key(|bound| bound.x);
-        bounds
+    fn lower(x: i64, value: i64) -> Bound {
+        Bound::new(x, value, LOWER, Slope::from_ppb(0), 0)
+    }
+
+    fn upper(x: i64, value: i64) -> Bound {
+        Bound::new(x, value, UPPER, Slope::from_ppb(0), 0)
+    }
+
+    fn line(from: (i64, i64), to: (i64, i64)) -> Line {
+        let [from, to] = [from, to].map(|(x, y)| Point { x, y });
+        Line { from, to }
     }
 
     /// Two points per side, as in Duda's figure: the extreme lines run through opposite corners.
     #[test]
     fn the_bisector_of_four_points_is_the_textbook_one() {
-        let bounds = bounds(&[(0, 10, true), (100, 10, true), (0, -10, false), (100, -10, false)]);
+        let bounds = [upper(0, 10), lower(0, -10), upper(100, 10), lower(100, -10)];
         let extremes = extremes(&bounds).unwrap();
-        assert_eq!(extremes.steepest, Line { from: (0, -10), to: (100, 10) });
-        assert_eq!(extremes.flattest, Line { from: (0, 10), to: (100, -10) });
-        assert_eq!(bisector(&extremes), Line { from: (0, 0), to: (100, 0) });
+        assert_eq!(extremes.steepest, line((0, -10), (100, 10)));
+        assert_eq!(extremes.flattest, line((0, 10), (100, -10)));
+        assert_eq!(bisector(&extremes), line((0, 0), (100, 0)));
     }
 
     /// Uppers lie on y = 2x + 6, lowers on y = 2x − 2 (least squares are exact on lines).
     #[test]
     fn regression_of_two_parallel_lines_is_the_one_between() {
-        let points: Vec<_> =
-            (0..50).flat_map(|x| [(x * 10, 20 * x + 6, true), (x * 10, 20 * x - 2, false)]).collect();
-        assert_eq!(regression(&bounds(&points)).unwrap(), Line { from: (0, 2), to: (490, 982) });
+        let bounds: Vec<_> = (0..50)
+            .flat_map(|step| [upper(step * 10, 20 * step + 6), lower(step * 10, 20 * step - 2)])
+            .collect();
+        assert_eq!(regression(&bounds).unwrap(), line((0, 2), (490, 982)));
     }
 
     #[test]
     fn bounds_that_admit_no_line_are_widened_alike() {
-        let bounds = bounds(&[(0, 5, true), (50, 25, false), (100, 5, true), (0, 0, false), (100, 0, false)]);
+        let bounds = [upper(0, 5), lower(0, 0), lower(50, 25), upper(100, 5), lower(100, 0)];
         let extremes = extremes(&bounds).unwrap();
         assert_eq!(extremes.widened, 20);
-        assert_eq!(bisector(&extremes), Line { from: (0, 15), to: (100, 15) });
+        assert_eq!(bisector(&extremes), line((0, 15), (100, 15)));
     }
 
     proptest! {
@@ -229,10 +262,10 @@ mod tests {
         fn the_steepest_line_is_the_least_slope_of_all_pairs(
             points in prop::collection::vec((0i64..10_000, 1i64..400, any::<bool>()), 2..40),
         ) {
-            let points: Vec<_> = points.iter().map(|&(x, room, upper)| {
-                (x, x / 3 + if upper { room } else { -room }, upper)
+            let mut bounds: Vec<Bound> = points.iter().map(|&(x, room, is_upper)| {
+                if is_upper { upper(x, x / 3 + room) } else { lower(x, x / 3 - room) }
             }).collect();
-            let bounds = bounds(&points);
+            bounds.sort_by_key(|bound| bound.x);
             let all = &bounds;
             let pairs = |left: bool| all.iter().filter(move |bound| bound.upper != left).flat_map(move |from| {
                 all.iter().filter(move |to| to.upper == left && to.x > from.x).map(move |to| (from, to))
@@ -244,7 +277,7 @@ mod tests {
             let extremes = extremes(&bounds).unwrap();
             prop_assert_eq!(extremes.widened, 0);
             let span = (bounds[bounds.len() - 1].x - bounds[0].x) as f64;
-            let rise = |line: Line| (line.to.1 - line.from.1) as f64;
+            let rise = |line: Line| (line.to.y - line.from.y) as f64;
             prop_assert!((rise(extremes.steepest) - least * span).abs() <= 1.0);
             prop_assert!((rise(extremes.flattest) - most * span).abs() <= 1.0);
         }

@@ -4,9 +4,9 @@ use crate::{
     bounds::{Bound, on_envelope},
     clocks::Method,
     cover::fewest,
-    curve::{Curve, Knot},
+    curve::{Curve, Knot, Sides},
     edge::{median, without},
-    lines::{self, Line},
+    lines::{self, Line, Point},
     reach::{Motion, Reach, line},
     timeline::ClockSegment,
     units::{PER_NANO, PER_SECOND, Slope, within_limit},
@@ -51,10 +51,10 @@ fn frame(sightings: &[Sighting], drift_ppb: u64) -> Framed {
     let all = bounds(sightings, origin, base, Slope::from_ppb(drift_ppb));
     let drift_ppb = widen::consistent_drift(&all, drift_ppb);
     let all = widen::within(&all, Slope::from_ppb(drift_ppb));
-    let gone = fewest(&all);
+    let contradicting = fewest(&all);
     let mut bounds = Vec::with_capacity(all.len());
-    without(&all, &gone, &mut bounds);
-    Framed { origin, base, bounds, drift_ppb, contradictions: gone.len() as u64 }
+    without(&all, &contradicting, &mut bounds);
+    Framed { origin, base, bounds, drift_ppb, contradictions: contradicting.len() as u64 }
 }
 
 /// Converts sightings to bounds around a known origin, omitting those beyond the limit.
@@ -78,9 +78,9 @@ pub(crate) fn clamp(segment: &mut ClockSegment, sightings: &[Sighting], slope: S
 }
 
 /// Returns the curve between the bounds that the sightings set; `None` if they allow no time. `published` are the same
-/// messages without the uncertainty of readings, as the published methods take them. `tick` is the clock's. Its motion is
-/// bounded as `assumed`, or wider if the messages require it, and at least by `least`. `thinned`: whether redundant messages
-/// were discarded.
+/// messages without the uncertainty of readings, as the published methods take them. `tick` is the clock's. The motion of
+/// the clock is bounded by `assumed`, or by more if the messages require it, and never by less than `least`. `thinned`:
+/// whether redundant messages were discarded.
 pub(crate) fn bounded(
     sightings: &[Sighting],
     published: &[Sighting],
@@ -96,16 +96,15 @@ pub(crate) fn bounded(
     let bounds = widen::within(&bounds, slope);
     let published = self::bounds(published, origin, base, slope);
     let calmest = calmest.as_ref().unwrap_or(&reach);
-    let Estimates { values, is_line } =
-        estimates(&bounds, &published, tick, (&reach, calmest), slope, motion);
+    let Estimates { values, is_line } = estimates(&bounds, &published, tick, &reach, calmest, slope, motion);
     let cells = &reach.cells;
     let knot = |(index, estimate): (usize, i64)| {
         let cell = cells[index];
         let sag = sag(cell.apart, slope, motion);
         let (low, high) = (cell.low - sag, cell.high + sag);
         let estimate = match reach.sides {
-            (true, false) => low,
-            (false, true) => high,
+            Sides { low: true, high: false } => low,
+            Sides { low: false, high: true } => high,
             _ if is_line => estimate.clamp(low, high),
             _ => near_middle(estimate, low, high),
         };
@@ -125,22 +124,22 @@ pub(crate) fn one_line(published: &[Sighting], assumed: Motion, method: Method) 
     let Framed { origin, base, mut bounds, drift_ppb, contradictions } = frame(published, assumed.drift_ppb);
     let curve = match method {
         Method::Regression => {
-            let mut on = on_envelope(&bounds).into_iter();
-            bounds.retain(|_| on.next() == Some(true));
+            let mut keep = on_envelope(&bounds).into_iter();
+            bounds.retain(|_| keep.next() == Some(true));
             let Line { from, to } = lines::regression(&bounds)?;
-            let knot = |(x, y): (i64, i64)| Knot::new(x, y, y, y);
-            Curve::new(vec![knot(from), knot(to)], None, (false, false))
+            let knot = |Point { x, y }: Point| Knot::new(x, y, y, y);
+            Curve::new(vec![knot(from), knot(to)], None, Sides::NEITHER)
         }
         Method::Hull | Method::Bounded => {
             let extremes = lines::extremes(&bounds)?;
             let bisector = lines::bisector(&extremes);
             let (steep, flat) = (extremes.steepest, extremes.flattest);
-            let knot = |estimate: (i64, i64), a: i64, b: i64| {
-                Knot::new(estimate.0, a.min(b).min(estimate.1), estimate.1, a.max(b).max(estimate.1))
+            let knot = |Point { x, y }: Point, a: Point, b: Point| {
+                Knot::new(x, a.y.min(b.y).min(y), y, a.y.max(b.y).max(y))
             };
-            let from = knot(bisector.from, steep.from.1, flat.from.1);
-            let to = knot(bisector.to, steep.to.1, flat.to.1);
-            Curve::new(vec![from, to], None, (true, true))
+            let from = knot(bisector.from, steep.from, flat.from);
+            let to = knot(bisector.to, steep.to, flat.to);
+            Curve::new(vec![from, to], None, Sides::BOTH)
         }
     };
     let motion = Motion { drift_ppb, ..assumed };
@@ -148,9 +147,10 @@ pub(crate) fn one_line(published: &[Sighting], assumed: Motion, method: Method) 
 }
 
 /// Moves the estimate of a clock that wanders to within a quarter of the half-width from the middle. If bounds are wide,
-/// the calmest clock that they allow may be far from the truth; the middle is off by at most the half-width. The middle
-/// follows each delay, though, which the line of a clock that does not wander averages: that one stays where it is.
+/// the calmest clock that they allow may be far from the truth, while the middle is off by at most the half-width. The
+/// estimate of a clock that does not wander stays: its line averages delays, which the middle follows one by one.
 fn near_middle(estimate: i64, low: i64, high: i64) -> i64 {
+    // Three quarters of the half-width.
     let margin = (high - low) / 8 * 3;
     estimate.clamp(low + margin, high - margin)
 }
@@ -166,7 +166,7 @@ fn sag(apart: i64, slope: Slope, motion: Motion) -> i64 {
     (bend.ceil() as i64 + 1).min(slope.times(apart) + 1)
 }
 
-/// The estimate at each cell, and whether they are of one line.
+/// The estimate at each cell, and whether all estimates lie on one line.
 struct Estimates {
     values: Vec<i64>,
     is_line: bool,
@@ -179,40 +179,41 @@ fn estimates(
     bounds: &[Bound],
     published: &[Bound],
     tick: i64,
-    (reach, calmest): (&Reach, &Reach),
+    reach: &Reach,
+    calmest: &Reach,
     slope: Slope,
     motion: Motion,
 ) -> Estimates {
-    let places: Vec<i64> = reach.cells.iter().map(|cell| cell.x).collect();
+    let xs: Vec<i64> = reach.cells.iter().map(|cell| cell.x).collect();
     if let Some(line) = line(bounds, slope, motion) {
         let points = bisector(published, tick).or_else(|| bisector(bounds, 0)).unwrap_or(line);
-        return Estimates { values: through(&points, &places), is_line: true };
+        return Estimates { values: through(&points, &xs), is_line: true };
     }
-    let points: Vec<(i64, i64)> = calmest.cells.iter().map(|cell| (cell.x, cell.estimate)).collect();
-    Estimates { values: through(&points, &places), is_line: false }
+    let points: Vec<Point> = calmest.cells.iter().map(|cell| Point { x: cell.x, y: cell.estimate }).collect();
+    Estimates { values: through(&points, &xs), is_line: false }
 }
 
 /// Returns the bisector of the lines that the bounds admit; `None` if they admit none. The bounds hold for the time in
 /// the middle of a tick, and the curve for that of its begin, so the line is shifted back by half a tick.
-fn bisector(bounds: &[Bound], tick: i64) -> Option<[(i64, i64); 2]> {
+fn bisector(bounds: &[Bound], tick: i64) -> Option<[Point; 2]> {
     let extremes = lines::extremes(bounds).filter(|extremes| extremes.widened == 0)?;
     let Line { from, to } = lines::bisector(&extremes);
-    Some([from, to].map(|(x, y)| (x, y - tick / 2)))
+    Some([from, to].map(|Point { x, y }| Point { x, y: y - tick / 2 }))
 }
 
-/// Returns the values at `places` of the piecewise line through `points`, extended straight. Both are sorted by x;
-/// `points` has at least two.
-fn through(points: &[(i64, i64)], places: &[i64]) -> Vec<i64> {
+/// Returns the values at `xs` of the piecewise line through `points`, extended straight. Both are sorted by x; `points` has
+/// at least two.
+fn through(points: &[Point], xs: &[i64]) -> Vec<i64> {
     let mut index = 0;
-    let value = |&place: &i64| {
-        while index + 2 < points.len() && points[index + 1].0 <= place {
+    let value = |&x: &i64| {
+        while index + 2 < points.len() && points[index + 1].x <= x {
             index += 1;
         }
-        let ((x0, y0), (x1, y1)) = (points[index], points[index + 1]);
-        let rise = (i128::from(y1) - i128::from(y0)) * (i128::from(place) - i128::from(x0));
-        y0 + rise.div_euclid(i128::from((x1 - x0).max(1))) as i64
+        let (from, to) = (points[index], points[index + 1]);
+        let rise = (i128::from(to.y) - i128::from(from.y)) * (i128::from(x) - i128::from(from.x));
+        from.y + rise.div_euclid(i128::from((to.x - from.x).max(1))) as i64
     };
-    places.iter().map(value).collect()
+    xs.iter().map(value).collect()
 }
 
 /// Makes a segment's estimate satisfy sightings, without tightening its bounds.

@@ -11,7 +11,9 @@
 
 use crate::{
     bounds::{Bound, LOWER, UPPER, envelope, on_envelope},
-    convex::ConvexSet,
+    convex::{ConvexSet, Interval},
+    curve::Sides,
+    lines::Point,
     units::{PER_NANO, PER_SECOND, Slope},
 };
 
@@ -68,27 +70,26 @@ pub(crate) struct Reach {
     /// Number of bounds that no possible state satisfies.
     pub(crate) refused: usize,
     /// Whether bounds exist from below and from above.
-    pub(crate) sides: (bool, bool),
+    pub(crate) sides: Sides,
 }
 
 impl Reach {
-    /// Returns the end of the range at `places`, which are sorted: the upper one or the lower one. The ends beyond the cells
-    /// are those of the outermost.
-    pub(crate) fn side(&self, places: &[i64], upper: bool) -> Option<Vec<i64>> {
-        let has_side = if upper { self.sides.1 } else { self.sides.0 };
+    /// Returns the upper or the lower end of the range at each of `xs`, which are sorted. Beyond the cells it is that of the
+    /// outermost cell.
+    pub(crate) fn side(&self, xs: &[i64], upper: bool) -> Option<Vec<i64>> {
+        let has_side = if upper { self.sides.high } else { self.sides.low };
         let end = |cell: &Reached| if upper { cell.high } else { cell.low };
         let mut index = 0;
-        let at = |&place: &i64| {
-            while index + 1 < self.cells.len() && self.cells[index + 1].x <= place {
+        let end_at = |&x: &i64| {
+            while index + 1 < self.cells.len() && self.cells[index + 1].x <= x {
                 index += 1;
             }
             let from = &self.cells[index];
-            let Some(to) = self.cells.get(index + 1).filter(|_| from.x <= place) else { return end(from) };
-            let rise =
-                i128::from(end(to) - end(from)) * i128::from(place - from.x) / i128::from(to.x - from.x);
+            let Some(to) = self.cells.get(index + 1).filter(|_| from.x <= x) else { return end(from) };
+            let rise = i128::from(end(to) - end(from)) * i128::from(x - from.x) / i128::from(to.x - from.x);
             end(from) + rise as i64
         };
-        has_side.then(|| places.iter().map(at).collect())
+        has_side.then(|| xs.iter().map(end_at).collect())
     }
 }
 
@@ -102,9 +103,9 @@ struct Cell {
     loose: bool,
 }
 
-/// Returns a line that satisfies all bounds, as its (x, offset) at the first and at the last bound; `None` if no line
-/// does, or all bounds are on one side.
-pub(crate) fn line(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<[(i64, i64); 2]> {
+/// Returns a line that satisfies all bounds, as its points at the first and at the last bound; `None` if no line does, or
+/// all bounds are on one side.
+pub(crate) fn line(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<[Point; 2]> {
     let (first, last) = (bounds.first()?.x, bounds.last()?.x);
     let x = first + (last - first) / 2;
     let low = envelope(bounds, &[x], slope, LOWER)?[0];
@@ -112,18 +113,19 @@ pub(crate) fn line(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<[(i
     let base = low + (high - low) / 2;
     let drift = motion.drift_ppb as f64;
     let half = (high - low).max(0) as f64 / PER_NANO as f64 / 2.0 + 1.0;
-    let mut set = ConvexSet::rectangle((-drift, drift), (-half, half));
+    let mut set = ConvexSet::rectangle(Interval::within(drift), Interval::within(half));
     for bound in bounds {
-        if !cut(&mut set, bound, x, base, 0.0) {
+        let no_wander = 0.0;
+        if !cut(&mut set, bound, x, base, no_wander) {
             return None;
         }
     }
     let centre = set.centre();
-    let at = |place: i64| {
-        let offset = centre.offset + centre.drift * seconds(place - x);
-        (place, base + (offset * PER_NANO as f64).round() as i64)
+    let point = |end: i64| {
+        let offset = centre.offset + centre.drift * seconds(end - x);
+        Point { x: end, y: base + (offset * PER_NANO as f64).round() as i64 }
     };
-    Some([at(first), at(last.max(first + 1))])
+    Some([point(first), point(last.max(first + 1))])
 }
 
 fn seconds(units: i64) -> f64 {
@@ -156,12 +158,13 @@ pub(crate) fn reach(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<Re
     if motion.wander_ppb_per_s.is_infinite() {
         return drift_alone(bounds, slope);
     }
-    reach_bearing(bounds, slope, motion, usize::MAX)
+    reach_with_refusals(bounds, slope, motion, usize::MAX)
 }
 
 /// Like [`reach`], but returns `None` if no clock of this motion satisfies all bounds.
 pub(crate) fn reach_all(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<Reach> {
-    reach_bearing(bounds, slope, motion, 0)
+    let most_refusals = 0;
+    reach_with_refusals(bounds, slope, motion, most_refusals)
 }
 
 /// Returns whether a clock of this motion satisfies all bounds. `bounds` are sorted by x.
@@ -177,7 +180,13 @@ pub(crate) fn satisfiable(bounds: &[Bound], slope: Slope, motion: Motion) -> boo
     true
 }
 
-fn reach_bearing(bounds: &[Bound], slope: Slope, motion: Motion, refusals: usize) -> Option<Reach> {
+/// Returns the range at every cell; `None` if more than `most_refusals` bounds are refused.
+fn reach_with_refusals(
+    bounds: &[Bound],
+    slope: Slope,
+    motion: Motion,
+    most_refusals: usize,
+) -> Option<Reach> {
     let mut pass = Pass::new(bounds, slope, motion)?;
     let mut checkpoints = Vec::new();
     let mut set = pass.start();
@@ -186,7 +195,7 @@ fn reach_bearing(bounds: &[Bound], slope: Slope, motion: Motion, refusals: usize
             checkpoints.push(set);
         }
         set = pass.forward(index, set);
-        if pass.refused > refusals {
+        if pass.refused > most_refusals {
             return None;
         }
     }
@@ -233,7 +242,8 @@ fn bends(bounds: &[Bound], slope: Slope) -> Vec<i64> {
     for (bound, _) in bounds.iter().zip(on_envelope(bounds)).filter(|(_, on)| *on) {
         if let Some(before) = before[usize::from(bound.upper)].replace(bound) {
             let sign = if bound.upper { 1 } else { -1 };
-            places.push(bend((before.x, sign * before.value), (bound.x, sign * bound.value), slope));
+            let point = |bound: &Bound| Point { x: bound.x, y: sign * bound.value };
+            places.push(bend(point(before), point(bound), slope));
         }
         places.push(bound.x);
     }
@@ -243,11 +253,11 @@ fn bends(bounds: &[Bound], slope: Slope) -> Vec<i64> {
 }
 
 /// Returns the place between two upper bounds where the limits of drift from both meet.
-fn bend(from: (i64, i64), to: (i64, i64), slope: Slope) -> i64 {
-    let run = i128::from(slope.times(PER_SECOND).max(1));
-    let shift = (i128::from(to.1) - i128::from(from.1)) * i128::from(PER_SECOND) / run;
-    let middle = i128::from(from.0) + (i128::from(to.0) - i128::from(from.0) + shift) / 2;
-    middle.clamp(from.0.into(), to.0.into()) as i64
+fn bend(from: Point, to: Point, slope: Slope) -> i64 {
+    let rise_per_second = i128::from(slope.times(PER_SECOND).max(1));
+    let shift = (i128::from(to.y) - i128::from(from.y)) * i128::from(PER_SECOND) / rise_per_second;
+    let middle = i128::from(from.x) + (i128::from(to.x) - i128::from(from.x) + shift) / 2;
+    middle.clamp(from.x.into(), to.x.into()) as i64
 }
 
 /// Both envelopes at some places.
@@ -255,14 +265,14 @@ struct Envelopes {
     low: Vec<i64>,
     high: Vec<i64>,
     /// Which of them have bounds. Without bounds on one side its envelope is [`FAR`] away.
-    sides: (bool, bool),
+    sides: Sides,
 }
 
 /// Returns both envelopes at `places`.
 fn envelopes(bounds: &[Bound], places: &[i64], slope: Slope) -> Option<Envelopes> {
     let low = envelope(bounds, places, slope, LOWER);
     let high = envelope(bounds, places, slope, UPPER);
-    let sides = (low.is_some(), high.is_some());
+    let sides = Sides { low: low.is_some(), high: high.is_some() };
     let far = |values: &[i64], by: i64| values.iter().map(|value| value + by).collect::<Vec<_>>();
     let (low, high) = match (low, high) {
         (Some(low), Some(high)) => (low, high),
@@ -279,9 +289,9 @@ struct Pass<'a> {
     cells: Vec<Cell>,
     bases: Vec<i64>,
     /// The range that drift alone allows at each cell, in nanoseconds from its base.
-    ranges: Vec<(f64, f64)>,
+    ranges: Vec<Interval>,
     motion: Motion,
-    sides: (bool, bool),
+    sides: Sides,
     refused: usize,
 }
 
@@ -294,7 +304,7 @@ impl<'a> Pass<'a> {
         let nanos = |value: i64| value as f64 / PER_NANO as f64;
         let range = |((low, high), base): ((&i64, &i64), &i64)| {
             let (low, high) = (nanos(low - base), nanos(high - base));
-            (low.min(high) - 1.0, high.max(low) + 1.0)
+            Interval { low: low.min(high), high: high.max(low) }.widened(1.0)
         };
         let ranges = low.iter().zip(&high).zip(&bases).map(range).collect();
         Some(Pass { bounds, cells, bases, ranges, motion, sides, refused: 0 })
@@ -306,8 +316,7 @@ impl<'a> Pass<'a> {
 
     /// Returns the states that drift alone allows at a cell.
     fn everything(&self, index: usize) -> ConvexSet {
-        let drift = self.motion.drift_ppb as f64;
-        ConvexSet::rectangle((-drift, drift), self.ranges[index])
+        ConvexSet::rectangle(Interval::within(self.motion.drift_ppb as f64), self.ranges[index])
     }
 
     /// Returns the set at cell `index`, given the set of the previous cell (for the first cell: its own start set).
@@ -330,18 +339,16 @@ impl<'a> Pass<'a> {
     }
 
     fn travel(&self, set: &mut ConvexSet, from: usize, to: usize) {
+        let drift = self.motion.drift_ppb as f64;
+        let elapsed = seconds(self.cells[to].x - self.cells[from].x);
+        let shift = (self.bases[from] - self.bases[to]) as f64 / PER_NANO as f64;
         if self.cells[from.min(to)].loose && !set.is_empty() {
-            let (low, high) = set.offsets();
-            let most = self.motion.drift_ppb as f64 * seconds((self.cells[to].x - self.cells[from].x).abs())
-                + ROUNDING;
-            let shift = (self.bases[from] - self.bases[to]) as f64 / PER_NANO as f64;
-            let drift = self.motion.drift_ppb as f64;
-            *set = ConvexSet::rectangle((-drift, drift), (low - most + shift, high + most + shift));
+            let offsets = set.offsets().widened(drift * elapsed.abs() + ROUNDING).shifted(shift);
+            *set = ConvexSet::rectangle(Interval::within(drift), offsets);
             return;
         }
-        set.pass(seconds(self.cells[to].x - self.cells[from].x), self.motion.wander_ppb_per_s);
-        set.shift((self.bases[from] - self.bases[to]) as f64 / PER_NANO as f64);
-        let drift = self.motion.drift_ppb as f64;
+        set.pass(elapsed, self.motion.wander_ppb_per_s);
+        set.shift(shift);
         set.cut(1.0, 0.0, -drift);
         set.cut(-1.0, 0.0, -drift);
     }
@@ -370,8 +377,8 @@ impl<'a> Pass<'a> {
             all.push(*cell);
             let Some(next) = cells.get(index + 1).filter(|_| self.cells[index].loose) else { continue };
             let mut places = [
-                bend((cell.x, -cell.low), (next.x, -next.low), slope),
-                bend((cell.x, cell.high), (next.x, next.high), slope),
+                bend(Point { x: cell.x, y: -cell.low }, Point { x: next.x, y: -next.low }, slope),
+                bend(Point { x: cell.x, y: cell.high }, Point { x: next.x, y: next.high }, slope),
             ];
             places.sort_unstable();
             for x in places {
@@ -398,9 +405,9 @@ impl<'a> Pass<'a> {
     fn reached(&self, index: usize, forward: ConvexSet, backward: &ConvexSet) -> Reached {
         let mut both = forward;
         both.intersect(backward);
-        let (low, high) = if both.is_empty() {
-            let ((low, high), (other_low, other_high)) = (forward.offsets(), backward.offsets());
-            (low.min(other_low), high.max(other_high))
+        let Interval { low, high } = if both.is_empty() {
+            let (ahead, behind) = (forward.offsets(), backward.offsets());
+            Interval { low: ahead.low.min(behind.low), high: ahead.high.max(behind.high) }
         } else {
             both.offsets()
         };
@@ -419,6 +426,7 @@ impl<'a> Pass<'a> {
 
 /// Divides time into cells; gaps get cells without bounds, unless the frequency may change at once there.
 fn cells(bounds: &[Bound], motion: Motion) -> Vec<Cell> {
+    // In seconds; at most half a second, however small the wander is.
     let half = (2.0 * CELL_SAG / motion.wander_ppb_per_s.max(1e-3)).sqrt().min(0.5);
     let length = ((2.0 * half * PER_SECOND as f64) as i64).max(1);
     let mut cells: Vec<Cell> = Vec::new();
@@ -432,8 +440,9 @@ fn cells(bounds: &[Bound], motion: Motion) -> Vec<Cell> {
         let x = start + (bounds[to - 1].x - start) / 2;
         if let Some(last) = cells.last().map(|cell| cell.x).filter(|_| !begins) {
             let empty = ((x - last) / length - 1).clamp(0, GAP_CELLS);
-            let at = |part: i64| last + ((x - last) / (empty + 1)) * part;
-            cells.extend((1..=empty).map(|part| Cell { x: at(part), from, to: from, loose: false }));
+            let length = (x - last) / (empty + 1);
+            let cell = |number: i64| Cell { x: last + length * number, from, to: from, loose: false };
+            cells.extend((1..=empty).map(cell));
         }
         // The interval is narrowest at the messages beside a gap.
         if begins && start < x {
@@ -449,19 +458,19 @@ fn cells(bounds: &[Bound], motion: Motion) -> Vec<Cell> {
         from = to;
     }
     if motion.longest_gap == i64::MAX {
-        around(&mut cells, length, bounds.len());
+        add_beyond(&mut cells, length, bounds.len());
     }
     cells
 }
 
 /// Adds cells at growing distances before the first and after the last bound, where the range widens.
-fn around(cells: &mut Vec<Cell>, length: i64, bounds: usize) {
+fn add_beyond(cells: &mut Vec<Cell>, length: i64, bounds: usize) {
     let (Some(&first), Some(&last)) = (cells.first(), cells.last()) else { return };
     /// Cells on each side, and the distance of the farthest at most: ten minutes.
     const STEPS: u32 = 14;
     const FARTHEST: i64 = 600 * PER_SECOND;
     let far = |step: u32| length.saturating_mul(1 << step).min(FARTHEST);
-    let cell = |x: i64, at: usize| Cell { x, from: at, to: at, loose: false };
+    let cell = |x: i64, bound: usize| Cell { x, from: bound, to: bound, loose: false };
     cells.splice(0..0, (0..STEPS).rev().map(|step| cell(first.x - far(step), 0)));
     cells.iter_mut().for_each(|cell| cell.loose &= cell.x != last.x);
     cells.extend((0..STEPS).map(|step| cell(last.x + far(step), bounds)));

@@ -9,7 +9,7 @@ use crate::{
     clocks::DropCause,
     edge::{Dropped, Message},
     graph::ClockGraph,
-    steps::{EdgeStep, Resolved},
+    steps::{EdgeStep, Jump, Resolved},
     units::PER_SECOND,
 };
 
@@ -22,13 +22,22 @@ pub(crate) struct Boundary {
     /// Ticks that passed between the two readings, without the step.
     pub(crate) gap: u64,
     /// The last reading that is probably before the step, and the first that is probably after it.
-    pub(crate) likely: (u64, u64),
-    /// Least and greatest forward jump of the clock, in units.
-    pub(crate) jump: (i64, i64),
+    pub(crate) likely_last: u64,
+    pub(crate) likely_first: u64,
+    /// Forward jump of the clock.
+    pub(crate) jump: Jump,
     /// The least jump in ticks.
     jump_ticks: i128,
-    /// The edges that show the step: (edge, index of the step on it).
-    seen: Vec<(usize, usize)>,
+    /// The steps of edges that show this one.
+    shown_by: Vec<StepIndex>,
+}
+
+/// A step of an edge.
+#[derive(Clone, Copy, Debug)]
+struct StepIndex {
+    edge: usize,
+    /// Number of the step on the edge.
+    step: usize,
 }
 
 impl Boundary {
@@ -67,13 +76,15 @@ impl Boundary {
         self.last = self.last.max(other.last);
         self.first = self.first.min(other.first);
         self.gap = self.gap.min(other.gap);
-        self.likely = (self.likely.0.max(other.likely.0), self.likely.1.min(other.likely.1));
-        let jump = (self.jump.0.max(other.jump.0), self.jump.1.min(other.jump.1));
-        if jump.0 <= jump.1 {
-            self.jump = jump;
+        self.likely_last = self.likely_last.max(other.likely_last);
+        self.likely_first = self.likely_first.min(other.likely_first);
+        let least = self.jump.least.max(other.jump.least);
+        let greatest = self.jump.greatest.min(other.jump.greatest);
+        if least <= greatest {
+            self.jump = Jump { least, greatest };
             self.jump_ticks = self.jump_ticks.max(other.jump_ticks);
         }
-        self.seen.extend(other.seen);
+        self.shown_by.extend(other.shown_by);
     }
 }
 
@@ -123,15 +134,15 @@ pub(crate) fn layout(
     let mut dropped = vec![Dropped::default(); ends.len()];
     for (edge, (&(a, b), resolved)) in ends.iter().zip(resolved).enumerate() {
         for (segment, messages) in resolved.segments.iter().enumerate() {
-            let places =
+            let [of_a, of_b] =
                 [a, b].map(|clock| SegmentCandidates::new(&boundaries[clock as usize], edge, segment));
             for message in messages {
-                let (Some(at_a), Some(at_b)) = (places[0].segment(message.a), places[1].segment(message.b))
+                let (Some(segment_a), Some(segment_b)) = (of_a.segment(message.a), of_b.segment(message.b))
                 else {
                     dropped[edge].push(message.id, DropCause::AtStep);
                     continue;
                 };
-                let nodes = [first_node[a as usize] + at_a, first_node[b as usize] + at_b];
+                let nodes = [first_node[a as usize] + segment_a, first_node[b as usize] + segment_b];
                 links.entry((edge, nodes)).or_default().push(*message);
             }
         }
@@ -149,10 +160,11 @@ struct SegmentCandidates<'a> {
 
 impl<'a> SegmentCandidates<'a> {
     fn new(boundaries: &'a [Boundary], edge: usize, segment: usize) -> SegmentCandidates<'a> {
-        let is_before =
-            |boundary: &Boundary| boundary.seen.iter().any(|&(seen, step)| seen == edge && step < segment);
-        let is_after =
-            |boundary: &Boundary| boundary.seen.iter().any(|&(seen, step)| seen == edge && step >= segment);
+        let shown = |boundary: &Boundary, is_wanted: &dyn Fn(usize) -> bool| {
+            boundary.shown_by.iter().any(|shown| shown.edge == edge && is_wanted(shown.step))
+        };
+        let is_before = |boundary: &Boundary| shown(boundary, &|step| step < segment);
+        let is_after = |boundary: &Boundary| shown(boundary, &|step| step >= segment);
         let from = boundaries.iter().rposition(is_before).map_or(0, |index| index + 1);
         let to = boundaries.iter().position(is_after).unwrap_or(boundaries.len());
         SegmentCandidates { boundaries, from, to: to.max(from) }
@@ -176,64 +188,56 @@ fn boundaries(
     resolved: &[Resolved],
     hops: &[Option<u32>],
 ) -> Vec<Vec<Boundary>> {
-    let steps = || {
-        let of_edge = |(edge, resolved): (usize, &'_ Resolved)| {
-            resolved
-                .steps
-                .iter()
-                .enumerate()
-                .map(move |(index, step)| (edge, index, *step))
-                .collect::<Vec<_>>()
-        };
-        resolved.iter().enumerate().flat_map(of_edge)
-    };
-    let sides = |edge: usize| [ends[edge].0, ends[edge].1];
-    // The steps that each edge shows, attributed to both of its clocks.
-    let mut seen: Vec<Vec<Boundary>> = vec![Vec::new(); graph.clocks().len()];
-    for (edge, index, step) in steps() {
-        for (side, clock) in sides(edge).into_iter().enumerate() {
-            seen[clock as usize].push(boundary(graph, clock, side, edge, index, &step));
+    // Each step of an edge as a step of either of its clocks.
+    let mut candidates: Vec<[(usize, Boundary); 2]> = Vec::new();
+    for (edge, (&(a, b), resolved)) in ends.iter().zip(resolved).enumerate() {
+        for (number, step) in resolved.steps.iter().enumerate() {
+            let index = StepIndex { edge, step: number };
+            let of_a = boundary(graph, a, Side::A, index, step);
+            let of_b = boundary(graph, b, Side::B, index, step);
+            candidates.push([(a as usize, of_a), (b as usize, of_b)]);
         }
     }
+    let mut by_clock: Vec<Vec<&Boundary>> = vec![Vec::new(); graph.clocks().len()];
+    for (clock, boundary) in candidates.iter().flatten() {
+        by_clock[*clock].push(boundary);
+    }
     let mut chosen: Vec<BTreeMap<usize, Vec<Boundary>>> = vec![BTreeMap::new(); graph.clocks().len()];
-    for (edge, index, step) in steps() {
-        let votes = |side: usize| {
-            let clock = sides(edge)[side];
-            let own = boundary(graph, clock, side, edge, index, &step);
-            let others =
-                seen[clock as usize].iter().filter(|other| other.seen[0].0 != edge && other.near(&own));
-            (others.count(), hops[clock as usize])
+    for [of_a, of_b] in &candidates {
+        let votes = |(clock, own): &(usize, Boundary)| {
+            let is_vote =
+                |other: &&&Boundary| other.shown_by[0].edge != own.shown_by[0].edge && other.near(own);
+            (by_clock[*clock].iter().filter(is_vote).count(), hops[*clock])
         };
-        let side = usize::from(votes(1) >= votes(0));
-        let clock = sides(edge)[side];
-        let own = boundary(graph, clock, side, edge, index, &step);
-        chosen[clock as usize].entry(edge).or_default().push(own);
+        let (clock, own) = if votes(of_b) >= votes(of_a) { of_b } else { of_a };
+        chosen[*clock].entry(own.shown_by[0].edge).or_default().push(own.clone());
     }
     chosen.into_iter().map(|by_edge| merge(by_edge.into_values().collect())).collect()
 }
 
-/// Converts a step of an edge to a step of its clock `a` (side 0) or `b` (side 1).
-fn boundary(
-    graph: &ClockGraph,
-    clock: u32,
-    side: usize,
-    edge: usize,
-    index: usize,
-    step: &EdgeStep,
-) -> Boundary {
+/// One of the two clocks of an edge.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    A,
+    B,
+}
+
+/// Converts a step of an edge to a step of one of its clocks.
+fn boundary(graph: &ClockGraph, clock: u32, side: Side, index: StepIndex, step: &EdgeStep) -> Boundary {
     let frequency = i128::from(graph.clocks()[clock as usize].frequency_hz);
     let gap = (i128::from(step.gap) * frequency / i128::from(PER_SECOND)).clamp(0, i128::from(u64::MAX / 4));
-    let reading = |message: &Message| if side == 1 { message.b } else { message.a };
-    let jump = if side == 1 { step.jump } else { (-step.jump.1, -step.jump.0) };
-    let jump_ticks = (i128::from(jump.0) * frequency).div_euclid(i128::from(PER_SECOND));
+    let reading = |message: &Message| if side == Side::B { message.b } else { message.a };
+    let jump = if side == Side::B { step.jump } else { step.jump.reversed() };
+    let jump_ticks = (i128::from(jump.least) * frequency).div_euclid(i128::from(PER_SECOND));
     Boundary {
         last: reading(&step.last),
         first: reading(&step.first),
         gap: gap as u64 + 1,
-        likely: (reading(&step.likely[0]), reading(&step.likely[1])),
+        likely_last: reading(&step.likely_last),
+        likely_first: reading(&step.likely_first),
         jump,
         jump_ticks,
-        seen: vec![(edge, index)],
+        shown_by: vec![index],
     }
 }
 
@@ -245,9 +249,9 @@ fn merge(mut lists: Vec<Vec<Boundary>>) -> Vec<Boundary> {
     for list in lists {
         let mut cursor = 0;
         for boundary in list {
-            if let Some(found) = (cursor..merged.len()).find(|&index| merged[index].near(&boundary)) {
-                merged[found].absorb(boundary);
-                cursor = found + 1;
+            if let Some(same) = (cursor..merged.len()).find(|&index| merged[index].near(&boundary)) {
+                merged[same].absorb(boundary);
+                cursor = same + 1;
             } else {
                 let behind = (cursor..merged.len()).find(|&index| merged[index].last > boundary.last);
                 cursor = behind.unwrap_or(merged.len());

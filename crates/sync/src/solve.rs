@@ -19,7 +19,7 @@ use crate::{
     reach::Motion,
     segments::{Layout, Link, Node, layout},
     steps::{Resolved, resolve},
-    summary::{self, Found},
+    summary::{self, Findings},
     timeline::{ClockLine, ClockSegment, Instant, Timeline},
     units::Slope,
 };
@@ -41,9 +41,9 @@ pub(crate) fn solve(graph: &ClockGraph, method: Method) -> Timeline {
         Method::Bounded => solver.bounded(),
         Method::Hull | Method::Regression => solver.lines(method),
     }
-    let Solver { lines, found, .. } = solver;
+    let Solver { lines, findings, .. } = solver;
     let mut timeline = Timeline { method, clocks: lines, report: Default::default() };
-    timeline.report = summary::report(graph, &edges, &resolved, &layout, &hops, &found, &timeline);
+    timeline.report = summary::report(graph, &edges, &resolved, &layout, &hops, &findings, &timeline);
     timeline
 }
 
@@ -80,16 +80,24 @@ struct Attached {
     other: usize,
 }
 
+/// A node in order of distance.
+#[derive(Clone, Copy)]
+struct ReachedNode {
+    node: usize,
+    /// The link on the shortest path to it; `None` for the reference clock's.
+    link: Option<usize>,
+}
+
 struct Solver<'a> {
     graph: &'a ClockGraph,
     layout: &'a Layout,
     resolved: &'a [Resolved],
     lines: Vec<ClockLine>,
     attached: Vec<Vec<Attached>>,
-    /// Nodes in order of distance, and the link that reached each.
-    order: Vec<(usize, Option<usize>)>,
+    /// Nodes in order of distance.
+    order: Vec<ReachedNode>,
     /// What is reported of each clock.
-    found: Vec<Found>,
+    findings: Vec<Findings>,
     /// The bounds of each node's motion against the timeline: those assumed, or wider ones once it is solved.
     motions: Vec<Motion>,
 }
@@ -103,12 +111,12 @@ impl<'a> Solver<'a> {
             }
         }
         let lines = (0..graph.clocks().len()).map(|clock| unsolved(graph, layout, clock)).collect();
-        let found = (0..graph.clocks().len())
-            .map(|clock| Found { contradictions: 0, motion: assumed(graph, clock), breaks_bounds: false })
+        let findings = (0..graph.clocks().len())
+            .map(|clock| Findings { contradictions: 0, motion: assumed(graph, clock), breaks_bounds: false })
             .collect();
         let motions = layout.nodes.iter().map(|node| assumed(graph, node.clock)).collect();
         let order = Vec::new();
-        let mut solver = Solver { graph, layout, resolved, lines, attached, order, found, motions };
+        let mut solver = Solver { graph, layout, resolved, lines, attached, order, findings, motions };
         solver.order = solver.by_distance();
         solver
     }
@@ -118,7 +126,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Orders nodes by Dijkstra's algorithm from the reference clock.
-    fn by_distance(&self) -> Vec<(usize, Option<usize>)> {
+    fn by_distance(&self) -> Vec<ReachedNode> {
         let mut order = Vec::new();
         let mut done = vec![false; self.layout.nodes.len()];
         let mut open = BinaryHeap::new();
@@ -128,7 +136,7 @@ impl<'a> Solver<'a> {
             if std::mem::replace(&mut done[node], true) {
                 continue;
             }
-            order.push((node, link));
+            order.push(ReachedNode { node, link });
             for attached in &self.attached[node] {
                 let width = self.resolved[self.layout.links[attached.link].edge].half_width;
                 let next = Reverse((distance.saturating_add(width), attached.other, Some(attached.link)));
@@ -192,9 +200,9 @@ impl<'a> Solver<'a> {
         Slope::from_ppb(self.motions[node].drift_ppb)
     }
 
-    /// Returns the least bounds of a node's motion: what it is assumed to do, and how much wider the bounds of the solved
-    /// neighbour are, and of the messages with it, over which this is least. One clock on the way is slewed then, and which
-    /// one is unknown.
+    /// Returns the least bounds of a node's motion: the assumed ones, and the widening that every way to the reference clock
+    /// shares. A way is a solved neighbour and the messages with it; if either needed wider bounds than assumed, some clock
+    /// on that way is slewed, and it may be this one.
     fn least(&self, node: usize) -> Motion {
         let own = assumed(self.graph, self.layout.nodes[node].clock);
         let mut least: Option<(u64, f64)> = None;
@@ -207,12 +215,10 @@ impl<'a> Solver<'a> {
             let other = assumed(self.graph, self.layout.nodes[attached.other].clock);
             let drift =
                 wider.drift_ppb - other.drift_ppb + self.resolved[*edge].drift_ppb - self.graph.drift(a, b);
-            let wander = match wider.wander_ppb_per_s > other.wander_ppb_per_s {
-                true => wider.wander_ppb_per_s,
-                false => 0.0,
-            };
-            let (drifts, wanders) = least.unwrap_or((u64::MAX, f64::INFINITY));
-            least = Some((drifts.min(drift), wanders.min(wander)));
+            let is_wider = wider.wander_ppb_per_s > other.wander_ppb_per_s;
+            let wander = if is_wider { wider.wander_ppb_per_s } else { 0.0 };
+            let (least_drift, least_wander) = least.unwrap_or((u64::MAX, f64::INFINITY));
+            least = Some((least_drift.min(drift), least_wander.min(wander)));
         }
         let (drift, wander) = least.unwrap_or((0, 0.0));
         Motion { drift_ppb: own.drift_ppb + drift, wander_ppb_per_s: own.wander_ppb_per_s.max(wander), ..own }
@@ -238,10 +244,10 @@ impl<'a> Solver<'a> {
         let Some(solved) = solved else { return };
         let Node { clock, segment: segment_index } = self.layout.nodes[node];
         self.motions[node] = solved.motion;
-        let found = &mut self.found[clock];
-        found.contradictions = found.contradictions.max(solved.contradictions);
-        found.motion = found.motion.widest(solved.motion);
-        found.breaks_bounds |= solved.breaks_bounds;
+        let findings = &mut self.findings[clock];
+        findings.contradictions = findings.contradictions.max(solved.contradictions);
+        findings.motion = findings.motion.widest(solved.motion);
+        findings.breaks_bounds |= solved.breaks_bounds;
         let segment = &mut self.lines[clock].segments[segment_index];
         (segment.origin, segment.base, segment.curve) = (solved.origin, solved.base, Some(solved.curve));
         if method == Method::Bounded {
@@ -253,13 +259,13 @@ impl<'a> Solver<'a> {
 
     fn bounded(&mut self) {
         let nodes: Vec<usize> =
-            self.order.iter().map(|&(node, _)| node).filter(|&node| !self.is_reference(node)).collect();
+            self.order.iter().map(|reached| reached.node).filter(|&node| !self.is_reference(node)).collect();
         let beyond = |link: &Link| !link.nodes.iter().any(|&node| self.is_reference(node));
-        let any_beyond = self.layout.links.iter().any(beyond);
+        let has_link_beyond = self.layout.links.iter().any(beyond);
         for &node in &nodes {
             self.solve_node(node, None, Method::Bounded);
         }
-        if !any_beyond {
+        if !has_link_beyond {
             return;
         }
         for &node in &nodes {
@@ -300,7 +306,7 @@ impl<'a> Solver<'a> {
     }
 
     fn lines(&mut self, method: Method) {
-        for (node, link) in self.order.clone() {
+        for ReachedNode { node, link } in self.order.clone() {
             if !self.is_reference(node) {
                 self.solve_node(node, link, method);
             }
@@ -327,7 +333,7 @@ fn unsolved(graph: &ClockGraph, layout: &Layout, clock: usize) -> ClockLine {
     for index in 0..=boundaries.len() {
         let from = index.checked_sub(1).map(|before| &boundaries[before]);
         if let Some(boundary) = from.filter(|_| is_reference) {
-            base -= i128::from(boundary.jump.0 + (boundary.jump.1 - boundary.jump.0) / 2);
+            base -= i128::from(boundary.jump.least + (boundary.jump.greatest - boundary.jump.least) / 2);
         }
         segments.push(ClockSegment {
             origin: 0,
@@ -335,8 +341,8 @@ fn unsolved(graph: &ClockGraph, layout: &Layout, clock: usize) -> ClockLine {
             curve: is_reference.then(|| Curve::exact(graph.scale(clock as u32).tick())),
             from: from.map_or(0, |boundary| boundary.earliest_after()),
             to: boundaries.get(index).map_or(u64::MAX, |boundary| boundary.latest_before()),
-            begins: from.map_or(0, |boundary| boundary.likely.1),
-            ends: boundaries.get(index).map_or(u64::MAX, |boundary| boundary.likely.0),
+            begins: from.map_or(0, |boundary| boundary.likely_first),
+            ends: boundaries.get(index).map_or(u64::MAX, |boundary| boundary.likely_last),
         });
     }
     ClockLine { scale: graph.scale(clock as u32), segments }

@@ -10,6 +10,7 @@ use crate::{
     cover::{conflicts, consistent, fewest},
     edge::{Dropped, Edge, Message, late, orient, without},
     graph::LONGEST_GAP,
+    lines::Point,
     units::{PER_SECOND, Slope},
     widen::{wider_drifts, within},
 };
@@ -73,9 +74,24 @@ pub(crate) struct EdgeStep {
     /// Time between them by the primary clock, in units.
     pub(crate) gap: i64,
     /// The last message that is probably before the step, and the first that is probably after it.
-    pub(crate) likely: [Message; 2],
-    /// Least and greatest jump of `b` against `a`, in units.
-    pub(crate) jump: (i64, i64),
+    pub(crate) likely_last: Message,
+    pub(crate) likely_first: Message,
+    /// Jump of `b` against `a`.
+    pub(crate) jump: Jump,
+}
+
+/// A jump of a clock, in units, between two limits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Jump {
+    pub(crate) least: i64,
+    pub(crate) greatest: i64,
+}
+
+impl Jump {
+    /// Returns the jump of the other clock.
+    pub(crate) fn reversed(self) -> Jump {
+        Jump { least: -self.greatest, greatest: -self.least }
+    }
 }
 
 /// Finds the steps and wrong pairs of an edge. `drift_ppb` and `wander` are the bounds assumed between the two clocks.
@@ -132,7 +148,10 @@ fn resolve_within(edge: &Edge, drift_ppb: u64, wander: Option<u64>) -> Resolved 
     }
     runs.retain(|run| !run.bounds.is_empty());
     for pair in runs.windows(2) {
-        resolved.steps.push(step(edge, slope, (&pair[0], &pair[1]), oriented.by_a));
+        let step = step(edge, slope, &pair[0], &pair[1]);
+        resolved
+            .steps
+            .push(EdgeStep { jump: if oriented.by_a { step.jump } else { step.jump.reversed() }, ..step });
     }
     resolved.contradicting = resolved.dropped.count - oriented.out_of_range.len() as u64;
     resolved.half_width = half_width(&runs, slope);
@@ -164,12 +183,12 @@ fn without_fewest(run: &[Bound]) -> Vec<Bound> {
 }
 
 fn drop_fewest(edge: &Edge, run: &[Bound], dropped: &mut Dropped) -> Vec<Bound> {
-    let gone = fewest(run);
-    for &index in &gone {
+    let contradicting = fewest(run);
+    for &index in &contradicting {
         dropped.push(edge.messages[run[index].owner as usize].id, DropCause::Contradicts);
     }
     let mut rest = Vec::with_capacity(run.len());
-    without(run, &gone, &mut rest);
+    without(run, &contradicting, &mut rest);
     rest
 }
 
@@ -230,17 +249,17 @@ fn split(bounds: &[Bound]) -> Vec<BoundsRun> {
 /// Finds steps that are visible within one window.
 fn near_cuts(bounds: &[Bound]) -> Vec<Cut> {
     let mut cuts = Vec::new();
-    let mut at = 0;
-    while at < bounds.len() && cuts.len() < STEPS {
-        let end = (at + WINDOW).min(bounds.len());
-        match best_split(&bounds[at..end]) {
+    let mut start = 0;
+    while start < bounds.len() && cuts.len() < STEPS {
+        let end = (start + WINDOW).min(bounds.len());
+        match best_split(&bounds[start..end]) {
             Some((last, first)) => {
-                let index = at + likely(&bounds[at..end], last, first);
-                cuts.push(Cut { last: at + last, index, first: at + first });
-                at += first;
+                let index = start + likely(&bounds[start..end], last, first);
+                cuts.push(Cut { last: start + last, index, first: start + first });
+                start += first;
             }
             None if end == bounds.len() => break,
-            None => at += STRIDE,
+            None => start += STRIDE,
         }
     }
     cuts
@@ -281,7 +300,8 @@ fn far_cuts(bounds: &[Bound], from: usize, to: usize, depth: u32, cuts: &mut Vec
     far_cuts(bounds, index, to, depth - 1, cuts);
 }
 
-/// Returns the first and the last of the best indices for a step, if it saves more than [`STEP_COST`] pairs.
+/// Returns the first and the last of the best indices for a step, if it saves more than [`STEP_COST`] pairs. They are `last`
+/// and `first` of a [`Cut`]: bounds before the first best index certainly precede the step.
 fn best_split(window: &[Bound]) -> Option<(usize, usize)> {
     let whole = conflicts(window);
     if whole <= STEP_COST {
@@ -309,29 +329,34 @@ fn likely(window: &[Bound], last: usize, first: usize) -> usize {
     window[last..first].iter().rposition(before).map_or(last, |index| last + index + 1)
 }
 
-/// Returns the step between two runs of bounds.
-fn step(edge: &Edge, slope: Slope, (before, behind): (&BoundsRun, &BoundsRun), by_a: bool) -> EdgeStep {
+/// Returns the step between two runs of bounds, with the jump of the clock that is not primary.
+fn step(edge: &Edge, slope: Slope, before: &BoundsRun, behind: &BoundsRun) -> EdgeStep {
     let (last, first) = (before.last(), behind.first());
     let (before, behind) = (&before.bounds, &behind.bounds);
     let middle = last.x + (first.x - last.x) / 2;
-    let at = |run: &[Bound]| {
-        let low = envelope(run, &[middle], slope, LOWER).map_or(i64::MIN / 4, |low| low[0]);
-        let high = envelope(run, &[middle], slope, UPPER).map_or(i64::MAX / 4, |high| high[0]);
-        (low, high)
-    };
-    let (low, high) = at(&before[before.len().saturating_sub(WINDOW)..]);
-    let (low_behind, high_behind) = at(&behind[..behind.len().min(WINDOW)]);
-    let jump = (low_behind - high, high_behind - low);
+    let message = |bound: Bound| edge.messages[bound.owner as usize];
+    // Without a bound, the offset may be anything; a quarter of the range leaves room for sums.
+    let low_at = |run: &[Bound]| envelope(run, &[middle], slope, LOWER).map_or(i64::MIN / 4, |low| low[0]);
+    let high_at = |run: &[Bound]| envelope(run, &[middle], slope, UPPER).map_or(i64::MAX / 4, |high| high[0]);
+    let near_before = &before[before.len().saturating_sub(WINDOW)..];
+    let near_behind = &behind[..behind.len().min(WINDOW)];
     EdgeStep {
-        last: edge.messages[last.owner as usize],
-        first: edge.messages[first.owner as usize],
+        last: message(last),
+        first: message(first),
         gap: first.x - last.x,
-        likely: [before[before.len() - 1], behind[0]].map(|bound| edge.messages[bound.owner as usize]),
-        jump: if by_a { jump } else { (-jump.1, -jump.0) },
+        likely_last: message(before[before.len() - 1]),
+        likely_first: message(behind[0]),
+        jump: Jump {
+            least: low_at(near_behind) - high_at(near_before),
+            greatest: high_at(near_behind) - low_at(near_before),
+        },
     }
 }
 
-/// Returns the median of half the distance between the envelopes.
+/// A half-width that no pair of bounds has.
+pub(crate) const UNBOUNDED_WIDTH: i64 = i64::MAX / 4;
+
+/// Returns the median of half the distance between the envelopes; [`UNBOUNDED_WIDTH`] if all bounds are on one side.
 fn half_width(runs: &[BoundsRun], slope: Slope) -> i64 {
     let mut widths = Vec::new();
     for run in runs.iter().map(|run| &run.bounds) {
@@ -344,7 +369,7 @@ fn half_width(runs: &[BoundsRun], slope: Slope) -> i64 {
         widths.extend(low.iter().zip(high).map(|(low, high)| (high - low) / 2));
     }
     if widths.is_empty() {
-        return i64::MAX / 4;
+        return UNBOUNDED_WIDTH;
     }
     let middle = widths.len() / 2;
     (*widths.select_nth_unstable(middle).1).max(1)
@@ -352,8 +377,8 @@ fn half_width(runs: &[BoundsRun], slope: Slope) -> i64 {
 
 /// The offset over time, measured in windows, and the slope that deviations from it may have.
 struct Trend {
-    /// (x, offset) of the windows' middles; the first and last lines extend beyond the ends.
-    knots: Vec<(i64, i64)>,
+    /// The windows' middles; the first and last lines extend beyond the ends.
+    knots: Vec<Point>,
     slope: Slope,
 }
 
@@ -373,20 +398,20 @@ fn trend(bounds: &[Bound], slope: Slope, wander: u64) -> Option<Trend> {
         drifts.push((pair[1].value - pair[0].value) as f64 / PER_SECOND as f64 / seconds);
         uncertainties.push(2.0 * width / seconds + wander as f64 * 1e-9 * 2.0 * seconds);
     }
-    // Half more than nine tenths of the uncertainties.
+    // One and a half times what nine in ten uncertainties do not exceed.
     let ninth_decile = uncertainties.len() * 9 / 10;
     let uncertainty = *uncertainties.select_nth_unstable_by(ninth_decile, f64::total_cmp).1;
     let narrow = Slope::from_ppb((uncertainty * 1.5e9) as u64 + 1);
     if narrow.times(PER_SECOND) * 2 > slope.times(PER_SECOND) {
         return None;
     }
-    let mut knots = vec![(middles[0].x, middles[0].value)];
+    let mut knots = vec![Point { x: middles[0].x, y: middles[0].value }];
     for (index, pair) in middles.windows(2).enumerate() {
         let around = &drifts[index.saturating_sub(2)..(index + 3).min(drifts.len())];
         let mut sorted = around.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         let rise = sorted[sorted.len() / 2] * (pair[1].x - pair[0].x) as f64;
-        knots.push((pair[1].x, knots[index].1 + rise as i64));
+        knots.push(Point { x: pair[1].x, y: knots[index].y + rise as i64 });
     }
     Some(Trend { knots, slope: narrow })
 }
@@ -427,7 +452,7 @@ impl Trend {
     fn values<'a>(&'a self, bounds: &'a [Bound]) -> impl Iterator<Item = i64> + 'a {
         let mut knot = 0;
         bounds.iter().map(move |bound| {
-            while knot + 2 < self.knots.len() && self.knots[knot + 1].0 <= bound.x {
+            while knot + 2 < self.knots.len() && self.knots[knot + 1].x <= bound.x {
                 knot += 1;
             }
             self.at(knot, bound.x)
@@ -436,9 +461,9 @@ impl Trend {
 
     /// Returns the trend at `x` on the line after `knot`, extended beyond both ends.
     fn at(&self, knot: usize, x: i64) -> i64 {
-        let ((x0, y0), (x1, y1)) = (self.knots[knot], self.knots[knot + 1]);
-        let rise = i128::from(y1 - y0) * i128::from(x - x0) / i128::from((x1 - x0).max(1));
-        y0 + rise as i64
+        let (from, to) = (self.knots[knot], self.knots[knot + 1]);
+        let rise = i128::from(to.y - from.y) * i128::from(x - from.x) / i128::from((to.x - from.x).max(1));
+        from.y + rise as i64
     }
 
     /// Returns the bounds with the trend subtracted.
@@ -451,7 +476,7 @@ impl Trend {
 
     /// Adds the trend back to a bound.
     fn restore(&self, bound: Bound, slope: Slope) -> Bound {
-        let knot = self.knots.partition_point(|&(x, _)| x <= bound.x);
+        let knot = self.knots.partition_point(|knot| knot.x <= bound.x);
         let knot = knot.saturating_sub(1).min(self.knots.len() - 2);
         Bound::new(bound.x, bound.value + self.at(knot, bound.x), bound.upper, slope, bound.owner)
     }

@@ -2,39 +2,39 @@
 
 use crate::{
     clocks::{ClockId, DroppedPair},
-    edge::{Dropped, Edge},
+    edge::{Edge, MOST_LISTED},
     graph::ClockGraph,
     reach::Motion,
     report::{ClockReport, ClockStep, EdgeReport, Report},
     segments::Layout,
-    steps::Resolved,
+    steps::{Resolved, UNBOUNDED_WIDTH},
     timeline::{ClockLine, Timeline},
-    units::{PER_NANO, ceil_nanos, floor_nanos, saturate},
+    units::{PER_NANO, PPB, ceil_nanos, floor_nanos, saturate},
 };
 
 /// Number of intervals in which drift is measured.
 const DRIFT_INTERVALS: usize = 64;
 
-/// What the solver found out of a clock beside its line.
+/// What the solver reports of a clock besides its line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct Findings {
     pub(crate) contradictions: u64,
     /// The widest bounds of its segments.
     pub(crate) motion: Motion,
     pub(crate) breaks_bounds: bool,
 }
 
-/// Builds the report. `hops` and `found` are indexed by clock, `resolved` by edge.
+/// Builds the report. `hops` and `findings` are indexed by clock, `resolved` by edge.
 pub(crate) fn report(
     graph: &ClockGraph,
     edges: &[((u32, u32), &Edge)],
     resolved: &[Resolved],
     layout: &Layout,
     hops: &[Option<u32>],
-    found: &[Found],
+    findings: &[Findings],
     timeline: &Timeline,
 ) -> Report {
-    let clock_report = |clock: usize| clock_report(clock, layout, hops[clock], found[clock], timeline);
+    let clock_report = |clock: usize| clock_report(clock, layout, hops[clock], findings[clock], timeline);
     let edge_report = |index: usize| {
         let (ends, edge) = edges[index];
         edge_report(index, ends, edge, &resolved[index], layout, timeline)
@@ -49,15 +49,15 @@ fn clock_report(
     clock: usize,
     layout: &Layout,
     hops: Option<u32>,
-    found: Found,
+    findings: Findings,
     timeline: &Timeline,
 ) -> ClockReport {
     let line = &timeline.clocks[clock];
     let readings = readings(clock, layout);
-    let wander = found.motion.wander_ppb_per_s;
+    let wander = findings.motion.wander_ppb_per_s;
     let curves = || line.segments.iter().filter_map(|segment| segment.curve.as_ref());
     let known = curves().count() == line.segments.len();
-    let (drift_ppb, wander_ppb) = drift(&readings, |ticks| (line.scale.units(ticks), estimate(line, ticks)));
+    let drift = drift(&readings, line);
     ClockReport {
         clock: ClockId(clock as u32),
         hops,
@@ -65,13 +65,13 @@ fn clock_report(
             known && curves().all(|curve| curve.has_low),
             known && curves().all(|curve| curve.has_high),
         ),
-        drift_ppb,
-        wander_ppb,
-        drift_bound_ppb: found.motion.drift_ppb,
+        drift_ppb: drift.mean_ppb,
+        wander_ppb: drift.range_ppb,
+        drift_bound_ppb: findings.motion.drift_ppb,
         wander_bound_ppb_per_s: wander.is_finite().then_some(wander.ceil() as u64),
-        breaks_bounds: found.breaks_bounds,
+        breaks_bounds: findings.breaks_bounds,
         steps: layout.boundaries[clock].iter().map(step).collect(),
-        contradictions: found.contradictions,
+        contradictions: findings.contradictions,
     }
 }
 
@@ -79,13 +79,9 @@ fn step(boundary: &crate::segments::Boundary) -> ClockStep {
     ClockStep {
         last_ticks: boundary.last,
         first_ticks: boundary.first,
-        jump_low_ns: floor_nanos(i128::from(boundary.jump.0)),
-        jump_high_ns: ceil_nanos(i128::from(boundary.jump.1)),
+        jump_low_ns: floor_nanos(i128::from(boundary.jump.least)),
+        jump_high_ns: ceil_nanos(i128::from(boundary.jump.greatest)),
     }
-}
-
-fn estimate(line: &ClockLine, ticks: u64) -> i128 {
-    line.time(ticks).estimate
 }
 
 /// Returns the sorted readings of a clock in the segment that has the most.
@@ -106,23 +102,33 @@ fn readings(clock: usize, layout: &Layout) -> Vec<u64> {
     nodes.map(of_node).max_by_key(Vec::len).unwrap_or_default()
 }
 
-/// Returns a clock's mean drift, and its greatest minus least drift over time, in parts per billion. `at` converts a
-/// reading to (clock, time) in units.
-fn drift(readings: &[u64], at: impl Fn(u64) -> (i128, i128)) -> (i64, i64) {
-    let (Some(&first), Some(&last)) = (readings.first(), readings.last()) else { return (0, 0) };
+/// A clock's drift against the timeline, in parts per billion.
+#[derive(Clone, Copy, Default)]
+struct Drift {
+    mean_ppb: i64,
+    /// Greatest minus least drift over time.
+    range_ppb: i64,
+}
+
+/// Returns a clock's drift over the time of sorted readings.
+fn drift(readings: &[u64], line: &ClockLine) -> Drift {
+    let (Some(&first), Some(&last)) = (readings.first(), readings.last()) else { return Drift::default() };
     let ppb = |from: u64, to: u64| {
-        let ((clock, time), (clock_behind, time_behind)) = (at(from), at(to));
-        let run = clock_behind - clock;
-        let gained = (time_behind - time - run).clamp(-1 << 80, 1 << 80);
-        (run > 0).then(|| saturate(gained * 1_000_000_000 / run))
+        let run = line.scale.units(to) - line.scale.units(from);
+        let passed = line.time(to).estimate - line.time(from).estimate;
+        // Limited, so that the product fits.
+        let gained = (passed - run).clamp(-1 << 80, 1 << 80);
+        (run > 0).then(|| saturate(gained * i128::from(PPB) / run))
     };
-    let mean = ppb(first, last).unwrap_or(0);
-    let part =
+    let border =
         |index: usize| first + ((u128::from(last - first) * index as u128) / DRIFT_INTERVALS as u128) as u64;
-    let drifts = (0..DRIFT_INTERVALS).filter_map(|index| ppb(part(index), part(index + 1)));
-    let (least, greatest) =
-        drifts.fold((i64::MAX, i64::MIN), |(least, greatest), ppb| (least.min(ppb), greatest.max(ppb)));
-    (mean, greatest.saturating_sub(least).max(0))
+    let (mut least, mut greatest) = (i64::MAX, i64::MIN);
+    for drift in (0..DRIFT_INTERVALS).filter_map(|index| ppb(border(index), border(index + 1))) {
+        least = least.min(drift);
+        greatest = greatest.max(drift);
+    }
+    let range_ppb = greatest.saturating_sub(least).max(0);
+    Drift { mean_ppb: ppb(first, last).unwrap_or(0), range_ppb }
 }
 
 fn edge_report(
@@ -138,24 +144,24 @@ fn edge_report(
     let used = held.saturating_sub(resolved.implied);
     let all = [&edge.dropped, &resolved.dropped, &layout.dropped[index]];
     let dropped: u64 = all.iter().map(|dropped| dropped.count).sum();
-    let named = |dropped: &&Dropped| dropped.named.clone();
-    let dropped_pairs: Vec<DroppedPair> = all.iter().flat_map(named).take(1 << 20).collect();
-    let (drift_ppb, wander_ppb) = edge_drift(index, (a, b), layout, timeline);
-    let bounded = resolved.half_width < i64::MAX / 4;
+    let dropped_pairs: Vec<DroppedPair> =
+        all.iter().flat_map(|dropped| dropped.listed.clone()).take(MOST_LISTED).collect();
+    let drift = edge_drift(index, (a, b), layout, timeline);
+    let is_bounded = resolved.half_width < UNBOUNDED_WIDTH;
     EdgeReport {
         a: ClockId(a),
         b: ClockId(b),
-        pairs: edge.given,
+        pairs: edge.pushed,
         pairs_to_b: edge.to_b,
         used,
-        implied: edge.given.saturating_sub(used + dropped),
+        implied: edge.pushed.saturating_sub(used + dropped),
         dropped,
         dropped_pairs,
         violations_before: edge.violations_before(),
         violations_after: violations_after(index, (a, b), layout, timeline),
-        drift_ppb,
-        wander_ppb,
-        half_width_ns: bounded.then(|| (resolved.half_width as u64).div_ceil(PER_NANO as u64)),
+        drift_ppb: drift.mean_ppb,
+        wander_ppb: drift.range_ppb,
+        half_width_ns: is_bounded.then(|| (resolved.half_width as u64).div_ceil(PER_NANO as u64)),
         steps: resolved.steps.len() as u64,
     }
 }
@@ -169,26 +175,26 @@ fn violations_after(index: usize, (a, b): (u32, u32), layout: &Layout, timeline:
     let mut violations = 0;
     for link in layout.links.iter().filter(|link| link.edge == index) {
         for message in &link.messages {
-            let at_a = time(a, link.nodes[0], message.a);
-            let at_b = time(b, link.nodes[1], message.b);
-            violations += u64::from(if message.to_b { at_b < at_a } else { at_a < at_b });
+            let time_a = time(a, link.nodes[0], message.a);
+            let time_b = time(b, link.nodes[1], message.b);
+            violations += u64::from(if message.to_b { time_b < time_a } else { time_a < time_b });
         }
     }
     violations
 }
 
 /// Returns the drift of `b` against `a` over their longest link.
-fn edge_drift(index: usize, (a, b): (u32, u32), layout: &Layout, timeline: &Timeline) -> (i64, i64) {
+fn edge_drift(index: usize, (a, b): (u32, u32), layout: &Layout, timeline: &Timeline) -> Drift {
     let links = layout.links.iter().filter(|link| link.edge == index);
-    let Some(link) = links.max_by_key(|link| link.messages.len()) else { return (0, 0) };
+    let Some(link) = links.max_by_key(|link| link.messages.len()) else { return Drift::default() };
     let mut of_a: Vec<u64> = link.messages.iter().map(|message| message.a).collect();
     let mut of_b: Vec<u64> = link.messages.iter().map(|message| message.b).collect();
     of_a.sort_unstable();
     of_b.sort_unstable();
-    let of_clock = |clock: u32, readings: &[u64]| {
-        let line = &timeline.clocks[clock as usize];
-        drift(readings, |ticks| (line.scale.units(ticks), estimate(line, ticks)))
-    };
-    let ((drift_a, wander_a), (drift_b, wander_b)) = (of_clock(a, &of_a), of_clock(b, &of_b));
-    (drift_b.saturating_sub(drift_a), wander_a.saturating_add(wander_b))
+    let drift_a = drift(&of_a, &timeline.clocks[a as usize]);
+    let drift_b = drift(&of_b, &timeline.clocks[b as usize]);
+    Drift {
+        mean_ppb: drift_b.mean_ppb.saturating_sub(drift_a.mean_ppb),
+        range_ppb: drift_a.range_ppb.saturating_add(drift_b.range_ppb),
+    }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clocks::{ClockId, Method},
-    curve::{Curve, CurvePiece, Offsets},
+    curve::{Curve, CurvePiece, Offsets, Sides},
     report::Report,
     units::{LIMIT, Scale, ceil_nanos, floor_nanos},
 };
@@ -93,12 +93,12 @@ pub(crate) struct ClockSegment {
     pub(crate) base: i128,
     /// `None` if no message bounds this segment.
     pub(crate) curve: Option<Curve>,
-    /// First and last tick that may belong to this segment.
+    /// First and last reading that may belong to this segment, in ticks.
     #[serde(with = "wide")]
     pub(crate) from: u64,
     #[serde(with = "wide")]
     pub(crate) to: u64,
-    /// First and last tick that most likely belong to it.
+    /// First and last reading that most likely belong to it.
     #[serde(with = "wide")]
     pub(crate) begins: u64,
     #[serde(with = "wide")]
@@ -111,19 +111,19 @@ impl ClockSegment {
         (units - self.origin).clamp(i128::from(-LIMIT), i128::from(LIMIT)) as i64
     }
 
-    fn instant(&self, units: i128, sides: (bool, bool), offsets: Offsets) -> Instant {
+    fn instant(&self, units: i128, sides: Sides, offsets: Offsets) -> Instant {
         let base = units + self.base;
         Instant {
-            low: sides.0.then(|| base + i128::from(offsets.low)),
+            low: sides.low.then(|| base + i128::from(offsets.low)),
             estimate: base + i128::from(offsets.estimate),
-            high: sides.1.then(|| base + i128::from(offsets.high)),
+            high: sides.high.then(|| base + i128::from(offsets.high)),
         }
     }
 
     /// Returns the time of a reading in units.
     pub(crate) fn time(&self, units: i128) -> Instant {
         match &self.curve {
-            Some(curve) => self.instant(units, (curve.has_low, curve.has_high), curve.at(self.x(units))),
+            Some(curve) => self.instant(units, curve.sides(), curve.at(self.x(units))),
             None => Instant { low: None, estimate: units + self.base, high: None },
         }
     }
@@ -250,8 +250,8 @@ impl Timeline {
         // The time in which half the width is at most `limit`. Between knots the width is linear.
         let within = |limit: u64| -> f64 {
             let pieces = widths.windows(2).map(|pair| {
-                let ((from, one), (to, other)) = (pair[0], pair[1]);
-                let (low, high) = (one.min(other), one.max(other));
+                let ((from, width), (to, next_width)) = (pair[0], pair[1]);
+                let (low, high) = (width.min(next_width), width.max(next_width));
                 let share = (limit + 1).saturating_sub(low) as f64 / (high - low + 1) as f64;
                 (to - from) as f64 * share.min(1.0)
             });
@@ -272,7 +272,7 @@ impl Timeline {
     ///
     /// If the graph has no such clock.
     pub fn cursor(&self, clock: ClockId) -> Cursor<'_> {
-        Cursor { clock: &self.clocks[clock.0 as usize], segment: 0, before: 0, piece: CurvePiece::NONE }
+        Cursor { clock: &self.clocks[clock.0 as usize], segment: 0, last_ticks: 0, piece: CurvePiece::NONE }
     }
 }
 
@@ -285,7 +285,7 @@ impl Timeline {
 pub struct Cursor<'a> {
     clock: &'a ClockLine,
     segment: usize,
-    before: u64,
+    last_ticks: u64,
     piece: CurvePiece,
 }
 
@@ -296,7 +296,7 @@ impl Cursor<'_> {
         let segment = &self.clock.segments[self.segment];
         let single = self.clock.segments.len() == 1;
         if !single {
-            let runs_back = ticks < std::mem::replace(&mut self.before, ticks);
+            let runs_back = ticks < std::mem::replace(&mut self.last_ticks, ticks);
             if runs_back || ticks > segment.ends || ticks < segment.from {
                 return self.follow(units, ticks, runs_back);
             }
@@ -310,7 +310,7 @@ impl Cursor<'_> {
             self.piece = piece;
         }
         let offsets = self.piece.knot.at(x);
-        segment.instant(units, (self.piece.has_low, self.piece.has_high), offsets).stamp()
+        segment.instant(units, self.piece.sides, offsets).stamp()
     }
 
     /// Converts a reading that runs backwards or lies near a step.

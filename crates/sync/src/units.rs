@@ -15,6 +15,12 @@ pub(crate) const PER_SECOND: i64 = 1_000_000_000 * PER_NANO;
 /// Distances and offsets stay below this many units (4.5 years), so sums fit 64 bits and products 128.
 pub(crate) const LIMIT: i64 = 1 << 61;
 
+/// One, in parts per billion.
+pub(crate) const PPB: u64 = 1_000_000_000;
+
+/// The greatest bound of a clock's drift. A wider one adds nothing to the monotonicity of clocks.
+pub(crate) const MOST_DRIFT_PPB: u64 = PPB / 4;
+
 /// Converts ticks of a clock to units at its nominal frequency.
 ///
 /// The multiplier has 63 significant bits. Its rounding error (1 part in 2⁶²) counts as drift of the clock, because
@@ -77,8 +83,7 @@ const SLOPE_BITS: u32 = 40;
 impl Slope {
     /// Converts parts per billion, rounded up.
     pub(crate) fn from_ppb(ppb: u64) -> Slope {
-        // A drift bound above 1/4 adds nothing to the monotonicity of clocks.
-        let scaled = (u128::from(ppb.min(250_000_000)) << SLOPE_BITS).div_ceil(1_000_000_000);
+        let scaled = (u128::from(ppb.min(MOST_DRIFT_PPB)) << SLOPE_BITS).div_ceil(PPB.into());
         Slope(scaled as i64)
     }
 
@@ -130,10 +135,10 @@ mod tests {
         for frequency in [1, 10_000_000, 1_000_000_000, 3_700_000_000, u64::MAX] {
             let scale = Scale::new(frequency);
             for ticks in [0, 1, 12_345, 1 << 40, u64::MAX] {
-                let found = scale.ticks(scale.units(ticks));
+                let last = scale.ticks(scale.units(ticks));
                 assert!(
-                    found >= ticks && scale.units(found) == scale.units(ticks),
-                    "{frequency} {ticks} {found}"
+                    last >= ticks && scale.units(last) == scale.units(ticks),
+                    "{frequency} {ticks} {last}"
                 );
             }
         }

@@ -1,17 +1,18 @@
 //! Chooses the bounds of drift and wander that a clock is solved with: those assumed, or wider ones that its messages ask
 //! for.
 //!
-//! A bound that is too small shows in two ways. Either no clock within it satisfies all messages. Or one does, but only
-//! if one direction took longer for a while: the bound then lies far from all messages of that direction, many in a row,
-//! though elsewhere some of a like number come near it. Delays that differ alone rarely do that ([`EVIDENCE`]).
+//! A bound that is too small shows in four ways:
 //!
-//! Nor is an interval ever narrower than the least delay there and back, if the truth is in it ([`GAP`]). And one clock must
-//! explain all messages of a direction by ordinary delays: where the other direction is slow, the interval has room for a
-//! different clock at each message ([`Side::is_explained_by`]).
+//! * No clock within it satisfies all messages.
+//! * A clock satisfies them only if one direction took longer for a while: many messages of that direction in a row lie far
+//!   from the interval, while elsewhere one in as many comes near. Chance rarely does that ([`EVIDENCE`]).
+//! * The interval is narrower than the least delay there and back together ([`GAP`]).
+//! * No single clock explains all messages of a direction by ordinary delays. Where the other direction is slow, the
+//!   interval may hold only because it has room for a different clock at each message ([`Side::is_explained_by`]).
 //!
-//! These tests run with ever wider bounds, from less than what is assumed. What passes is not yet safe: a clock that is
-//! just beyond a bound escapes the tests, as delays hide the rest. The bounds used are therefore wider than those that
-//! pass, by [`DRIFT_MARGIN`] and [`WANDER_MARGIN`], and never tighter than those assumed.
+//! These tests run with ever wider bounds, from less than what is assumed. Bounds that pass are not yet safe: the motion of
+//! a clock that is just beyond them may be hidden by delays. The bounds used are therefore wider than those that pass, by
+//! [`DRIFT_MARGIN`] and [`WANDER_MARGIN`], and never tighter than those assumed.
 
 use std::ops::Range;
 
@@ -50,9 +51,9 @@ const LAST_WANDER: f64 = 16.0;
 /// The least wander bound that is tried.
 const LEAST_WANDER: f64 = 1.0;
 
-/// The number of messages in a row times their least distance from the interval, in units of the mean delay above the least,
-/// is more than chance from this value plus the logarithm of the number of all messages on. With exponential delays, some row
-/// exceeds that by chance with a probability of `exp(−EVIDENCE)`.
+/// A row of messages far from the interval is more than chance if its length times its least distance, in units of the mean
+/// delay above the least, exceeds this value plus the logarithm of the number of all messages. With exponential delays, some
+/// row exceeds that by chance with a probability of `exp(−EVIDENCE)`.
 const EVIDENCE: f64 = 12.0;
 
 /// Messages in a row at least: a few long delays in a row are ordinary.
@@ -68,9 +69,9 @@ const GAP: f64 = 0.9;
 /// Windows at least by which the least delay there and back is estimated.
 const LEAST_WINDOWS: usize = 16;
 
-/// By how much the least delays still fall in longer and longer windows, as a multiple of the fall from windows half as long.
-/// It is 1 if short delays are as frequent as slightly longer ones, and 2.4 if their frequency grows in proportion to the
-/// delay above the least.
+/// How far the least delays fall from some windows to endless ones, as a multiple of their fall to those windows from windows
+/// half as long. It is 1 if short delays are as frequent as slightly longer ones, and 2.4 if their frequency grows in
+/// proportion to the delay above the least.
 const EXTRAPOLATION: f64 = 2.0;
 
 /// Rounds in which the least delays of a direction are found. Each takes the drift from those of the last.
@@ -83,7 +84,7 @@ pub const SLEW_PPB: u64 = 500_000;
 /// Distances below this are rounding of the possible states, in units (16 ns).
 const FLOOR: i64 = 16 * PER_NANO;
 
-/// Rows that even the widest drift does not explain, at most, of which delays are then taken to be long.
+/// Rows at most that even the widest drift does not explain, and whose delays are therefore taken to be long.
 const ROWS: usize = 64;
 
 /// The bounds chosen for a clock, and its states within them.
@@ -128,32 +129,30 @@ pub(crate) fn within(bounds: &[Bound], slope: Slope) -> Vec<Bound> {
 /// by x and consistent within the drift of `least`. `None` without bounds.
 pub(crate) fn choose(bounds: &[Bound], assumed: Motion, least: Motion, thinned: bool) -> Option<Chosen> {
     let tested = Tested::new(bounds, thinned);
-    let found_drift = tested.drift(assumed.drift_ppb);
-    let mut drift_ppb = least.drift_ppb.max(found_drift * DRIFT_MARGIN);
+    let least_drift = tested.drift(assumed.drift_ppb);
+    let mut drift_ppb = least.drift_ppb.max(least_drift * DRIFT_MARGIN);
     let slope = Slope::from_ppb(drift_ppb);
     let bounds = &within(bounds, slope);
     let mut calmest = None;
     let base = assumed.wander_ppb_per_s.max(LEAST_WANDER * FIRST_WANDER);
     let tried = std::iter::successors(Some(base / FIRST_WANDER), |wander| Some(wander * WANDER_STEP))
         .take_while(|&wander| wander <= base * LAST_WANDER);
-    let mut found = f64::INFINITY;
+    let mut least_wander = f64::INFINITY;
     for wander_ppb_per_s in tried {
         let motion = Motion { drift_ppb, wander_ppb_per_s, longest_gap: i64::MAX };
         let Some(reach) = reach_all(bounds, slope, motion) else { continue };
-        let passes = tested.passes(|places, upper| reach.side(places, upper))
+        let passes = tested.passes(|xs, upper| reach.side(xs, upper))
             && tested.sides.iter().all(|side| side.is_explained_by(slope, motion));
         calmest = calmest.or(Some(reach));
         if passes {
-            found = wander_ppb_per_s;
+            least_wander = wander_ppb_per_s;
             break;
         }
     }
-    let wander_ppb_per_s = match found * WANDER_MARGIN {
-        safe if safe <= base => assumed.wander_ppb_per_s,
-        safe => safe,
-    };
-    let wander_ppb_per_s = wander_ppb_per_s.max(least.wander_ppb_per_s);
-    let breaks_bounds = found_drift > assumed.drift_ppb || found > base;
+    let safe = least_wander * WANDER_MARGIN;
+    let safe = if safe <= base { assumed.wander_ppb_per_s } else { safe };
+    let wander_ppb_per_s = safe.max(least.wander_ppb_per_s);
+    let breaks_bounds = least_drift > assumed.drift_ppb || least_wander > base;
     if breaks_bounds || drift_ppb > assumed.drift_ppb {
         drift_ppb = drift_ppb.max(assumed.drift_ppb + SLEW_PPB);
     }
@@ -167,7 +166,7 @@ pub(crate) fn choose(bounds: &[Bound], assumed: Motion, least: Motion, thinned: 
 struct Tested<'a> {
     all: &'a [Bound],
     sides: Vec<Side>,
-    places: Vec<i64>,
+    xs: Vec<i64>,
     /// The least width of the interval that a clock within the bounds leaves; negative if unknown.
     gap: i64,
 }
@@ -175,7 +174,7 @@ struct Tested<'a> {
 /// The bounds of one direction.
 struct Side {
     upper: bool,
-    places: Vec<i64>,
+    xs: Vec<i64>,
     values: Vec<i64>,
     /// Mean delay above the least, in units; `None` for too few messages.
     noise: Option<f64>,
@@ -185,14 +184,14 @@ impl<'a> Tested<'a> {
     fn new(bounds: &'a [Bound], thinned: bool) -> Tested<'a> {
         let side = |upper: bool| {
             let of_side = || bounds.iter().filter(|bound| bound.upper == upper);
-            let places: Vec<i64> = of_side().map(|bound| bound.x).collect();
+            let xs: Vec<i64> = of_side().map(|bound| bound.x).collect();
             let values: Vec<i64> = of_side().map(|bound| bound.value).collect();
-            let mut side = Side { upper, noise: noise(&places, &values, thinned), places, values };
+            let mut side = Side { upper, noise: noise(&xs, &values, thinned), xs, values };
             side.leave_out_long_delays(bounds);
             side
         };
-        let places = bounds.iter().map(|bound| bound.x).collect();
-        Tested { all: bounds, sides: vec![side(LOWER), side(UPPER)], places, gap: least_gap(bounds) }
+        let xs = bounds.iter().map(|bound| bound.x).collect();
+        Tested { all: bounds, sides: vec![side(LOWER), side(UPPER)], xs, gap: least_gap(bounds) }
     }
 
     /// Returns the least drift bound that passes: half of the assumed one, the assumed one, or a wider one.
@@ -200,22 +199,22 @@ impl<'a> Tested<'a> {
         let passes = |drift: u64| {
             let bounds = within(self.all, Slope::from_ppb(drift));
             conflicts(&bounds) == 0
-                && self.passes(|places, upper| envelope(&bounds, places, Slope::from_ppb(drift), upper))
+                && self.passes(|xs, upper| envelope(&bounds, xs, Slope::from_ppb(drift), upper))
         };
         let drifts = [assumed / DRIFT_MARGIN, assumed].into_iter().chain(wider_drifts(assumed));
         drifts.into_iter().find(|&drift| passes(drift)).unwrap_or(assumed / DRIFT_MARGIN)
     }
 
-    /// Returns whether delays explain how far the messages lie from the interval. `at` returns the interval's end at places
-    /// for the side of upper bounds or the other.
-    fn passes(&self, at: impl Fn(&[i64], bool) -> Option<Vec<i64>>) -> bool {
-        if let (Some(low), Some(high)) = (at(&self.places, LOWER), at(&self.places, UPPER))
+    /// Returns whether delays explain how far the messages lie from the interval. `end_at` returns the interval's upper or
+    /// lower end at each x.
+    fn passes(&self, end_at: impl Fn(&[i64], bool) -> Option<Vec<i64>>) -> bool {
+        if let (Some(low), Some(high)) = (end_at(&self.xs, LOWER), end_at(&self.xs, UPPER))
             && low.iter().zip(&high).any(|(low, high)| high - low + FLOOR < self.gap)
         {
             return false;
         }
         self.sides.iter().all(|side| {
-            let Some(ends) = at(&side.places, side.upper) else { return true };
+            let Some(ends) = end_at(&side.xs, side.upper) else { return true };
             side.longest_row(&ends).is_none()
         })
     }
@@ -237,7 +236,7 @@ fn least_gap(bounds: &[Bound]) -> i64 {
         return 0;
     }
     gaps.sort_unstable();
-    // The sum of two exponential delays: its lower quartile, and the mean of the least of all.
+    // As if the delays of both directions were exponential: the lower quartile of their sum gives the mean of the least sum.
     let spread = (gaps[gaps.len() / 4] - gaps[0]) as f64 * (2.0 / gaps.len() as f64).sqrt();
     let of_neighbours = gaps[0] as f64 - 2.0 * spread;
     // Nothing is known of delays shorter than any that was measured.
@@ -252,9 +251,9 @@ fn least_gap(bounds: &[Bound]) -> i64 {
 /// Mean drift is subtracted; other drift within a window makes the estimate smaller.
 fn gap_of_windows(bounds: &[Bound]) -> Option<f64> {
     let of_upper = || bounds.iter().filter(|bound| bound.upper);
-    let places: Vec<i64> = of_upper().map(|bound| bound.x).collect();
+    let xs: Vec<i64> = of_upper().map(|bound| bound.x).collect();
     let values: Vec<i64> = of_upper().map(|bound| bound.value).collect();
-    let drift = mean_drift(&places, &values)?;
+    let drift = mean_drift(&xs, &values)?;
     let level = |bound: &Bound| bound.value.saturating_sub((drift * bound.x as f64) as i64);
     let gap = |window: &[Bound]| {
         let side = |upper: bool| window.iter().filter(move |bound| bound.upper == upper).map(level);
@@ -299,7 +298,7 @@ impl Side {
         let farthest = if self.upper { -depth } else { depth };
         let mut bounds = Vec::new();
         for index in self.least_delays() {
-            let (x, value) = (self.places[index], self.values[index]);
+            let (x, value) = (self.xs[index], self.values[index]);
             bounds.push(Bound::new(x, value, self.upper, slope, 0));
             bounds.push(Bound::new(x, value + farthest, !self.upper, slope, 0));
         }
@@ -308,31 +307,31 @@ impl Side {
 
     /// Returns the ascending indices of the messages with the least delay of each few in a row; none for too few messages.
     fn least_delays(&self) -> Vec<usize> {
-        let Some(drift) = mean_drift(&self.places, &self.values) else { return Vec::new() };
+        let Some(drift) = mean_drift(&self.xs, &self.values) else { return Vec::new() };
         let sign = if self.upper { 1.0 } else { -1.0 };
         // Rows overlap, so that a slew that begins within one lies between two others.
         let last = self.values.len() - LEAST_ROW;
         let starts: Vec<usize> = (0..last).step_by(LEAST_ROW / 2).chain([last]).collect();
         let least = |start: usize, drift: f64| {
             let delay = |index: &usize| {
-                let apart = self.places[*index] - self.places[start];
+                let apart = self.xs[*index] - self.xs[start];
                 sign * (self.values[*index] as f64 - drift * apart as f64)
             };
             (start..start + LEAST_ROW).min_by(|a, b| delay(a).total_cmp(&delay(b))).unwrap_or(start)
         };
-        let mut found: Vec<usize> = starts.iter().map(|&start| least(start, drift)).collect();
+        let mut nearest: Vec<usize> = starts.iter().map(|&start| least(start, drift)).collect();
         for _ in 0..ROUNDS {
             let drift_near = |row: usize| {
-                let (from, to) = (found[row.saturating_sub(2)], found[(row + 2).min(found.len() - 1)]);
-                let run = self.places[to] - self.places[from];
+                let (from, to) = (nearest[row.saturating_sub(2)], nearest[(row + 2).min(nearest.len() - 1)]);
+                let run = self.xs[to] - self.xs[from];
                 let rise = (self.values[to] - self.values[from]) as f64;
                 if run > 0 { rise / run as f64 } else { drift }
             };
-            found = starts.iter().enumerate().map(|(row, &start)| least(start, drift_near(row))).collect();
+            nearest = starts.iter().enumerate().map(|(row, &start)| least(start, drift_near(row))).collect();
         }
-        found.sort_unstable();
-        found.dedup();
-        found
+        nearest.sort_unstable();
+        nearest.dedup();
+        nearest
     }
 
     /// Leaves out messages that lie far from the interval even if drift is as wide as it may be: no clock explains these,
@@ -340,9 +339,9 @@ impl Side {
     fn leave_out_long_delays(&mut self, bounds: &[Bound]) {
         let slope = Slope::from_ppb(WIDEST_DRIFT_PPB);
         for _ in 0..ROWS {
-            let Some(ends) = envelope(bounds, &self.places, slope, self.upper) else { return };
+            let Some(ends) = envelope(bounds, &self.xs, slope, self.upper) else { return };
             let Some(row) = self.longest_row(&ends) else { return };
-            self.places.drain(row.clone());
+            self.xs.drain(row.clone());
             self.values.drain(row);
         }
     }
@@ -350,29 +349,28 @@ impl Side {
 
 /// Returns how much the values rise per unit of time in the mean, by the medians of the first and the last eighth; `None` for
 /// too few messages.
-fn mean_drift(places: &[i64], values: &[i64]) -> Option<f64> {
-    if places.len() < LEAST_MESSAGES {
+fn mean_drift(xs: &[i64], values: &[i64]) -> Option<f64> {
+    if xs.len() < LEAST_MESSAGES {
         return None;
     }
-    let part = places.len() / 8;
+    let part = xs.len() / 8;
     let middle = |values: &[i64]| median(values.iter().map(|&value| value.into()));
-    let (first, last) = (..part, places.len() - part..);
-    let run = middle(&places[last.clone()]) - middle(&places[first]);
+    let (first, last) = (..part, xs.len() - part..);
+    let run = middle(&xs[last.clone()]) - middle(&xs[first]);
     Some((middle(&values[last]) - middle(&values[first])) as f64 / run.max(1) as f64)
 }
 
-/// Returns the mean delay above the least, in units, were delays exponential; `None` for too few messages. It is measured by
-/// the differences of neighbours beside the mean drift.
-fn noise(places: &[i64], values: &[i64], thinned: bool) -> Option<f64> {
-    let drift = mean_drift(places, values)?;
-    let neighbours = places.windows(2).zip(values.windows(2));
-    let apart = neighbours.map(|(places, values)| {
-        ((values[1] - values[0]) as f64 - drift * (places[1] - places[0]) as f64).abs() as i128
-    });
-    // The difference of two exponential delays is that in half of all cases.
+/// Returns the mean delay above the least, in units, as if delays were exponential; `None` for too few messages. It is
+/// measured by the differences of neighbours, less the mean drift.
+fn noise(xs: &[i64], values: &[i64], thinned: bool) -> Option<f64> {
+    let drift = mean_drift(xs, values)?;
+    let neighbours = xs.windows(2).zip(values.windows(2));
+    let apart = neighbours
+        .map(|(xs, values)| ((values[1] - values[0]) as f64 - drift * (xs[1] - xs[0]) as f64).abs() as i128);
+    // Half of the differences of two exponential delays are at most ln 2 times their mean.
     let noise = (median(apart) as f64 / std::f64::consts::LN_2).max(FLOOR as f64);
-    // Those that are left lie as far from the best as drift allows between.
-    let spacing = median(places.windows(2).map(|pair| i128::from(pair[1] - pair[0])));
+    // Of thinned messages, those that are left lie as far from the best ones as drift allows over the distance.
+    let spacing = median(xs.windows(2).map(|pair| i128::from(pair[1] - pair[0])));
     let slack = if thinned { Slope::from_ppb(WIDEST_DRIFT_PPB).times(spacing as i64) } else { 0 };
     Some(noise + slack as f64)
 }

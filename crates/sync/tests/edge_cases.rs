@@ -98,7 +98,7 @@ fn equal_timestamps_contradict_or_agree_but_never_panic() {
 
 /// B stands still for 3 of 10 seconds.
 #[test]
-fn a_clock_that_stops_goes_on_in_a_new_segment() {
+fn a_clock_that_stops_continues_in_a_new_segment() {
     let reading = |time: u64| match time {
         ..4_000_000_000 => time,
         4_000_000_000..7_000_000_000 => 4_000_000_000,
@@ -251,12 +251,10 @@ fn lines_between_knots_are_the_conversion() {
         let ((from, begin), (to, end)) = (window[0], window[1]);
         let middle = from + (to - from) / 2;
         let stamp = timeline.convert(B, middle);
-        let line = |of: fn(&Stamp) -> i64| {
-            let rise = i128::from(of(&end) - of(&begin)) * i128::from(middle - from) / i128::from(to - from);
-            of(&begin) + rise as i64
-        };
-        for of in [|s: &Stamp| s.lower.0, |s: &Stamp| s.estimate.0, |s: &Stamp| s.upper.0] {
-            assert!(line(of).abs_diff(of(&stamp)) <= 2, "{middle}: {} {}", line(of), of(&stamp));
+        for value in [|s: &Stamp| s.lower.0, |s: &Stamp| s.estimate.0, |s: &Stamp| s.upper.0] {
+            let rise = i128::from(value(&end) - value(&begin)) * i128::from(middle - from);
+            let on_line = value(&begin) + (rise / i128::from(to - from)) as i64;
+            assert!(on_line.abs_diff(value(&stamp)) <= 2, "{middle}: {on_line} {}", value(&stamp));
         }
     }
 }

@@ -29,13 +29,13 @@ fn judge_ten_clocks(seed: u64, stepped: usize, jump: f64) {
         assert_eq!(report.steps.len(), usize::from(clock == stepped), "clock {clock}: {:?}", report.steps);
         assert_eq!(report.hops, Some(clock.div_ceil(3) as u32));
     }
-    let found = timeline.report().clocks[stepped].steps[0];
-    assert!(found.jump_low_ns as f64 <= jump && jump <= found.jump_high_ns as f64, "{found:?}");
+    let reported = timeline.report().clocks[stepped].steps[0];
+    assert!(reported.jump_low_ns as f64 <= jump && jump <= reported.jump_high_ns as f64, "{reported:?}");
     // Within one exchange: the step lies between two readings that are at most a period and the jump apart.
     let nanos = |ticks: u64| ticks as f64 / world.clocks[stepped].frequency_hz as f64 * 1e9;
     let [before, behind] = [step - 1.0, step].map(|time| nanos(world.clocks[stepped].ticks(time)));
-    assert!(nanos(found.last_ticks) <= before && behind <= nanos(found.first_ticks), "{found:?}");
-    let gap = nanos(found.first_ticks) - nanos(found.last_ticks) - jump;
+    assert!(nanos(reported.last_ticks) <= before && behind <= nanos(reported.first_ticks), "{reported:?}");
+    let gap = nanos(reported.first_ticks) - nanos(reported.last_ticks) - jump;
     assert!(gap <= 20.5e6, "{gap} ns");
 }
 
@@ -79,7 +79,7 @@ fn a_step_too_small_for_the_drift_bound_is_found_beside_the_trend() {
 }
 
 #[test]
-fn a_slave_that_resets_goes_on_in_a_new_segment() {
+fn a_slave_that_resets_continues_in_a_new_segment() {
     let mut world = World::new(8, 30.0);
     world.add(1_000_000_000, 0.0, Wander::None);
     world.add(1_000_000_000, 20.0, Wander::None);

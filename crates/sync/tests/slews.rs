@@ -30,14 +30,14 @@ fn intervals_hold_the_truth_and_no_message_is_dropped() {
     for ppm in [1.0, 5.0, 50.0, 500.0] {
         for seconds in [0.5, 6.0, 60.0] {
             for least in [1e3, 40e3, 500e3, 5e6] {
-                let what = format!("{ppm} ppm for {seconds} s, delays of {least} ns");
+                let name = format!("{ppm} ppm for {seconds} s, delays of {least} ns");
                 let mut world = slewed((ppm + seconds * 1e3 + least) as u64, ppm, seconds, least);
                 let timeline = solve(&world);
                 let verdict = world.judge(&timeline, 10_000);
-                assert!(verdict.coverage() >= 0.999, "{what}: {} % covered", verdict.coverage() * 100.0);
+                assert!(verdict.coverage() >= 0.999, "{name}: {} % covered", verdict.coverage() * 100.0);
                 let (edge, clock) = (&timeline.report().edges[0], &timeline.report().clocks[1]);
-                assert_eq!((edge.dropped, edge.steps, clock.contradictions), (0, 0, 0), "{what}: {edge:?}");
-                assert_eq!(verdict.inversions, 0, "{what}");
+                assert_eq!((edge.dropped, edge.steps, clock.contradictions), (0, 0, 0), "{name}: {edge:?}");
+                assert_eq!(verdict.inversions, 0, "{name}");
                 wider += usize::from(clock.breaks_bounds);
             }
         }
@@ -50,6 +50,7 @@ fn intervals_hold_the_truth_and_no_message_is_dropped() {
 /// direction only as the other is slow, or among delays that are mostly chance.
 #[test]
 fn intervals_hold_the_truth_where_messages_hardly_show_a_slew() {
+    // Rate in ppm, seconds, delay in nanoseconds, shape, nanoseconds between messages.
     let slews = [
         (500.0, 0.5, 40e3, "plain", 1e9),
         (500.0, 2.0, 500e3, "plain", 1e9),

@@ -102,6 +102,7 @@ pub struct Record {
     pub user: bool,
     /// machine: trace one process only, as by its CR3, with the kernel's code that runs for it: the command's own, or
     /// those that execute a program called NAME
+    // `Some(None)`: the option without a name.
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, value_parser = quantities::program)]
     pub process: Option<Option<String>>,
     /// machine: also count instructions one by one, to verify the trace's count

@@ -105,7 +105,7 @@ impl Diff {
         }
     }
 
-    /// What the rows are.
+    /// Returns the kind of rows.
     pub fn rows(&self) -> Rows {
         if self.by == "path" { Rows::Paths } else { Rows::Functions }
     }
@@ -133,17 +133,17 @@ impl Diff {
     }
 
     fn files(&self) -> Result<Sides<Vec<PathBuf>>, Failure> {
-        let unnamed = self.input.files == [PathBuf::from("perf.data")];
+        let is_default = self.input.files == [PathBuf::from("perf.data")];
         if !self.a.is_empty() {
-            if !unnamed {
+            if !is_default {
                 return Err(Failure::usage("hodo diff takes either A and B, or --a and --b"));
             }
             return Ok(Sides::new(expand("--a", &self.a)?, expand("--b", &self.b)?));
         }
         match self.input.files.as_slice() {
             [a, b] => Ok(Sides::new(vec![a.clone()], vec![b.clone()])),
-            [one] if self.a_time.is_some() || self.nth.is_some() => {
-                Ok(Sides::new(vec![one.clone()], vec![one.clone()]))
+            [both] if self.a_time.is_some() || self.nth.is_some() => {
+                Ok(Sides::new(vec![both.clone()], vec![both.clone()]))
             }
             _ => Err(Failure::usage(
                 "hodo diff needs two sides: A B, --a and --b, --a-time and --b-time of one recording, or --function F --nth N,M",
@@ -162,12 +162,12 @@ fn expand(option: &str, patterns: &[String]) -> Result<Vec<PathBuf>, Failure> {
             files.push(PathBuf::from(pattern));
             continue;
         }
-        let found = glob::glob(pattern).map_err(|error| wrong(&error))?;
-        let found = found.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(&error))?;
-        if found.is_empty() {
+        let matching = glob::glob(pattern).map_err(|error| wrong(&error))?;
+        let matching = matching.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(&error))?;
+        if matching.is_empty() {
             return Err(wrong(&"no file matches"));
         }
-        files.extend(found);
+        files.extend(matching);
     }
     files.sort();
     files.dedup();

@@ -49,10 +49,10 @@ fn reading(input: &Input) -> Reading<'static> {
 }
 
 fn draw(found: &Divergence) -> Table {
-    let row = |at: &str, number: u64, location: &Option<CodeLocation>| -> Vec<Value> {
+    let row = |label: &str, number: u64, location: &Option<CodeLocation>| -> Vec<Value> {
         let known = location.as_ref();
         vec![
-            at.into(),
+            label.into(),
             number.into(),
             known.map_or("(the execution ends)", |location| location.function.as_str()).into(),
             known.map(|location| location.offset).into(),

@@ -94,21 +94,23 @@ impl Gathered {
         let call = input.call.clone().filter(|_| !experiment.contents.flow);
         let input = Input { call, ..input.clone() };
         let usual = Parameters { selection: selection(&input), ..Parameters::default() };
-        let are_chosen = !usual.selection.is_of_all();
-        let of_threads = |report: &&'static AnyReport| !are_chosen || report.description().takes.threads;
+        let selects_threads = !usual.selection.is_of_all();
+        let is_usable = |report: &&'static AnyReport| !selects_threads || report.description().takes.threads;
         let mut requests: Vec<(Vec<&'static AnyReport>, Parameters)> =
             vec![(reports_for(Role::Latencies), usual.clone())];
         if let Some(period) = command.period.period()? {
             requests.push((reports_for(Role::Periods), Parameters { period: Some(period), ..usual }));
         }
-        requests.iter_mut().for_each(|(reports, _)| reports.retain(of_threads));
+        requests.iter_mut().for_each(|(reports, _)| reports.retain(is_usable));
         requests.retain(|(reports, _)| !reports.is_empty());
         for (reports, parameters) in requests {
             let Some(tables) = run(&input, experiment, reports, parameters, begin)? else { return Ok(false) };
             for table in tables {
-                self.loss.extend(
-                    table.loss.iter().filter(|loss| !self.loss.contains(loss)).cloned().collect::<Vec<_>>(),
-                );
+                for loss in &table.loss {
+                    if !self.loss.contains(loss) {
+                        self.loss.push(loss.clone());
+                    }
+                }
                 self.events.entry(table.name()).or_default().push(table);
             }
         }
@@ -143,36 +145,37 @@ pub fn inlined(
     names: &BTreeSet<String>,
     begin: Begin<'_>,
 ) -> Result<Inlined, Failure> {
-    let mut found = Inlined::new();
+    let mut counts = Inlined::new();
     let call = match root {
         None => input.call.clone(),
         Some(Root::Function(name)) => input.call.clone().or(Some(name)),
         // A system call may have several functions, so no single --call selects its executions.
-        Some(Root::SystemCall(_)) => return Ok(found),
+        Some(Root::SystemCall(_)) => return Ok(counts),
     };
     if names.is_empty() {
-        return Ok(found);
+        return Ok(counts);
     }
     let input = &Input { call, ..input.clone() };
     let experiment = input::experiment(input, Needs { flow: true, sideband: false, events: false })?;
     if input::request(input, None, Vec::new(), Parameters::default(), &experiment).is_err() {
-        return Ok(found);
+        return Ok(counts);
     }
     let selection = Selection { view: "inlined".to_owned(), ..selection(input) };
     let parameters = Parameters { selection, alone: true, ..Parameters::default() };
     let tables = run(input, &experiment, reports_for(Role::SourceLines), parameters, begin)?;
     for table in tables.iter().flatten() {
-        let at = |name: &str| table.columns().iter().position(|column| column.name == name);
-        let (Some(function), Some(instructions)) = (at("function"), at("total_instructions")) else {
+        let index_of = |name: &str| table.columns().iter().position(|column| column.name == name);
+        let (Some(function), Some(instructions)) = (index_of("function"), index_of("total_instructions"))
+        else {
             continue;
         };
         for row in table.rows() {
             if let (Value::Text(name), Value::Integer(count)) = (&row[function], &row[instructions])
                 && names.contains(name)
             {
-                *found.entry(name.clone()).or_default() += count;
+                *counts.entry(name.clone()).or_default() += count;
             }
         }
     }
-    Ok(found)
+    Ok(counts)
 }

@@ -30,8 +30,8 @@ pub fn run(command: &Diff) -> Result<ExitCode, Failure> {
     let Some(Found { comparison, latencies, loss }) = find(command, &sides, begin)? else {
         return Ok(INTERRUPTED.into());
     };
-    let mut tables = comparison.as_ref().map_or(Vec::new(), |found| shown(found, command));
-    tables.extend(latencies.iter().map(|found| found.table.clone()));
+    let mut tables = comparison.as_ref().map_or(Vec::new(), |comparison| shown(comparison, command));
+    tables.extend(latencies.iter().map(|latencies| latencies.table.clone()));
     if command.divergence {
         tables.push(divergence::table(command, &sides, begin)?);
     }
@@ -42,8 +42,8 @@ pub fn run(command: &Diff) -> Result<ExitCode, Failure> {
     output::draw_all(tables, &command.output)?;
     let mut exit = if command.input.strict && !lossless { LOSS.into() } else { ExitCode::SUCCESS };
     let Some(allowed) = command.fail_over else { return Ok(exit) };
-    let Verdict { failures, notes } = too_much(allowed, comparison.as_ref(), &latencies);
-    notes.into_iter().chain(too_few(&sides)).for_each(|note| message!("{note}"));
+    let Verdict { failures, notes } = judge_growth(allowed, comparison.as_ref(), &latencies);
+    notes.into_iter().chain(note_on_few(&sides)).for_each(|note| message!("{note}"));
     for failure in failures {
         message!("{failure}");
         exit = LOSS.into();
@@ -55,9 +55,9 @@ pub fn run(command: &Diff) -> Result<ExitCode, Failure> {
 pub fn tables(command: &Diff, begin: Begin<'_>) -> Result<Option<Vec<Table>>, Failure> {
     let sides = command.sides()?;
     let Some(Found { comparison, latencies, loss }) = find(command, &sides, begin)? else { return Ok(None) };
-    let comparison = comparison.map(|found| found.table());
+    let comparison = comparison.map(|comparison| comparison.table());
     let mut tables: Vec<Table> =
-        comparison.into_iter().chain(latencies.into_iter().map(|found| found.table)).collect();
+        comparison.into_iter().chain(latencies.into_iter().map(|latencies| latencies.table)).collect();
     if let Some(table) = tables.first_mut() {
         table.loss = loss;
     }
@@ -83,10 +83,10 @@ pub fn find(command: &Diff, sides: &Sides<Vec<Input>>, begin: Begin<'_>) -> Resu
             "one side is a recording of control flow and the other has software events",
         ));
     }
-    let mut comparison = compare(command, &a, &b)?;
-    if let Some(found) = comparison.take() {
-        comparison = Some(with_inlined(found, command, sides, begin)?);
-    }
+    let comparison = match compare(command, &a, &b)? {
+        Some(comparison) => Some(with_inlined(comparison, command, sides, begin)?),
+        None => None,
+    };
     let latencies = of_events(&a, &b);
     Ok(Some(Found { comparison, latencies, loss: [a.loss, b.loss].concat() }))
 }
@@ -118,8 +118,8 @@ fn with_inlined(
     let inlined_in = |side: &[Input], names| -> Result<Inlined, Failure> {
         side.first().map_or(Ok(Inlined::new()), |input| inlined(input, command.root(), names, begin))
     };
-    let found = Sides::new(inlined_in(&sides.a, &only.b)?, inlined_in(&sides.b, &only.a)?);
-    Ok(comparison.with_inlined(found))
+    let inlined = Sides::new(inlined_in(&sides.a, &only.b)?, inlined_in(&sides.b, &only.a)?);
+    Ok(comparison.with_inlined(inlined))
 }
 
 /// Compares latencies of events, by report.
@@ -169,7 +169,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Compares growth with the limit of `--fail-over`.
-fn too_much(allowed: f64, comparison: Option<&Comparison>, latencies: &[Latencies]) -> Verdict {
+fn judge_growth(allowed: f64, comparison: Option<&Comparison>, latencies: &[Latencies]) -> Verdict {
     let limit = format!("--fail-over allows {:.2} %", allowed * 100.0);
     let mut verdict = Verdict::default();
     if let Some(comparison) = comparison {
@@ -178,15 +178,15 @@ fn too_much(allowed: f64, comparison: Option<&Comparison>, latencies: &[Latencie
         verdict.add("instructions", comparison.growth().filter(over), &limit, &worst);
         verdict.add("time", comparison.growth_of_time().filter(over), &limit, &worst);
     }
-    let grown = latencies.iter().flat_map(|found| &found.grown);
+    let grown = latencies.iter().flat_map(|latencies| &latencies.grown);
     for (name, growth) in grown.filter(|(_, growth)| *growth > allowed) {
         verdict.failures.push(format!("median of {name} {}, and {limit}", percent(*growth)));
     }
     verdict
 }
 
-/// Says that groups are too small for any difference to be certain.
-fn too_few(sides: &Sides<Vec<Input>>) -> Option<String> {
+/// Returns a note if groups are too small for any difference to be significant.
+fn note_on_few(sides: &Sides<Vec<Input>>) -> Option<String> {
     let (a, b) = (sides.a.len(), sides.b.len());
     let least = statistics::least_p(a, b);
     let few = a > 1 && b > 1 && least >= statistics::SIGNIFICANT;

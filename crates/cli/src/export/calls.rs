@@ -39,7 +39,7 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
             },
         );
         let Some(exported) = read? else { return Ok(input::interrupted()) };
-        let Ended { losses, left_out, is_empty } = match exported {
+        let Exported { losses, left_out, is_empty } = match exported {
             Ok(exported) => exported,
             Err(error) => return written(Err(error)).map(|()| ExitCode::SUCCESS),
         };
@@ -65,18 +65,18 @@ struct Sink<'x, 'f, 'o> {
     result: io::Result<()>,
 }
 
-/// What is not in a file.
-struct Ended {
+/// The result of an export.
+struct Exported {
     losses: Losses,
     /// The number of calls that are left out as too short.
     left_out: u64,
-    /// Whether it has no calls.
+    /// Whether the file has no calls.
     is_empty: bool,
 }
 
 impl Sink<'_, '_, '_> {
     /// Ends the file.
-    fn finish(self, mut losses: Losses) -> io::Result<Ended> {
+    fn finish(self, mut losses: Losses) -> io::Result<Exported> {
         self.result?;
         let is_empty = self.names.is_empty();
         let left_out = self.calls.left_out;
@@ -94,7 +94,7 @@ impl Sink<'_, '_, '_> {
         self.calls.into_timeline().finish(&list)?;
         let mut losses = Losses::default();
         list.into_iter().for_each(|loss| losses.add(loss));
-        Ok(Ended { losses, left_out, is_empty })
+        Ok(Exported { losses, left_out, is_empty })
     }
 
     fn switch(&mut self, context: u32) -> io::Result<()> {

@@ -38,7 +38,11 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
         let request =
             input::request(&command.input, Some(&command.filter), vec![report], parameters, &experiment)?;
         let heading = experiment.heading(&request);
-        requests.extend(heading.and_then(|heading| Rows::new(lanes, &heading)).map(|rows| (request, rows)));
+        requests.extend(
+            heading
+                .and_then(|heading| IntervalColumns::new(lanes, &heading))
+                .map(|columns| (request, columns)),
+        );
     }
     // Streaming a table takes two passes.
     let work = requests.iter().map(|(request, _)| 2 * experiment.work(request)).sum();
@@ -49,10 +53,10 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
         Err(error) => return written(Err(error)).map(|()| ExitCode::SUCCESS),
     };
     let (mut before, mut losses, mut lossless) = (0, Vec::new(), true);
-    for (request, rows) in requests {
+    for (request, columns) in requests {
         let mut result = Ok(());
         let mut add = |batch: &RecordBatch| {
-            result = rows.add(batch, &mut writer);
+            result = columns.add(batch, &mut writer);
             result.is_ok()
         };
         let outcome: Outcome =
@@ -126,8 +130,8 @@ impl<'o> Writer<'o> {
     }
 }
 
-/// The columns of a report's rows.
-struct Rows {
+/// The columns of a report whose rows are intervals.
+struct IntervalColumns {
     report: &'static str,
     lanes: Lanes,
     begin: usize,
@@ -138,9 +142,9 @@ struct Rows {
     thread: Option<[usize; 3]>,
 }
 
-impl Rows {
+impl IntervalColumns {
     /// Returns the columns of intervals; `None` if the lanes have other records.
-    fn new(lanes: Lanes, heading: &Heading) -> Option<Rows> {
+    fn new(lanes: Lanes, heading: &Heading) -> Option<IntervalColumns> {
         let find = |name: &str| heading.columns.iter().position(|column| column.name == name);
         let LaneValue::Column(value) = lanes.value else { return None };
         let (lane, report) = (lanes.lane.iter().filter_map(|name| find(name)).collect(), heading.name);
@@ -150,7 +154,7 @@ impl Rows {
         };
         let thread = thread.filter(|_| lanes.path.starts_with(&Lanes::THREAD));
         let [begin, duration, value] = [find(BEGIN)?, find(DURATION)?, find(value)?];
-        Some(Rows { report, lanes, begin, duration, lane, value, thread })
+        Some(IntervalColumns { report, lanes, begin, duration, lane, value, thread })
     }
 
     fn add(&self, batch: &RecordBatch, writer: &mut Writer<'_>) -> io::Result<()> {
@@ -160,28 +164,28 @@ impl Rows {
                 Cell::Integer(integer) => integer,
                 _ => 0,
             };
-            let word = |column: &usize| words(columns[*column].cell(row));
+            let text = |column: &usize| cell_text(columns[*column].cell(row));
             let track = match self.thread {
                 Some([comm, tid, pid]) => Track::Thread {
                     pid: integer(pid) as u32,
                     tid: integer(tid) as u32,
-                    name: word(&comm),
+                    name: text(&comm),
                     what: self.report.to_owned(),
                 },
                 None => {
                     let key: Vec<_> =
-                        self.lanes.lane.iter().copied().zip(self.lane.iter().map(word)).collect();
+                        self.lanes.lane.iter().copied().zip(self.lane.iter().map(text)).collect();
                     let below_the_root = self.lanes.path.iter().skip(1);
                     Track::Named(below_the_root.map(|part| filled(part, &key)).collect::<Vec<_>>().join(" "))
                 }
             };
-            writer.add(track, word(&self.value), integer(self.begin), integer(self.duration))
+            writer.add(track, text(&self.value), integer(self.begin), integer(self.duration))
         })
     }
 }
 
-/// Returns a cell in words, as a store has it.
-fn words(cell: Cell<'_>) -> String {
+/// Returns the text of a cell, as in a store.
+fn cell_text(cell: Cell<'_>) -> String {
     let mut json = Vec::new();
     match cell {
         Cell::Null => return "?".to_owned(),

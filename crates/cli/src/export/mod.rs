@@ -16,14 +16,20 @@ use tempfile::Builder;
 
 use crate::{arguments::Export, events, failure::Failure, input, progress::Progress};
 
-/// The formats of traces, which are folders: name, description, version.
-const TRACES: &[(&str, &str, Version)] = &[
-    (
-        "ctf",
-        "software events as CTF 1.8: a folder, for babeltrace2, Trace Compass and others",
-        Version::Ctf18,
-    ),
-    ("ctf2", "software events as CTF 2: a folder", Version::Ctf2),
+/// A format of traces, which are folders.
+struct TraceFormat {
+    name: &'static str,
+    help: &'static str,
+    version: Version,
+}
+
+const TRACES: &[TraceFormat] = &[
+    TraceFormat {
+        name: "ctf",
+        help: "software events as CTF 1.8: a folder, for babeltrace2, Trace Compass and others",
+        version: Version::Ctf18,
+    },
+    TraceFormat { name: "ctf2", help: "software events as CTF 2: a folder", version: Version::Ctf2 },
 ];
 
 /// Intel PT, made of native recordings.
@@ -37,14 +43,14 @@ pub fn names() -> PossibleValuesParser {
 /// Returns the formats with their descriptions.
 pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
     let packets = (PACKETS, "a native recording as Intel PT: a perf.data, for perf, libipt and others");
-    let traces = TRACES.iter().map(|(name, help, _)| (*name, *help));
+    let traces = TRACES.iter().map(|format| (format.name, format.help));
     traces.chain([packets]).chain(EXPORTS.iter().map(|export| (export.name, export.help)))
 }
 
 /// Runs the command.
 pub fn run(command: &Export) -> Result<ExitCode, Failure> {
-    if let Some((.., version)) = TRACES.iter().find(|(name, ..)| *name == command.to) {
-        return trace(command, *version);
+    if let Some(format) = TRACES.iter().find(|format| format.name == command.to) {
+        return trace(command, format.version);
     }
     if command.to == PACKETS {
         return packets::export(command);
@@ -128,7 +134,7 @@ fn write(command: &Export, version: Version, traces: &Traces<'_>) -> Result<Opti
     for (conversion, count) in exported.conversions.iter().filter(|_| !command.input.quiet) {
         message!("{count} × {conversion}");
     }
-    let lossless = exported.losses.is_empty() && events::lost(traces) == (0, 0);
+    let lossless = exported.losses.is_empty() && !events::tracer_lost(traces);
     input::report_losses(exported.losses);
     Ok(Some(lossless))
 }

@@ -77,7 +77,15 @@ pub(super) fn sources(command: &Export, write: WriteSources) -> Result<ExitCode,
     Ok(code)
 }
 
-/// Writes the lines of all modules or of one. Lines of missing source files are left out: who reads the export opens them.
+/// A line of a source file.
+struct LineRow {
+    file: String,
+    line: u64,
+    executions: u64,
+}
+
+/// Writes the lines of all modules or of one. Lines of missing source files are left out, as programs that read the export
+/// open the files.
 pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Failure> {
     let Some(Made { tables, code }) = make(command, &command.input, &[(Role::SourceLines, "")])? else {
         return Ok(ExitCode::from(INTERRUPTED));
@@ -85,8 +93,7 @@ pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Fai
     let table = &tables[0];
     let mut modules: BTreeSet<String> = BTreeSet::new();
     let mut files: BTreeMap<String, bool> = BTreeMap::new();
-    // File, line, executions.
-    let mut rows: Vec<(String, u64, u64)> = Vec::new();
+    let mut rows: Vec<LineRow> = Vec::new();
     for batch in table.batches() {
         let row = |&LineRow { module, file, line, executions }: &LineRow<'_>| {
             if !modules.contains(module) {
@@ -100,7 +107,7 @@ pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Fai
                 None => *files.entry(file.to_owned()).or_insert(Path::new(file).is_file()),
             };
             if is_there {
-                rows.push((file.to_owned(), line, executions));
+                rows.push(LineRow { file: file.to_owned(), line, executions });
             }
             Ok::<(), Infallible>(())
         };
@@ -115,7 +122,7 @@ pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Fai
     }
     write_file(command, &table.loss, |out| {
         let mut lines = begin(out)?;
-        rows.iter().try_for_each(|(file, line, executions)| lines.line(file, *line, *executions))?;
+        rows.iter().try_for_each(|row| lines.line(&row.file, row.line, row.executions))?;
         lines.finish(&table.loss)
     })?;
     let missing: Vec<&str> =
@@ -131,7 +138,7 @@ pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Fai
     Ok(code)
 }
 
-/// Writes the branches of one module: the one that is chosen, or that with most executed code.
+/// Writes the branches of one module: the chosen one, or the one with most executed code.
 pub(super) fn branches(command: &Export, write: WriteBranches) -> Result<ExitCode, Failure> {
     let Some(Made { tables, code }) = make(command, &command.input, &[(Role::Branches, "")])? else {
         return Ok(ExitCode::from(INTERRUPTED));
@@ -181,7 +188,7 @@ fn difference(command: &Export, before: &Path) -> Result<ExitCode, Failure> {
     if old.is_empty() && new.is_empty() {
         emit_nothing(command, "call path");
     }
-    // An error on either side is one of the command.
+    // A failure of either side is one of the command.
     Ok(if before.code == ExitCode::SUCCESS { after.code } else { before.code })
 }
 
@@ -203,7 +210,7 @@ struct Made {
     code: ExitCode,
 }
 
-/// A report, and its view; the usual one if empty.
+/// A report, and its view; the default view if empty.
 type ReportView = (Role, &'static str);
 
 /// Makes the tables of reports of control flow. Returns `None` after Ctrl-C.

@@ -73,8 +73,6 @@ fn finish(
     let lossless = outcome.is_lossless();
     if !command.input.quiet {
         outcome.notes.iter().for_each(|note| message!("{note}"));
-    }
-    if !command.input.quiet {
         let question = Question::of(&command.question, &command.matched)?;
         let notes = question
             .map(|question| {
@@ -128,12 +126,12 @@ fn view(command: &Latency) -> &'static str {
 fn check(command: &Latency, question: &Question) -> Result<(), Failure> {
     let Input { tid, pid, comm, .. } = &command.input;
     let has_threads = !(tid.is_empty() && pid.is_empty() && comm.is_empty());
-    let single = command.outliers.is_some() || command.nth.is_some() || command.compare;
-    let wrong = if command.question.functions && (single || command.by.is_some()) {
+    let shows_single = command.outliers.is_some() || command.nth.is_some() || command.compare;
+    let wrong = if command.question.functions && (shows_single || command.by.is_some()) {
         "--functions is about all of them; --by, --outliers, --nth and --compare are about one, with --function"
-    } else if single && !has_details(command) {
+    } else if shows_single && !has_details(command) {
         "--outliers, --nth and --compare are for --format text, json or markdown, without --by"
-    } else if single && (command.input.time.is_some() || command.input.call.is_some()) {
+    } else if shows_single && (command.input.time.is_some() || command.input.call.is_some()) {
         "--outliers, --nth and --compare look at whole threads, without --time and --call"
     } else if !question.belongs_to_threads() && has_threads {
         "--tid, --pid and --comm select threads, but interrupts and periods belong to none; `--period 'BEGIN where …'` selects events"
@@ -151,8 +149,24 @@ struct Shown<'i> {
     /// Their call trees, if available.
     trees: Option<Vec<CallTree>>,
     nth: Option<(&'i Interval, CallTree)>,
-    /// The number of slow executions, a typical one, and the differences.
-    compared: Option<(usize, &'i Interval, Compared)>,
+    comparison: Option<Comparison<'i>>,
+}
+
+/// The slowest executions compared with a typical one.
+struct Comparison<'i> {
+    slow_count: usize,
+    typical: &'i Interval,
+    compared: Compared,
+}
+
+impl Comparison<'_> {
+    fn table(&self) -> Table {
+        self.compared.table(self.slow_count, self.typical)
+    }
+
+    fn causes(&self) -> Table {
+        self.compared.causes_table(Vec::new())
+    }
 }
 
 /// Draws the summary and single executions; returns false if interrupted.
@@ -171,13 +185,18 @@ fn details(
         Worst::Instructions => Reverse((interval.instructions, interval.time)),
     });
     let listed = command.outliers.map_or(LISTED, |count| count as usize);
-    let mut shown =
-        Shown { worst: order.iter().copied().take(listed).collect(), trees: None, nth: None, compared: None };
+    let mut shown = Shown {
+        worst: order.iter().copied().take(listed).collect(),
+        trees: None,
+        nth: None,
+        comparison: None,
+    };
     let slow = latency::slowest(&order);
     let typical = latency::typical(&order).filter(|_| command.compare);
     let nth = command.nth.map(|number| nth(&intervals, number)).transpose()?;
     let whole = command.input.time.is_none() && command.input.call.is_none();
     let wants_trees = command.outliers.is_some() || command.output.format == "json" && whole;
+    // One pass makes all trees, in this order: of the worst, of the chosen one, of the typical one, of the slow ones.
     let mut asked: Vec<&Interval> = if wants_trees { shown.worst.clone() } else { Vec::new() };
     let worst = asked.len();
     asked.extend(nth);
@@ -190,10 +209,11 @@ fn details(
         let mut rest = trees.split_off(worst).into_iter();
         shown.trees = wants_trees.then_some(trees);
         shown.nth = nth.and_then(|interval| Some((interval, rest.next()?)));
-        shown.compared = typical.and_then(|typical| {
+        shown.comparison = typical.and_then(|typical| {
             let tree = rest.next()?;
             let slow: Vec<CallTree> = rest.collect();
-            Some((slow.len(), typical, latency::compare(&tree, &slow)))
+            let compared = latency::compare(&tree, &slow);
+            Some(Comparison { slow_count: slow.len(), typical, compared })
         });
     }
     match command.output.format.as_str() {
@@ -204,8 +224,8 @@ fn details(
 }
 
 fn nth(intervals: &[Interval], number: u64) -> Result<&Interval, Failure> {
-    let found = usize::try_from(number).ok().and_then(|number| intervals.get(number - 1));
-    found.ok_or_else(|| Failure::usage(format!("--nth {number}: there are only {}", intervals.len())))
+    let interval = usize::try_from(number).ok().and_then(|number| intervals.get(number - 1));
+    interval.ok_or_else(|| Failure::usage(format!("--nth {number}: there are only {}", intervals.len())))
 }
 
 /// Returns the call trees of executions; `None` if interrupted.
@@ -238,16 +258,15 @@ fn draw(command: &Latency, table: Table, intervals: &[Interval], shown: &Shown<'
     let loss = table.loss.clone();
     let mut all = vec![tables::percentiles(table.summary, intervals)];
     if command.nth.is_none() && !command.compare {
-        let drawn = |measure| tables::histogram(intervals, measure, scale);
-        all.extend([Measure::Time, Measure::Instructions].into_iter().filter_map(drawn));
+        for measure in [Measure::Time, Measure::Instructions] {
+            all.extend(tables::histogram(intervals, measure, scale));
+        }
         all.extend((!shown.worst.is_empty()).then(|| tables::outliers(&shown.worst)));
     }
     let trees = shown.worst.iter().zip(shown.trees.iter().flatten());
     all.extend(trees.map(|(interval, tree)| tables::tree(interval, tree)));
     all.extend(shown.nth.iter().map(|(interval, tree)| tables::tree(interval, tree)));
-    all.extend(shown.compared.iter().flat_map(|(slow, typical, compared)| {
-        [compared.table(*slow, typical), compared.causes_table(Vec::new())]
-    }));
+    all.extend(shown.comparison.iter().flat_map(|comparison| [comparison.table(), comparison.causes()]));
     if let Some(last) = all.last_mut() {
         last.loss = loss;
     }
@@ -300,11 +319,8 @@ fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<
         shown.worst.iter().enumerate().map(|(index, interval)| execution(interval, trees.get(index)));
     let mut members = vec![("outliers", outliers.collect::<serde_json::Value>())];
     members.extend(shown.nth.iter().map(|(interval, tree)| ("nth", execution(interval, Some(tree)))));
-    members.extend(shown.compared.iter().flat_map(|(slow, typical, compared)| {
-        [
-            ("compare", table_json(&compared.table(*slow, typical))),
-            ("causes", table_json(&compared.causes_table(Vec::new()))),
-        ]
+    members.extend(shown.comparison.iter().flat_map(|comparison| {
+        [("compare", table_json(&comparison.table())), ("causes", table_json(&comparison.causes()))]
     }));
     let mut text = Vec::new();
     let view = output::view(&command.output);

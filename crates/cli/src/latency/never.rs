@@ -26,12 +26,14 @@ pub fn notes(
         for (name, side, markers) in [("from_passed", "--from", from), ("to_passed", "--to", to)] {
             if is_zero(name) {
                 let why: Vec<String> =
-                    markers.iter().map(|marker| ran.instead_of(marker)).collect::<Result<_, _>>()?;
+                    markers.iter().map(|marker| ran.why_never(marker)).collect::<Result<_, _>>()?;
                 notes.push(format!("the marker of {side} never occurs: {}", why.join("; ")));
             }
         }
     }
-    if let (Question::Known(Intervals::Syscalls(name)), true) = (question, is_zero("count")) {
+    if let Question::Known(Intervals::Syscalls(name)) = question
+        && is_zero("count")
+    {
         let ran = Ran { experiment, request }.names(Role::SystemCalls, "call")?;
         if !ran.contains(name) {
             notes.push(never_ran(name, &nearest_of(name, ran.into_iter(), SHOWN), Role::SystemCalls));
@@ -50,8 +52,8 @@ struct Ran<'r> {
 }
 
 impl Ran<'_> {
-    /// Says why a marker never occurs.
-    fn instead_of(&self, marker: &Named) -> Result<String, Failure> {
+    /// Returns the reason why a marker never occurs.
+    fn why_never(&self, marker: &Named) -> Result<String, Failure> {
         Ok(match marker {
             Named::Instructions(sequence) => {
                 let ran = self.names(Role::Mnemonics, "mnemonic")?;

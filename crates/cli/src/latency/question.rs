@@ -48,15 +48,15 @@ impl Question {
                 Question::Markers { from, to, nesting: nesting.unwrap_or(pair.nesting) }
             }
             QuestionArguments { from: Some(from), to: Some(to), .. } => {
-                between((from, to), nesting.unwrap_or_default(), matched)?
+                between(from, to, nesting.unwrap_or_default(), matched)?
             }
-            QuestionArguments { period: Some(period), .. } => {
-                let Some((begin, end)) = period.split_once("->") else {
+            QuestionArguments { period: Some(text), .. } => {
+                let Some((begin, end)) = text.split_once("->") else {
                     return Err(Failure::usage(format!(
-                        "--period {period}: expected 'BEGIN -> END', two events"
+                        "--period {text}: expected 'BEGIN -> END', two events"
                     )));
                 };
-                Question::Known(Intervals::Period(of_events((begin, end), matched)?))
+                Question::Known(Intervals::Period(period(begin, end, matched)?))
             }
             QuestionArguments { syscall: Some(name), .. } => Question::SystemCall(name.clone()),
             QuestionArguments { irq: Some(number), .. } => Question::Known(Intervals::Interrupts(*number)),
@@ -160,13 +160,15 @@ fn nesting(choice: NestingChoice) -> Nesting {
     }
 }
 
+/// Parses a question from one marker to another: both are events, or both are in code.
 fn between(
-    (from, to): (&str, &str),
+    from: &str,
+    to: &str,
     nesting: Nesting,
     matched: &[(String, String)],
 ) -> Result<Question, Failure> {
     match (from.trim().strip_prefix(EVENT), to.trim().strip_prefix(EVENT)) {
-        (Some(begin), Some(end)) => Ok(Question::Known(Intervals::Period(of_events((begin, end), matched)?))),
+        (Some(begin), Some(end)) => Ok(Question::Known(Intervals::Period(period(begin, end, matched)?))),
         (None, None) => {
             let wrong = |option| move |error: ExpressionError| Failure::usage(format!("{option}: {error}"));
             let (from, to) =
@@ -180,7 +182,7 @@ fn between(
 }
 
 /// Parses a period from one software event to another.
-fn of_events((begin, end): (&str, &str), matched: &[(String, String)]) -> Result<Period, Failure> {
+fn period(begin: &str, end: &str, matched: &[(String, String)]) -> Result<Period, Failure> {
     let edge = |text: &str| {
         crate::arguments::edge(text.trim()).map_err(|why| Failure::usage(format!("{text}: {why}")))
     };

@@ -58,7 +58,7 @@ pub struct Sql {
     pub period: PeriodArguments,
 }
 
-/// Tables that a statement may name, and the inputs they are of.
+/// The opened inputs, and their tables, which a statement may name.
 struct Opened {
     experiment: Arc<Experiment>,
     sources: Vec<Arc<dyn Source>>,
@@ -67,9 +67,8 @@ struct Opened {
 /// Splits the last input off, which is the query.
 fn split_query(command: &Sql) -> Result<(String, Sql), Failure> {
     let mut command = command.clone();
-    let last = command.input.files.pop().map(PathBuf::into_os_string);
-    let last = last.map(|last| last.into_string().map_err(|_| Failure::usage("the query is not UTF-8")));
-    let query = last.transpose()?.unwrap_or_default();
+    let last = command.input.files.pop().unwrap_or_default().into_os_string();
+    let query = last.into_string().map_err(|_| Failure::usage("the query is not UTF-8"))?;
     if !query.trim_start().contains(char::is_whitespace) {
         return Err(Failure::usage(format!(
             "the last argument is the query, and `{query}` is none: hodo sql INPUT 'select …'"
@@ -92,7 +91,8 @@ fn open(command: &Sql, stop: &Arc<AtomicBool>) -> Result<Opened, Failure> {
 
 /// Runs the command.
 pub fn run(command: &Sql) -> Result<ExitCode, Failure> {
-    output::check(1, &command.output)?;
+    let tables = 1;
+    output::check(tables, &command.output)?;
     let pressed = CtrlC::watch();
     let stop = pressed.flag();
     let (table, experiment) = if command.tables {
@@ -130,19 +130,19 @@ fn answer(
     limit: Option<u64>,
     stop: &Arc<AtomicBool>,
 ) -> Result<Option<Table>, Failure> {
-    if let Some(name) = described(query) {
+    if let Some(name) = described_table(query) {
         let is_named = |source: &&Arc<dyn Source>| source.name().eq_ignore_ascii_case(&name);
         let Some(source) = opened.sources.iter().find(is_named) else {
             return Err(Failure::usage(format!("SQL: no such table: {name}; `--tables` lists the tables")));
         };
         let columns = hodo_sql::columns(&**source).map_err(Failure::usage)?;
-        return Ok(Some(listed(columns.into_iter().map(|column| (source.name().to_owned(), column)))));
+        return Ok(Some(column_list(columns.into_iter().map(|column| (source.name().to_owned(), column)))));
     }
     hodo_sql::query(query, opened.sources.iter().cloned(), limit, stop).map_err(Failure::usage)
 }
 
 /// Returns the table that a DESCRIBE statement names.
-fn described(query: &str) -> Option<String> {
+fn described_table(query: &str) -> Option<String> {
     let (word, name) = query.trim().trim_end_matches(';').split_once(char::is_whitespace)?;
     let name = name.trim();
     let name = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name);
@@ -155,10 +155,11 @@ fn list(sources: &[Arc<dyn Source>]) -> Table {
         let name = source.name().to_owned();
         hodo_sql::columns(&**source).unwrap_or_default().into_iter().map(move |column| (name.clone(), column))
     };
-    listed(sources.iter().flat_map(columns))
+    column_list(sources.iter().flat_map(columns))
 }
 
-fn listed(columns: impl Iterator<Item = (String, Column)>) -> Table {
+/// Makes a table of columns, each with the name of its table.
+fn column_list(columns: impl Iterator<Item = (String, Column)>) -> Table {
     let heading =
         vec![Column::name("table"), Column::text("column"), Column::name("type"), Column::name("unit")];
     let row = |(table, column): (String, Column)| {

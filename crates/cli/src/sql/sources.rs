@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use hodo_engine::{AnyReport, Chunks, EventReading, Experiment, Request, TimeSpan, reports};
+use hodo_engine::{AnyReport, Chunks, EventReading, Experiment, Request, TimeSpan, Traces, reports};
 use hodo_model::{Column, Parameters, Root, Table, Value, table::cells};
 use hodo_script::events::{EventTable, event_tables};
 use hodo_sql::Source;
@@ -20,7 +20,7 @@ const RECORDING: &str = "recording";
 /// Chunk size of events, which become about as many bytes of columns.
 const CHUNKS: Chunks = Chunks::Bytes(4 << 20);
 
-/// What all tables need.
+/// What all tables share.
 struct Common {
     experiment: Arc<Experiment>,
     stop: Arc<AtomicBool>,
@@ -50,37 +50,30 @@ pub(super) fn all(
         let views = if about.views.is_empty() { &[""][..] } else { about.views };
         for (index, view) in views.iter().enumerate() {
             let name = if index == 0 { about.name.to_owned() } else { format!("{}_{view}", about.name) };
-            let request = request(experiment, command, (report, view), root.as_ref())?;
-            if fits(experiment, &request) {
-                let (columns, rows) = (OnceLock::new(), Mutex::new(None));
-                sources.push(Arc::new(OfReport {
-                    name,
-                    request,
-                    common: Arc::clone(&common),
-                    columns,
-                    rows,
-                }));
+            let request = request(experiment, command, report, view, root.as_ref())?;
+            if has_data(experiment, &request) {
+                let (common, columns, rows) = (Arc::clone(&common), OnceLock::new(), Mutex::new(None));
+                sources.push(Arc::new(OfReport { name, request, common, columns, rows }));
             }
         }
     }
     let tables = experiment.with(event_tables);
+    if tables.is_empty() {
+        return Ok(sources);
+    }
     let wanted = Selection::new(&command.input, Some(&command.filter))?.wanted();
-    let reading = match tables.is_empty() {
-        true => None,
-        false => Some(experiment.with(|traces| {
-            timeline::refuse_unrelated(traces)?;
-            let reading = events::reading(&command.input, traces, CHUNKS)?;
-            events::refuse_streams(&reading)?;
-            // If the events lack a selected context, only statements that name a class of events fail.
-            let lacks = events::wanted(&command.filter, &command.input, traces).err();
-            Ok::<_, Failure>((reading, lacks.map(|failure| failure.to_string())))
-        })?),
-    };
-    for (table, (reading, lacks)) in
-        tables.into_iter().flat_map(|table| reading.clone().map(|reading| (table, reading)))
-    {
+    let (reading, lacks) = experiment.with(|traces| {
+        timeline::refuse_unrelated(traces)?;
+        let reading = events::reading(&command.input, traces, CHUNKS)?;
+        events::refuse_streams(&reading)?;
+        // If the events lack a selected context, only statements that name a class of events fail.
+        let lacks = events::wanted(&command.filter, &command.input, traces).err();
+        Ok::<_, Failure>((reading, lacks.map(|failure| failure.to_string())))
+    })?;
+    for table in tables {
         if sources.iter().all(|known| !known.name().eq_ignore_ascii_case(&table.name)) {
             let (common, wanted) = (Arc::clone(&common), wanted.clone());
+            let lacks = lacks.clone();
             sources.push(Arc::new(OfEvents { table, wanted, reading, lacks, common }));
         }
     }
@@ -88,7 +81,7 @@ pub(super) fn all(
 }
 
 /// Returns whether the inputs hold what the report reads.
-fn fits(experiment: &Experiment, request: &Request) -> bool {
+fn has_data(experiment: &Experiment, request: &Request) -> bool {
     let flow = crate::report::needs(&request.reports).flow;
     if flow { experiment.contents.flow } else { experiment.contents.events }
 }
@@ -96,7 +89,8 @@ fn fits(experiment: &Experiment, request: &Request) -> bool {
 fn request(
     experiment: &Experiment,
     command: &Sql,
-    (report, view): (&'static AnyReport, &'static str),
+    report: &'static AnyReport,
+    view: &'static str,
     root: Option<&Root>,
 ) -> Result<Request, Failure> {
     let selection = Selection::new(&command.input, Some(&command.filter))?;
@@ -138,11 +132,11 @@ impl OfReport {
         match tables.len() {
             1 => Ok(tables.remove(0)),
             0 => Err(format!("these inputs have no table `{}`", self.name)),
-            _ => Ok(joined(
-                &tables,
-                &experiment
-                    .with(|traces| traces.flows.iter().map(|flow| flow.name.clone()).collect::<Vec<_>>()),
-            )),
+            _ => {
+                let name = |traces: &Traces<'_>| traces.flows.iter().map(|flow| flow.name.clone()).collect();
+                let names: Vec<String> = experiment.with(name);
+                Ok(joined(&tables, &names))
+            }
         }
     }
 }
@@ -174,9 +168,8 @@ impl Source for OfReport {
     fn columns(&self) -> Result<Vec<Column>, String> {
         let columns = self.columns.get_or_init(|| {
             let mut request = self.request.clone();
-            if let (None, None, Ok(span)) =
-                (&request.times.span, &request.times.calls, TimeSpan::parse(FIRST))
-            {
+            let reads_everything = request.times.span.is_none() && request.times.calls.is_none();
+            if reads_everything && let Ok(span) = TimeSpan::parse(FIRST) {
                 request.times.span = Some(span);
                 if let Ok(table) = self.run(&request) {
                     return Ok(table.columns().to_vec());

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::run::{Folder, hodo};
+use crate::run::{Folder, fixture, hodo};
 
 /// Returns the lines that babeltrace2 prints for a trace, one per event.
 #[track_caller]
@@ -79,10 +79,8 @@ fn every_fixture_is_written_so_that_babeltrace2_reads_it() {
 
 #[test]
 fn a_board_is_read_as_babeltrace2_reads_it() {
-    let board = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/board");
     for (part, count) in [("master", 936), ("slave-0", 1841), ("slave-1", 2360), ("slave-2", 1859)] {
-        let trace = board.join(part);
-        let trace = trace.to_str().unwrap();
+        let trace = &fixture(&format!("ctf/board/{part}"));
         let their: Vec<_> = babeltrace(trace, part).iter().map(|line| theirs(line)).collect();
         assert_eq!((ours(trace), their.len()), (their, count), "{part}");
     }

@@ -9,7 +9,7 @@ use crate::{
     run::Folder,
 };
 
-/// Sums of a report's rows of one kind, in the recorded program alone.
+/// Executions of the branches within the recorded program, by kind.
 fn branches(recording: &str) -> BTreeMap<String, u64> {
     let (_, rows) = table("branches", &[], recording);
     let mut sums = BTreeMap::new();

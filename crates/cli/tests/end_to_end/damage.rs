@@ -37,7 +37,8 @@ static RECORDING: LazyLock<Option<Recording>> = LazyLock::new(|| {
         let program = build(&folder, ROUNDS, 1);
         let (path, _) = record(&folder, &["-e", "intel_pt/cyc,psb_period=0/u"], &[&program]);
         let bytes = fs::read(path).unwrap();
-        let psbs: Vec<usize> = (0..bytes.len() - 16).filter(|&at| bytes[at..at + 16] == PSB).collect();
+        let psbs: Vec<usize> =
+            (0..bytes.len() - 16).filter(|&offset| bytes[offset..offset + 16] == PSB).collect();
         assert!(psbs.len() > 4, "{psbs:?}");
         let trace = psbs[0]..psbs[psbs.len() - 1];
         Recording { folder, bytes, trace, instructions: program::addresses(0, ROUNDS).len() as u64 }
@@ -135,27 +136,29 @@ fn damage() -> impl Strategy<Value = Damage> {
     let share = || prop_oneof![0.0..1.0, 0.0..0.1f64, 0.98..1.0f64];
     prop_oneof![
         share().prop_map(Damage::Cut),
-        (share(), 1u8..).prop_map(|(at, bits)| Damage::Flip(at, bits)),
-        (share(), 1usize..100).prop_map(|(at, length)| Damage::Remove(at, length)),
-        (share(), 1usize..100).prop_map(|(at, length)| Damage::Zero(at, length)),
+        (share(), 1u8..).prop_map(|(share, bits)| Damage::Flip(share, bits)),
+        (share(), 1usize..100).prop_map(|(share, length)| Damage::Remove(share, length)),
+        (share(), 1usize..100).prop_map(|(share, length)| Damage::Zero(share, length)),
     ]
 }
 
 fn apply(bytes: &mut Vec<u8>, damage: &Damage) {
-    let at = |share: f64| (share * bytes.len() as f64) as usize;
+    let length = bytes.len();
+    let offset = |share: f64| (share * length as f64) as usize;
     match *damage {
-        Damage::Cut(share) => bytes.truncate(at(share)),
+        Damage::Cut(share) => bytes.truncate(offset(share)),
         Damage::Flip(share, bits) => {
-            let at = at(share);
-            bytes.get_mut(at..).and_then(<[u8]>::first_mut).into_iter().for_each(|byte| *byte ^= bits);
+            if let Some(byte) = bytes.get_mut(offset(share)) {
+                *byte ^= bits;
+            }
         }
-        Damage::Remove(share, length) => {
-            let at = at(share);
-            bytes.drain(at..(at + length).min(bytes.len()));
+        Damage::Remove(share, count) => {
+            let begin = offset(share);
+            bytes.drain(begin..(begin + count).min(length));
         }
-        Damage::Zero(share, length) => {
-            let (at, end) = (at(share), bytes.len());
-            bytes[at.min(end)..(at + length).min(end)].fill(0);
+        Damage::Zero(share, count) => {
+            let begin = offset(share).min(length);
+            bytes[begin..(begin + count).min(length)].fill(0);
         }
     }
 }

@@ -54,8 +54,8 @@ fn shells_complete_commands_and_options() {
     assert_eq!(output(Command::new("bash").args(["-c", &complete])), "report\n--strict\n");
     output(Command::new("zsh").arg("-n").arg(script("zsh")));
     let complete = format!("source {}; complete --do-complete 'hodo rep'", script("fish"));
-    let found = output(Command::new("fish").args(["--no-config", "-c", &complete]));
-    assert!(found.starts_with("report\t"), "{found}");
+    let completed = output(Command::new("fish").args(["--no-config", "-c", &complete]));
+    assert!(completed.starts_with("report\t"), "{completed}");
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn docs_have_all_that_the_program_lists() {
         let page = page(&format!("docs/{file}.md"));
         let rows = page.lines().filter(|line| line.starts_with("| `"));
         let named: String = rows.filter_map(|line| line.split(" | ").next()).collect();
-        for one in help[list].as_array().unwrap() {
-            let is_stored = list != "reports" || !one["lanes"].is_null();
-            let name = format!("`{}`", one["name"].as_str().unwrap());
+        for entry in help[list].as_array().unwrap() {
+            let is_stored = list != "reports" || !entry["lanes"].is_null();
+            let name = format!("`{}`", entry["name"].as_str().unwrap());
             assert!(!is_stored || named.contains(&name), "no table of docs/{file}.md has a row of {name}");
         }
     }

@@ -7,30 +7,18 @@ use serde_json::Value;
 use crate::{
     profiles::{record_source, table},
     recorded::{can_record, record},
-    run::{Folder, Ran, hodo},
+    run::{Folder, Ran, fixture, hodo, rows},
 };
 
 fn diff(arguments: &[&str]) -> Ran {
     hodo(&[&["diff", "-q"], arguments].concat())
 }
 
-/// Returns the rows of a JSON table as objects.
-fn rows(table: &Value) -> Vec<Value> {
-    let columns = table["columns"].as_array().unwrap();
-    let object = |row: &Value| {
-        let cells = columns.iter().zip(row.as_array().unwrap());
-        Value::Object(
-            cells.map(|(column, cell)| (column["name"].as_str().unwrap().to_owned(), cell.clone())).collect(),
-        )
-    };
-    table["rows"].as_array().unwrap().iter().map(object).collect()
-}
-
 fn row<'r>(rows: &'r [Value], function: &str) -> &'r Value {
     rows.iter().find(|row| row["function"] == function).unwrap_or_else(|| panic!("{function}: {rows:?}"))
 }
 
-/// Compiles a program of the lab, and records it under another name. Uses fewer requests of `slowpath`.
+/// Compiles a program of the lab, and records it under another name. `slowpath` gets fewer requests.
 fn build(folder: &Folder, source: &str, options: &[&str], name: &str, arguments: &[&str]) -> String {
     let program = folder.file(name);
     let path = format!("{}/../../lab/workloads/{source}", env!("CARGO_MANIFEST_DIR"));
@@ -107,7 +95,7 @@ fn the_first_divergence_is_the_planted_branch() {
     let branch = source.lines().position(|line| line.contains("used * 4 >= table->size * 3")).unwrap() + 1;
     let is_at =
         |location: &Value, line: usize| location.as_str().unwrap().ends_with(&format!("slowpath.c:{line}"));
-    let mut found = Vec::new();
+    let mut outputs = Vec::new();
     for options in [&["-j1"][..], &["-j2", "--chunk-size", "2K"]] {
         let command =
             ["--function", "handle_request", "--nth", "3,4", "--divergence", "--format", "json", &recording];
@@ -119,15 +107,15 @@ fn the_first_divergence_is_the_planted_branch() {
         let rows = rows(&json[0]);
         assert_eq!(row(&rows, "rehash")["change"], "new");
         assert_eq!(row(&rows, "rehash")["delta_calls"], 1.0);
-        found.push(json);
+        outputs.push(json);
     }
-    assert_eq!(found[0], found[1]);
+    assert_eq!(outputs[0], outputs[1]);
     // The difference is that of the instruction counts of the two calls.
     let instructions_of = |nth: &str| {
         let call = format!("handle_request#{nth}");
         table("functions", &["--call", &call], &recording).0["instructions"].as_f64().unwrap()
     };
-    assert_eq!(found[0][0]["summary"]["delta_instructions"], instructions_of("4") - instructions_of("3"));
+    assert_eq!(outputs[0][0]["summary"]["delta_instructions"], instructions_of("4") - instructions_of("3"));
 }
 
 #[test]
@@ -155,6 +143,20 @@ fn two_builds_of_a_program_can_be_read() {
     assert!(parted.code == 2 && parted.stderr.contains("not the same file"), "{parted:?}");
 }
 
+/// Records two builds of a program, in which functions with the attribute INLINED are called and inlined.
+fn record_called_and_inlined(folder: &Folder, source: &str) -> [String; 2] {
+    let builds =
+        [("called", "__attribute__((noinline))"), ("inlined", "inline __attribute__((always_inline))")];
+    builds.map(|(name, attribute)| {
+        let (program, inlined) = (folder.file(name), format!("-DINLINED={attribute}"));
+        let compiled = Command::new("cc").args(["-O1", "-g", &inlined, "-o", &program, source]).status();
+        assert!(compiled.is_ok_and(|status| status.success()));
+        let out = folder.file(&format!("{name}.data"));
+        hodo(&["record", "-q", "--engine", "emulate", "-o", &out, "--", &program]).fine();
+        out
+    })
+}
+
 /// A function that one build calls and the other inlines is reported as inlined there.
 #[test]
 fn inlined_functions_are_said_to_be_inlined() {
@@ -167,26 +169,16 @@ fn inlined_functions_are_said_to_be_inlined() {
         b"static INLINED int twice(int x)\n{\n    return x * 2 + (x ^ 5);\n}\n\nint main(int n, char **v)\n{\n    \
         volatile int sum = 0;\n    for (int i = 0; i < 500; i++)\n        sum += twice(i + n);\n    return sum == 1;\n}\n",
     );
-    let recording = |name: &str, attribute: &str| {
-        let program = folder.file(name);
-        let inlined = format!("-DINLINED={attribute}");
-        let compiled = Command::new("cc").args(["-O1", "-g", &inlined, "-o", &program, &source]).status();
-        assert!(compiled.is_ok_and(|status| status.success()));
-        let out = folder.file(&format!("{name}.data"));
-        hodo(&["record", "-q", "--engine", "emulate", "-o", &out, "--", &program]).fine();
-        out
-    };
-    let (called, inlined) = (
-        recording("called", "__attribute__((noinline))"),
-        recording("inlined", "inline __attribute__((always_inline))"),
-    );
+    let [called, inlined] = record_called_and_inlined(&folder, &source);
     let json = diff(&["--per", "main", "--format", "json", &called, &inlined]).fine().json();
     let rows = rows(&json);
     assert_eq!(row(&rows, "twice")["change"], "vanished");
     let said = row(&rows, "twice")["matched"].as_str().unwrap();
     assert!(said.starts_with("inlined in B: ") && said.ends_with(" instructions"), "{said}");
     let back = diff(&["--per", "main", "--format", "json", &inlined, &called]).fine().json();
-    assert!(row(&self::rows(&back), "twice")["matched"].as_str().unwrap().starts_with("inlined in A: "));
+    assert!(
+        row(&crate::run::rows(&back), "twice")["matched"].as_str().unwrap().starts_with("inlined in A: ")
+    );
 }
 
 /// What was inlined into an inlined function belongs to it.
@@ -204,16 +196,7 @@ fn inlined_functions_have_what_is_inlined_into_them() {
         int main(int n, char **v)\n{\n    volatile int sum = 0;\n    for (int i = 0; i < 500; i++)\n        \
         sum += outer(i + n);\n    return sum == 1;\n}\n",
     );
-    let recording = |name: &str, attribute: &str| {
-        let (program, inlined) = (folder.file(name), format!("-DINLINED={attribute}"));
-        let compiled = Command::new("cc").args(["-O1", "-g", &inlined, "-o", &program, &source]).status();
-        assert!(compiled.is_ok_and(|status| status.success()));
-        let out = folder.file(&format!("{name}.data"));
-        hodo(&["record", "-q", "--engine", "emulate", "-o", &out, "--", &program]).fine();
-        out
-    };
-    let called = recording("called", "__attribute__((noinline))");
-    let inlined = recording("inlined", "inline __attribute__((always_inline))");
+    let [called, inlined] = record_called_and_inlined(&folder, &source);
     let script = hodo(&["script", "--insns", "--fields", "sym", &inlined]).fine().stdout;
     let instructions_of = |function: &str| {
         let is_inlined = |line: &&str| {
@@ -241,7 +224,7 @@ fn inlined_functions_have_what_is_inlined_into_them() {
 }
 
 #[test]
-fn groups_and_spans_of_time() {
+fn groups_and_spans_of_time_are_compared() {
     if !can_record() {
         return;
     }
@@ -284,7 +267,7 @@ fn what_can_not_be_compared_is_said() {
     }
     let folder = Folder::new();
     let (recording, _) = record(&folder, &[], &["true"]);
-    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ctf/lttng2.13-kernel");
+    let trace = &*fixture("ctf/lttng2.13-kernel");
     for (arguments, expected) in [
         (&[recording.as_str()][..], "hodo diff needs two sides"),
         (&["--a", "nowhere-*", "--b", &recording], "--a nowhere-*: no file matches"),
@@ -305,8 +288,8 @@ fn what_can_not_be_compared_is_said() {
 }
 
 #[test]
-fn latencies_of_events() {
-    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ctf/lttng2.13-kernel");
+fn latencies_of_events_are_compared() {
+    let trace = &*fixture("ctf/lttng2.13-kernel");
     let names = |json: &Value| -> Vec<String> {
         json.as_array().unwrap().iter().map(|table| table["table"].as_str().unwrap().to_owned()).collect()
     };

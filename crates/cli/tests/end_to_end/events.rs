@@ -1,10 +1,14 @@
 //! Traces of software events, from folder to lines.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 
-use crate::run::{Folder, hodo};
+use crate::run::{Folder, fixture, hodo};
 
 /// A clock that counts nanoseconds from 1970, packets with times, and events with a thread in their context.
 pub(crate) const METADATA: &str = "/* CTF 1.8 */
@@ -22,10 +26,10 @@ event { id = 1; name = \"a:one\"; fields := struct { integer { size = 8; base = 
 event { id = 2; name = \"b:two\"; fields := struct { enum : u8 { LOW = 1, HIGH = 2 } level; }; };
 ";
 
-/// Returns a packet of a CPU, with the number of events discarded so far.
-pub(crate) fn packet(cpu: u8, number: u8, times: (u64, u64), discarded: u8, events: &[&[u8]]) -> Vec<u8> {
+/// Returns a packet of a CPU, with the times of its begin and end, and the number of events discarded so far.
+pub(crate) fn packet(cpu: u8, number: u8, times: Range<u64>, discarded: u8, events: &[&[u8]]) -> Vec<u8> {
     let events = events.concat();
-    let mut bytes: Vec<u8> = [times.0, times.1].iter().flat_map(|time| time.to_le_bytes()).collect();
+    let mut bytes: Vec<u8> = [times.start, times.end].iter().flat_map(|time| time.to_le_bytes()).collect();
     bytes.extend([number, discarded, cpu]);
     bytes.extend(((21 + events.len() as u16) * 8).to_le_bytes());
     bytes.extend(events);
@@ -39,10 +43,10 @@ fn write(folder: &Path) {
     fs::write(folder.join("index/cpu_0.idx"), b"no index").unwrap();
     fs::write(folder.join(".hidden"), b"no stream").unwrap();
     fs::write(folder.join("empty"), b"").unwrap();
-    let first = packet(0, 0, (10, 40), 0, &[&[1, 10, 7, 0xab, b'h', b'i', 0], &[2, 30, 7, 2]]);
-    let second = packet(0, 1, (50, 60), 3, &[&[2, 55, 8, 1]]);
+    let first = packet(0, 0, 10..40, 0, &[&[1, 10, 7, 0xab, b'h', b'i', 0], &[2, 30, 7, 2]]);
+    let second = packet(0, 1, 50..60, 3, &[&[2, 55, 8, 1]]);
     fs::write(folder.join("cpu_0"), [first, second].concat()).unwrap();
-    let other = packet(1, 0, (5, 70), 0, &[&[2, 20, 9, 1], &[2, 30, 9, 1], &[1, 65, 7, 0, 0]]);
+    let other = packet(1, 0, 5..70, 0, &[&[2, 20, 9, 1], &[2, 30, 9, 1], &[1, 65, 7, 0, 0]]);
     fs::write(folder.join("cpu_1"), other).unwrap();
 }
 
@@ -100,7 +104,7 @@ fn events_of_all_streams_come_in_order_of_time() {
 fn a_loss_in_the_first_packet_of_a_stream_leaves_events_in_order() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());
-    let first = packet(0, 0, (10, 40), 2, &[&[1, 10, 7, 0xab, b'h', b'i', 0], &[2, 30, 7, 2]]);
+    let first = packet(0, 0, 10..40, 2, &[&[1, 10, 7, 0xab, b'h', b'i', 0], &[2, 30, 7, 2]]);
     fs::write(folder.path().join("cpu_0"), first).unwrap();
     let times = |text: &str| text.lines().map(|line| line[10..20].to_owned()).collect::<Vec<_>>();
     let text = script(folder.path(), &[]);
@@ -156,7 +160,7 @@ fn events_are_chosen_by_name_field_thread_cpu_and_time() {
 }
 
 #[test]
-fn counts_and_what_is_in_a_trace() {
+fn counts_and_info_agree_on_what_is_in_a_trace() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());
     let input = folder.path().to_str().unwrap();
@@ -192,7 +196,7 @@ fn fact_26_folders_with_one_uuid_are_one_trace() {
 #[test]
 fn what_lies_outside_of_the_time_is_not_read() {
     let folder = Folder::new();
-    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/barectf3.1");
+    let whole = PathBuf::from(fixture("ctf/barectf3.1"));
     let mut stream = fs::read(whole.join("stream")).unwrap();
     // Overwrites events in the first packet, which has 445 bytes.
     stream[120..440].fill(0xff);

@@ -1,25 +1,25 @@
 //! Traces exported as CTF.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use serde_json::{Map, Value};
 
-use crate::run::{Folder, hodo};
+use crate::run::{Folder, fixture, hodo};
 
-/// Fixtures, with their numbers of events and of lost events.
-const FIXTURES: &[(&str, u64, u64)] = &[
-    ("barectf3.1", 976, 19),
-    ("board", 6996, 0),
-    ("lttng2.13-kernel", 3751, 0),
-    ("lttng2.16-kernel-ctf2", 3076, 0),
-    ("ust2.13-per-pid", 1800, 4610),
-    ("ust2.16-ctf2", 1707, 0),
-];
-
-fn fixture(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf").join(name);
-    path.into_os_string().into_string().unwrap()
+struct Fixture {
+    name: &'static str,
+    events: u64,
+    lost: u64,
 }
+
+const FIXTURES: &[Fixture] = &[
+    Fixture { name: "ctf/barectf3.1", events: 976, lost: 19 },
+    Fixture { name: "ctf/board", events: 6996, lost: 0 },
+    Fixture { name: "ctf/lttng2.13-kernel", events: 3751, lost: 0 },
+    Fixture { name: "ctf/lttng2.16-kernel-ctf2", events: 3076, lost: 0 },
+    Fixture { name: "ctf/ust2.13-per-pid", events: 1800, lost: 4610 },
+    Fixture { name: "ctf/ust2.16-ctf2", events: 1707, lost: 0 },
+];
 
 /// Returns all events, without the names of the traces, which are those of their folders.
 fn events(input: &str, arguments: &[&str]) -> Vec<String> {
@@ -34,7 +34,7 @@ fn events(input: &str, arguments: &[&str]) -> Vec<String> {
 
 #[test]
 fn fixtures_are_counted_and_written_in_both_versions_as_they_are_read() {
-    for &(name, count, lost) in FIXTURES {
+    for &Fixture { name, events: count, lost } in FIXTURES {
         let input = fixture(name);
         let table = hodo(&["report", "count", "--format", "json", &input]).fine().json();
         assert_eq!(table["summary"]["events"], count, "{name}");
@@ -50,8 +50,8 @@ fn fixtures_are_counted_and_written_in_both_versions_as_they_are_read() {
 }
 
 #[test]
-fn what_is_wanted_is_what_is_written() {
-    let input = fixture("lttng2.13-kernel");
+fn only_what_is_selected_is_written() {
+    let input = fixture("ctf/lttng2.13-kernel");
     for arguments in [
         &["--event", "sched_*"][..],
         &["--where", "prev_tid == 0 or cpu_id == 2"],
@@ -69,7 +69,7 @@ fn what_is_wanted_is_what_is_written() {
 }
 
 /// Fixtures recorded by ftrace and perf.
-const TRACERS: &[&str] = &["../ftrace/small-6.dat", "../ftrace/small-7.dat", "../perf/events.data"];
+const TRACERS: &[&str] = &["ftrace/small-6.dat", "ftrace/small-7.dat", "perf/events.data"];
 
 /// Returns whether an event's fields equal those of its export. Only CTF has length fields and empty names; CTF 1.8 has
 /// arrays of bytes in place of blobs.
@@ -132,7 +132,7 @@ fn a_folder_that_is_there_stays_as_it_is() {
     let folder = Folder::new();
     folder.write("file", b"mine");
     let output = folder.path().into_os_string().into_string().unwrap();
-    let ran = hodo(&["export", "--to", "ctf", "-o", &output, &fixture("barectf3.1")]);
+    let ran = hodo(&["export", "--to", "ctf", "-o", &output, &fixture("ctf/barectf3.1")]);
     assert!(ran.code == 2 && ran.stderr.contains("already exists"), "{ran:?}");
     assert_eq!(folder.names(), ["file"]);
     assert_eq!(fs::read(folder.file("file")).unwrap(), b"mine");

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     profiles::{record_source, table},
     recorded::{can_record, record},
-    run::{Folder, hodo, reports, word},
+    run::{Folder, fixture, hodo, reports, word},
 };
 
 /// For each name, the number of slices and the sum of their nanoseconds.
@@ -198,14 +198,18 @@ fn other_tools_read_the_profile() {
     assert_eq!(found, expected);
 }
 
-/// Sums the costs of lines in a callgrind file by file and line, and returns calls by callee: the line, and their number.
-#[allow(clippy::type_complexity, reason = "two maps of a test")]
-fn lines_of_callgrind(text: &str) -> (BTreeMap<String, u64>, BTreeMap<String, Vec<(String, u64)>>) {
-    let (mut names, mut lines, mut calls): (
-        BTreeMap<String, String>,
-        BTreeMap<String, u64>,
-        BTreeMap<_, Vec<_>>,
-    ) = Default::default();
+/// The content of a callgrind file.
+#[derive(Default)]
+struct Callgrind {
+    /// Instructions by file and line.
+    lines: BTreeMap<String, u64>,
+    /// Calls by callee: the line of each, and its executions.
+    calls: BTreeMap<String, Vec<(String, u64)>>,
+}
+
+fn read_callgrind(text: &str) -> Callgrind {
+    let mut content = Callgrind::default();
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
     let (mut file, mut callee, mut count) = (String::new(), String::new(), None);
     for line in text.lines() {
         let mut name = |kind: &str, value: &str| {
@@ -227,16 +231,16 @@ fn lines_of_callgrind(text: &str) -> (BTreeMap<String, u64>, BTreeMap<String, Ve
             Some(_) => {}
             None => {
                 let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
-                let [at, instructions, _] = numbers[..] else { continue };
-                let location = format!("{file}:{at}");
+                let [number, instructions, _] = numbers[..] else { continue };
+                let location = format!("{file}:{number}");
                 match count.take() {
-                    Some(count) => calls.entry(callee.clone()).or_default().push((location, count)),
-                    None => *lines.entry(location).or_default() += instructions,
+                    Some(count) => content.calls.entry(callee.clone()).or_default().push((location, count)),
+                    None => *content.lines.entry(location).or_default() += instructions,
                 }
             }
         }
     }
-    (lines, calls)
+    content
 }
 
 #[test]
@@ -261,7 +265,7 @@ fn callgrind_files_have_sources_and_lines() {
     let (recording, ran) = record(&folder, &[], &[&program]);
     ran.fine();
     let file = export(&folder, "callgrind", &[], &recording);
-    let (lines, calls) = lines_of_callgrind(&std::fs::read_to_string(&file).unwrap());
+    let Callgrind { lines, calls } = read_callgrind(&std::fs::read_to_string(&file).unwrap());
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
     for row in table("lines", &[], &recording).1 {
         if let Some(line) = row["line"].as_str() {
@@ -322,9 +326,8 @@ fn lcov_has_the_sources_that_are_there() {
 }
 
 #[test]
-fn an_empty_selection_is_said() {
+fn an_empty_selection_is_reported() {
     let folder = Folder::new();
-    let fixture = |name: &str| format!("{}/../../fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
     let (kernel, flow, symfs) =
         (&fixture("ctf/lttng2.13-kernel"), &fixture("perf/tiny.data"), &fixture("perf/symfs"));
     let cases: [(&str, &[&str], &str); 4] = [
@@ -386,7 +389,7 @@ fn genhtml_shows_the_executions_of_lines() {
 #[test]
 fn intervals_of_events_are_slices() {
     for input in ["lttng2.13-kernel", "board/slave-1"] {
-        let input = &format!("{}/../../fixtures/ctf/{input}", env!("CARGO_MANIFEST_DIR"));
+        let input = &fixture(&format!("ctf/{input}"));
         let mut expected = Slices::new();
         for report in reports() {
             let Some(view) = report["lanes"]["view"].as_str() else { continue };
@@ -407,9 +410,9 @@ fn intervals_of_events_are_slices() {
 }
 
 #[test]
-fn what_an_input_lacks_is_said() {
+fn what_an_input_lacks_is_reported() {
     let folder = Folder::new();
-    let events = &format!("{}/../../fixtures/ctf/lttng2.13-kernel", env!("CARGO_MANIFEST_DIR"));
+    let events = &fixture("ctf/lttng2.13-kernel");
     for (to, options, why) in [
         ("speedscope", &[][..], "no control flow"),
         ("pprof", &["--min", "1us"], "sums of the whole run"),

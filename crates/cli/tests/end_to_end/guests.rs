@@ -34,7 +34,7 @@ fn lines(base: u64) -> String {
 
 /// Asserts that the last line reports that nothing was decoded, and names an option.
 #[track_caller]
-fn nothing(ran: &Ran, option: &str) {
+fn assert_nothing_decoded(ran: &Ran, option: &str) {
     let last = ran.stderr.lines().last().unwrap_or_default();
     assert!(last.starts_with("hodo: no instruction was decoded: ") && last.contains(option), "{ran:?}");
     assert!(ran.stdout.starts_with("# gap the code of a guest is not available"), "{ran:?}");
@@ -60,7 +60,7 @@ fn code_of_a_raw_buffer_is_that_of_a_guest_too() {
         assert_eq!(ran.stdout, lines(0x1000), "{options:?}");
     }
     // Code for the host only is not used for a guest.
-    nothing(&script(&["--host-code", &right]).fine(), "--guest-code=FILE@ADDRESS");
+    assert_nothing_decoded(&script(&["--host-code", &right]).fine(), "--guest-code=FILE@ADDRESS");
     let buffer = folder.write("elf.pt", &guest_trace(program::ENTRY));
     let elf = folder.write("program", &program::elf(&program::code(ROUNDS), [1; 20]));
     for option in ["--elf", "--guest-elf"] {
@@ -102,8 +102,8 @@ fn recording_of(folder: &Folder, program: &str, trace: &[u8]) -> String {
         kernel: false,
     };
     for kind in [SidebandKind::Comm { name: b"vmm", exec: true }, SidebandKind::Map(mapping)] {
-        let said = Sideband { time: Some(Nanos(1)), cpu: None, thread: HYPERVISOR, guest: None, kind };
-        writer.sideband(&said).expect("a record");
+        let record = Sideband { time: Some(Nanos(1)), cpu: None, thread: HYPERVISOR, guest: None, kind };
+        writer.sideband(&record).expect("a record");
     }
     writer.trace(0, Nanos(2), trace.len() as u64, trace).expect("a trace");
     let file = writer.finish(&HodoscopeSection::default(), io::empty()).expect("a recording");
@@ -115,7 +115,7 @@ fn code_of_a_guest_is_in_the_process_of_its_hypervisor() {
     let folder = Folder::new();
     let program = folder.write("vmm", &program::elf(&program::code(ROUNDS), [1; 20]));
     let recording = recording(&folder, &program, program::ENTRY);
-    nothing(&hodo(&["script", "--insns", &recording]).fine(), "--guestmount");
+    assert_nothing_decoded(&hodo(&["script", "--insns", &recording]).fine(), "--guestmount");
     let ran = hodo(&["script", "--insns", "--strict", "--guest-code", &recording]).fine();
     assert_eq!(ran.stdout, lines(program::ENTRY));
 }
@@ -143,7 +143,10 @@ fn the_kernel_of_a_guest_is_below_the_pid_of_its_hypervisor() {
     assert_eq!(ran.stdout, lines(base));
     let table = hodo(&["report", "functions", "--format", "csv", "--guestmount", &mount, &recording]);
     assert!(table.fine().stdout.contains("tick,[guest.kernel.kallsyms.77]"));
-    nothing(&hodo(&["script", "--insns", "--guestmount", &other, &recording]).fine(), "--guestmount");
+    assert_nothing_decoded(
+        &hodo(&["script", "--insns", "--guestmount", &other, &recording]).fine(),
+        "--guestmount",
+    );
 }
 
 /// A kernel that ran at another address than it was linked for: kallsyms contains the run-time address.

@@ -5,14 +5,13 @@ use std::{collections::BTreeSet, fs, path::Path};
 use hodo_store::{Budget, Kind, Lanes, State, Store, Wanted};
 use serde_json::{Value, json};
 
-use crate::run::{Folder, command, hodo, reports, wait, word};
+use crate::run::{Folder, command, fixture, hodo, reports, wait, word};
 
 /// Copies a trace of the fixtures, to be changed.
 fn trace(folder: &Folder) -> String {
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/lttng2.13-kernel");
     let copy = folder.file("trace");
     fs::create_dir(&copy).unwrap();
-    for entry in fs::read_dir(fixture).unwrap() {
+    for entry in fs::read_dir(fixture("ctf/lttng2.13-kernel")).unwrap() {
         let entry = entry.unwrap();
         if entry.file_type().unwrap().is_file() {
             fs::copy(entry.path(), Path::new(&copy).join(entry.file_name())).unwrap();
@@ -31,13 +30,12 @@ const INPUTS: &[&[&str]] = &[&["lttng2.13-kernel"], &["board/master", "board/sla
 
 #[test]
 fn a_store_has_the_rows_that_the_reports_have() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf");
     let mut reports = reports();
     reports.retain(|report| !report["lanes"].is_null());
     let names: BTreeSet<&str> = reports.iter().map(|report| report["name"].as_str().unwrap()).collect();
     let mut without_rows = names.clone();
     for input in INPUTS {
-        let input: Vec<String> = input.iter().map(|name| fixtures.join(name).display().to_string()).collect();
+        let input: Vec<String> = input.iter().map(|name| fixture(&format!("ctf/{name}"))).collect();
         let input: Vec<&str> = input.iter().map(String::as_str).collect();
         let run = |arguments: &[&str]| hodo(&[arguments, &input].concat()).fine();
         let table = |report: &Value| {
@@ -70,9 +68,7 @@ fn a_store_has_the_rows_that_the_reports_have() {
 
 #[test]
 fn each_call_of_a_board_is_an_interval() {
-    let board = ["slave-0", "slave-1"]
-        .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/board").join(name));
-    let [first, second] = board.each_ref().map(|path| path.to_str().unwrap());
+    let [first, second] = &["ctf/board/slave-0", "ctf/board/slave-1"].map(fixture);
     let summary = |view: &str| {
         let report = hodo(&["report", "callstack", "--by", view, "--format", "json", first, second]);
         report.fine().json()["summary"].clone()
@@ -80,8 +76,15 @@ fn each_call_of_a_board_is_an_interval() {
     assert_eq!(summary("path")["calls"], summary("interval")["intervals"]);
 }
 
-/// A record in words: its begin and duration, its lane's key, its value or the key of the other lane.
-type InWords = (u64, u64, Vec<String>, Vec<String>);
+/// A record, with text for names and numbers.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct TextRecord {
+    begin: u64,
+    duration: u64,
+    lane: Vec<String>,
+    /// The value, or the key of the other lane.
+    value: Vec<String>,
+}
 
 /// Compares a table of a store with the rows of its report. Returns how many there are.
 #[track_caller]
@@ -95,10 +98,11 @@ fn check(store: &Store, name: &str, lanes: &Value, report: &Value) -> usize {
     };
     let time = |row: &Value, name: &str| row[index(name)?].as_u64();
     let rows = report["rows"].as_array().unwrap().iter();
-    let mut expected: Vec<InWords> = rows
+    let mut expected: Vec<TextRecord> = rows
         .map(|row| {
             let begin = time(row, "begin_ns").or(time(row, "at_ns")).unwrap();
-            (begin, time(row, "duration_ns").unwrap_or(0), words(row, "lane"), words(row, "value"))
+            let duration = time(row, "duration_ns").unwrap_or(0);
+            TextRecord { begin, duration, lane: words(row, "lane"), value: words(row, "value") }
         })
         .collect();
     let schema = table.schema();
@@ -108,19 +112,20 @@ fn check(store: &Store, name: &str, lanes: &Value, report: &Value) -> usize {
         let cells = schema.key.iter().zip(table.key(lane).unwrap());
         cells.map(|(field, cell)| store.words(field.kind, *cell)).collect()
     };
-    let mut found: Vec<InWords> = all
+    let mut stored: Vec<TextRecord> = all
         .iter()
         .map(|record| {
             let value = match record.value {
                 Some(lane) if schema.value.kind == Kind::Lane => of_lane(lane as u32),
                 value => vec![store.words(schema.value.kind, value)],
             };
-            (record.begin, record.end - record.begin, of_lane(record.lane), value)
+            let duration = record.end - record.begin;
+            TextRecord { begin: record.begin, duration, lane: of_lane(record.lane), value }
         })
         .collect();
     expected.sort();
-    found.sort();
-    assert_eq!(found, expected, "{name}");
+    stored.sort();
+    assert_eq!(stored, expected, "{name}");
     // A picture counts each record once.
     let (first, last) = table.span().unwrap_or_default();
     let picture = table.slices((first, last + 1), Lanes::All, 2, &Budget::default()).unwrap();
@@ -139,8 +144,7 @@ fn check(store: &Store, name: &str, lanes: &Value, report: &Value) -> usize {
 fn a_store_has_what_the_tracer_discarded() {
     let folder = Folder::new();
     let store = folder.file("store");
-    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/barectf3.1");
-    let trace = trace.to_str().unwrap();
+    let trace = &fixture("ctf/barectf3.1");
     hodo(&["index", "--store", &store, trace]).fine();
     let info = hodo(&["info", "--format", "json", trace]).fine().json();
     let stream = &info["traces"][0]["streams"][0];
@@ -171,7 +175,7 @@ fn a_store_of_a_trace_that_changed_is_stale_and_built_again() {
 }
 
 #[test]
-fn a_damaged_store_is_said_to_be_and_built_again() {
+fn a_damaged_store_is_reported_and_built_again() {
     let folder = Folder::new();
     let (trace, store) = (trace(&folder), folder.file("store"));
     hodo(&["index", "-q", "--store", &store, &trace]).fine();
@@ -199,12 +203,21 @@ fn a_store_lies_in_the_cache_of_the_user() {
     assert_eq!(found["store"]["state"], "complete");
 }
 
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct TimedCall {
+    begin: u64,
+    end: u64,
+    tid: u64,
+    depth: u64,
+    function: String,
+    instructions: u64,
+}
+
 #[test]
 fn a_store_of_control_flow_has_its_calls() {
     let folder = Folder::new();
     let store = folder.file("store");
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/perf");
-    let [recording, code] = ["tiny.data", "symfs"].map(|name| fixtures.join(name).display().to_string());
+    let [recording, code] = ["perf/tiny.data", "perf/symfs"].map(fixture);
     hodo(&["index", "-q", "--symfs", &code, "--store", &store, &recording]).fine();
     let calls = hodo(&["script", "--calls", "--format", "jsonl", "--symfs", &code, &recording]).fine().stdout;
     let calls: Vec<Value> = calls.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -218,25 +231,27 @@ fn a_store_of_control_flow_has_its_calls() {
         .map(|call| {
             let [begin, end] = ["time_ns", "end_ns"].map(|name| call[name].as_u64().unwrap_or(last));
             let [tid, depth, instructions] = ["tid", "depth", "instructions"].map(|name| number(call, name));
-            (begin, end, tid, depth, call["function"].as_str().unwrap().to_owned(), instructions)
+            let function = call["function"].as_str().unwrap().to_owned();
+            TimedCall { begin, end, tid, depth, function, instructions }
         })
         .collect();
     let store = Store::open(Path::new(&store)).unwrap();
     let table = store.table("calls").unwrap();
     let all = table.records(&Wanted::ALL, None, usize::MAX, &Budget::default()).unwrap();
-    let mut found: Vec<_> = all
+    let mut stored: Vec<_> = all
         .iter()
         .map(|record| {
             let key = table.key(record.lane).unwrap();
             let function = store.name(record.value.unwrap()).unwrap().to_owned();
             let (tid, depth) = (key[1].unwrap(), key[3].unwrap());
-            (record.begin, record.end, tid, depth, function, record.cells[0].unwrap())
+            let (begin, end, instructions) = (record.begin, record.end, record.cells[0].unwrap());
+            TimedCall { begin, end, tid, depth, function, instructions }
         })
         .collect();
     expected.sort();
-    found.sort();
-    assert!(found.len() > 1000, "{}", found.len());
-    assert_eq!(found, expected);
+    stored.sort();
+    assert!(stored.len() > 1000, "{}", stored.len());
+    assert_eq!(stored, expected);
     // Nothing is lost.
     assert!(store.table("losses").is_none_or(|losses| losses.lanes() == 0));
     let path = store.path(table, 0);

@@ -1,12 +1,12 @@
 //! Code of a run-time compiler, with the names in the compiler's files.
 
-use std::{collections::BTreeMap, process::Command};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::{
-    recorded::{can_record, record},
-    run::{Folder, hodo},
+    recorded::{can_record, compile, record},
+    run::{Folder, hodo, rows},
 };
 
 /// Records the lab's small compiler with the file that it writes. Returns the instruction count of each function of
@@ -16,10 +16,7 @@ fn run(kind: &str, module: &str) -> Option<BTreeMap<String, u64>> {
         return None;
     }
     let folder = Folder::new();
-    let program = folder.file("jitted");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/workloads/jitted.c");
-    let compiled = Command::new("cc").args(["-O1", "-o", &program, source]).status();
-    assert!(compiled.is_ok_and(|status| status.success()), "cc compiles {source}");
+    let program = compile(&folder, "jitted.c", &["-O1"]);
     let files = folder.path().into_os_string().into_string().expect("a path of UTF-8");
     let (recording, ran) = record(&folder, &[], &[&program, kind, &files]);
     assert_eq!(ran.fine().stdout, "sum 57\n");
@@ -35,16 +32,12 @@ fn run(kind: &str, module: &str) -> Option<BTreeMap<String, u64>> {
         listed.map(|module| (&module["symbols"], &module["problem"])),
         Some((&3.into(), &Value::Null))
     );
-    let columns = table["columns"].as_array().expect("columns");
-    let at = |name: &str| columns.iter().position(|column| column["name"] == name).expect("a column");
-    let (function, of, instructions) = (at("function"), at("module"), at("self_instructions"));
-    let rows = table["rows"].as_array().expect("rows").iter();
-    let rows = rows.filter(|row| row[of].as_str().is_some_and(|name| name.contains(module)));
-    let counts = rows.map(|row| {
-        let count = row[instructions].as_u64().expect("a count");
-        (row[function].as_str().expect("a name").to_owned(), count)
-    });
-    Some(counts.collect())
+    let mut counts = BTreeMap::new();
+    for row in rows(&table).iter().filter(|row| row["module"].as_str().unwrap().contains(module)) {
+        let count = row["self_instructions"].as_u64().expect("a count");
+        counts.insert(row["function"].as_str().expect("a name").to_owned(), count);
+    }
+    Some(counts)
 }
 
 fn expected(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {

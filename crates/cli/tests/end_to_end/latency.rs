@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     recorded::{can_record, compile, record},
-    run::{Folder, hodo},
+    run::{Folder, fixture, hodo},
 };
 
 /// Builds and records `planted.c` with this number of calls, of which one in `distance` is slow.
@@ -48,19 +48,19 @@ fn planted_executions_are_found_and_explained_exactly() {
     let outliers = found["outliers"].as_array().unwrap();
     let mut reported: Vec<(u64, u64)> = outliers
         .iter()
-        .map(|one| (one["number"].as_u64().unwrap(), one["instructions"].as_u64().unwrap()))
+        .map(|outlier| (outlier["number"].as_u64().unwrap(), outlier["instructions"].as_u64().unwrap()))
         .collect();
     reported.sort_unstable();
     let expected: Vec<(u64, u64)> =
         (0..20).map(|slow| (slow * 1000 + 501, SLOW[slow as usize % 3])).collect();
     assert_eq!(reported, expected);
-    for one in outliers {
-        let tree = one["tree"].as_array().unwrap();
-        assert_eq!(tree[0]["instructions"], one["instructions"]);
+    for outlier in outliers {
+        let tree = outlier["tree"].as_array().unwrap();
+        assert_eq!(tree[0]["instructions"], outlier["instructions"]);
         let callee = tree
             .get(1)
             .map(|node| (node["function"].as_str().unwrap(), node["instructions"].as_u64().unwrap()));
-        let expected = match one["instructions"].as_u64() {
+        let expected = match outlier["instructions"].as_u64() {
             Some(4010) => Some(("grow", 4002)),
             Some(2011) => Some(("flush", 2004)),
             _ => None,
@@ -111,7 +111,7 @@ fn with_absence(folder: &Folder, recording: &str, [from, to]: [u64; 2]) -> Strin
 }
 
 #[test]
-fn time_off_the_cpu_is_told_apart() {
+fn time_off_the_cpu_is_reported_apart() {
     if !can_record() {
         return;
     }
@@ -120,7 +120,8 @@ fn time_off_the_cpu_is_told_apart() {
     let arguments = ["--function", "serve", "--outliers", "3", "--compare"];
     let before = latency(&arguments, &recording);
     assert!(before["compare"]["summary"].get("extra_time_waiting_ns").is_none(), "{before}");
-    let grows = before["outliers"].as_array().unwrap().iter().find(|one| one["number"] == 51).unwrap();
+    let grows =
+        before["outliers"].as_array().unwrap().iter().find(|outlier| outlier["number"] == 51).unwrap();
     let begin = grows["begin_ns"].as_u64().unwrap();
     let absent = with_absence(&folder, &recording, [begin + 1000, begin + 3000]);
     let after = latency(&arguments, &absent);
@@ -169,19 +170,18 @@ fn markers_measure_what_lies_between() {
     let recording = planted(&folder, "300", "100");
     let figures = |arguments: &[&str]| {
         let found = latency(arguments, &recording);
-        let figure = |name: &str| found["summary"][name].as_u64();
-        (figure("count").unwrap(), figure("unmatched").unwrap(), figure("instructions_max"))
+        ["count", "unmatched", "instructions_max"].map(|name| found["summary"][name].as_u64().unwrap())
     };
     // From the first of the four instructions of a fast execution to its return.
-    assert_eq!(figures(&["--from", "entry:serve", "--to", "exit:serve"]), (300, 0, Some(4010)));
-    assert_eq!(figures(&["--from", "entry:grow", "--to", "exit:grow"]), (1, 0, Some(4002)));
+    assert_eq!(figures(&["--from", "entry:serve", "--to", "exit:serve"]), [300, 0, 4010]);
+    assert_eq!(figures(&["--from", "entry:grow", "--to", "exit:grow"]), [1, 0, 4002]);
     // A sequence of instructions that crosses the border of two blocks.
-    assert_eq!(figures(&["--from", "incq; test %edi,%edi; jne", "--to", "exit:serve"]), (300, 0, Some(4007)));
-    assert_eq!(figures(&["--from", "entry:grow", "--to", "exit:serve"]), (1, 299, Some(4003)));
+    assert_eq!(figures(&["--from", "incq; test %edi,%edi; jne", "--to", "exit:serve"]), [300, 0, 4007]);
+    assert_eq!(figures(&["--from", "entry:grow", "--to", "exit:serve"]), [1, 299, 4003]);
     let by_line = latency(&["--by", "thread", "--from", "planted.c:61", "--to", "exit:main"], &recording);
     assert_eq!(by_line["summary"]["from_passed"], 1, "{by_line}");
     let pair = folder.write("pairs.toml", b"[growth]\nfrom = 'entry:grow'\nto = 'exit:grow'\n");
-    assert_eq!(figures(&["--pairs", &pair, "--pair", "growth"]), (1, 0, Some(4002)));
+    assert_eq!(figures(&["--pairs", &pair, "--pair", "growth"]), [1, 0, 4002]);
 }
 
 #[test]
@@ -225,11 +225,10 @@ fn what_is_no_marker_is_shown_with_a_caret() {
 }
 
 #[test]
-fn interrupts_and_system_calls_of_kernel_traces() {
-    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
+fn latencies_of_kernel_traces_equal_their_reports() {
     let mut compared = 0;
     for trace in ["ctf/lttng2.13-kernel", "ftrace/small-6.dat", "perf/events.data"] {
-        let trace = format!("{fixtures}/{trace}");
+        let trace = fixture(trace);
         let rows = |kind: &str| {
             let table = hodo(&["report", kind, "--format", "json", &trace]).fine().json();
             table["rows"].as_array().unwrap().clone()
@@ -268,9 +267,8 @@ fn interrupts_and_system_calls_of_kernel_traces() {
 
 #[test]
 fn states_of_threads_are_intervals() {
-    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
     for trace in ["ctf/lttng2.13-kernel", "ftrace/small-6.dat", "perf/events.data"] {
-        let trace = format!("{fixtures}/{trace}");
+        let trace = fixture(trace);
         let report = hodo(&["report", "states", "-q", "--format", "json", &trace]).fine().json();
         for (state, column) in [("running", "running_ns"), ("runnable", "runnable_ns")] {
             let arguments = ["latency", "--state", state, "--by", "executions", "--format", "json", &trace];

@@ -50,9 +50,9 @@ fn unprivileged(program: &OsStr, home: &Path) -> Command {
     command
 }
 
-fn until(what: &str, mut is: impl FnMut() -> bool) {
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
-    while !is() {
+    while !condition() {
         assert!(start.elapsed() < PATIENCE, "{what} never happens");
         thread::sleep(Duration::from_millis(50));
     }
@@ -123,8 +123,8 @@ fn unreliable(port: u16, bytes: u64) -> u16 {
     let own = listener.local_addr().unwrap().port();
     let forward = move |viewer: TcpStream, most: u64| {
         let daemon = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let (mut asks, mut asked) = (viewer.try_clone().unwrap(), daemon.try_clone().unwrap());
-        thread::spawn(move || io::copy(&mut asks, &mut asked));
+        let (mut requests, mut to_daemon) = (viewer.try_clone().unwrap(), daemon.try_clone().unwrap());
+        thread::spawn(move || io::copy(&mut requests, &mut to_daemon));
         let _ = io::copy(&mut io::Read::take(&daemon, most), &mut &viewer);
         let _ = (viewer.shutdown(Shutdown::Both), daemon.shutdown(Shutdown::Both));
     };
@@ -147,13 +147,13 @@ fn read(address: &str, file: &Path) -> Child {
 #[track_caller]
 fn check(file: &Path) {
     let text = fs::read_to_string(file).unwrap();
-    let mut seen = HashSet::new();
+    let mut messages = HashSet::new();
     for line in text.lines() {
         assert!(!line.contains("\"lost_"), "{line}");
         let message = line.split("\"msg\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
-        assert!(seen.insert(message), "{line} comes twice");
+        assert!(messages.insert(message), "{line} comes twice");
     }
-    assert_eq!(seen.len() as u64, THREADS * EVENTS);
+    assert_eq!(messages.len() as u64, THREADS * EVENTS);
 }
 
 #[test]

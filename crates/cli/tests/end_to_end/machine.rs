@@ -27,30 +27,39 @@ pub(crate) fn record_command(folder: &Folder, options: &[&str], command: &[&str]
     Some((out, ran))
 }
 
-/// Returns the number of instructions of each processor and the digest of their addresses, from a listing.
-pub(crate) fn listed(recording: &str) -> BTreeMap<u64, (u64, u64)> {
+/// What a processor ran: the number of instructions, and the digest of their addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    instructions: u64,
+    digest: u64,
+}
+
+/// Returns what each processor ran, from a listing.
+pub(crate) fn listed(recording: &str) -> BTreeMap<u64, Account> {
     let listing = hodo(&["script", "--insns", "--fields", "cpu,ip", recording]).fine();
-    let mut listed = BTreeMap::new();
+    let mut listed: BTreeMap<u64, Account> = BTreeMap::new();
     // Notices begin with a #: where only a part is recorded, there are gaps.
     for line in listing.stdout.lines().filter(|line| !line.starts_with('#')) {
         let (cpu, address) = line.split_once(' ').expect("a processor and an address");
         let address = u64::from_str_radix(address.trim(), 16).expect("an address");
-        let (count, digest): &mut (u64, u64) = listed.entry(cpu.parse().expect("a number")).or_default();
-        *count += 1;
-        *digest = digest.wrapping_mul(FACTOR).wrapping_add(address);
+        let account = listed.entry(cpu.parse().expect("a number")).or_default();
+        account.instructions += 1;
+        account.digest = account.digest.wrapping_mul(FACTOR).wrapping_add(address);
     }
     listed
 }
 
 /// Returns the same as the emulator counted it.
-pub(crate) fn truth(recording: &str) -> BTreeMap<u64, (u64, u64)> {
+pub(crate) fn truth(recording: &str) -> BTreeMap<u64, Account> {
     let info = hodo(&["info", "--format", "json", recording]).fine().json();
     let truth = info["cpu_truth"].as_array().expect("what ran on each processor");
     let number = |row: &serde_json::Value, name: &str| row[name].as_u64().expect("a number");
-    let accounts =
-        truth.iter().map(|row| (number(row, "cpu"), (number(row, "instructions"), number(row, "digest"))));
+    let accounts = truth.iter().map(|row| {
+        let (instructions, digest) = (number(row, "instructions"), number(row, "digest"));
+        (number(row, "cpu"), Account { instructions, digest })
+    });
     // A listing has no lines of a processor that ran nothing.
-    accounts.filter(|(_, (instructions, _))| *instructions > 0).collect()
+    accounts.filter(|(_, account)| account.instructions > 0).collect()
 }
 
 #[test]
@@ -59,7 +68,7 @@ fn a_machine_is_read_as_it_ran() {
     let Some((recording, ran)) = record(&folder, &[], "echo hello; exit 7") else { return };
     assert_eq!((ran.code, ran.stdout.as_str()), (7, "hello\n"), "{ran:?}");
     let truth = truth(&recording);
-    assert!(truth.values().map(|(instructions, _)| instructions).sum::<u64>() > 100_000, "{truth:?}");
+    assert!(truth.values().map(|account| account.instructions).sum::<u64>() > 100_000, "{truth:?}");
     assert_eq!(listed(&recording), truth);
 }
 

@@ -14,16 +14,21 @@ use serde_json::Value;
 
 use crate::{
     machine::{listed, record, record_command, truth},
-    run::{Folder, command, hodo},
+    run::{Folder, command, hodo, rows},
 };
 
 /// Far longer than a machine takes to boot.
 const PATIENCE: Duration = Duration::from_secs(290);
 
+/// A recording that ended early, and the recorder's messages.
+struct Ended {
+    recording: String,
+    messages: String,
+}
+
 /// Records a command in a folder until the processors have written some of their traces, and then calls `end` with the
-/// recorder's process id and the spool. Returns the path of the recording and what the recorder said; `None`, with a message,
-/// if no machine is set up here.
-fn record_until(folder: &Path, command_line: &[&str], end: impl Fn(u32, &Path)) -> Option<(String, String)> {
+/// recorder's process id and the spool. `None`, with a message, if no machine is set up here.
+fn record_until(folder: &Path, command_line: &[&str], end: impl Fn(u32, &Path)) -> Option<Ended> {
     let out = folder.join("machine.data").into_os_string().into_string().expect("a path of UTF-8");
     let mut recorder =
         command(&[&["record", "--engine", "machine", "-o", &out, "--"], command_line].concat());
@@ -32,10 +37,12 @@ fn record_until(folder: &Path, command_line: &[&str], end: impl Fn(u32, &Path)) 
     let mut ended = false;
     while child.try_wait().expect("a child").is_none() {
         let spool = spool(folder);
-        let grew = spool.as_ref().is_some_and(|spool| {
+        let has_grown = |spool: &PathBuf| {
             fs::metadata(spool.join("cpu-0.progress")).is_ok_and(|progress| progress.len() > 0)
-        });
-        if let (true, false, Some(spool)) = (grew, ended, spool) {
+        };
+        if let Some(spool) = spool.filter(has_grown)
+            && !ended
+        {
             end(child.id(), &spool);
             ended = true;
         }
@@ -43,14 +50,14 @@ fn record_until(folder: &Path, command_line: &[&str], end: impl Fn(u32, &Path)) 
         thread::sleep(Duration::from_millis(20));
     }
     let output = child.wait_with_output().expect("output can be read");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if said.contains("xtask setup --machine") {
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    if messages.contains("xtask setup --machine") {
         eprintln!("skipped: no emulated machine is set up (cargo xtask setup --machine)");
         return None;
     }
-    assert!(Path::new(&out).exists(), "{said}");
+    assert!(Path::new(&out).exists(), "{messages}");
     assert!(spool(folder).is_none(), "the spool stays");
-    Some((out, said))
+    Some(Ended { recording: out, messages })
 }
 
 fn spool(folder: &Path) -> Option<PathBuf> {
@@ -70,27 +77,34 @@ fn ends_because(recording: &str, reason: &str) {
     assert!(causes.iter().all(|&cause| cause == "cut_short"), "all that is there is what ran: {causes:?}");
     for cut in [&info["cut"], &info["loss"], &report["loss"]] {
         let cut = cut.as_array().expect("losses");
-        let said =
-            |loss: &Value| loss["reason"].as_str().or(loss["detail"].as_str()).unwrap_or("").to_owned();
-        assert!(cut.iter().any(|loss| said(loss).contains(reason)), "{cut:?}");
+        let why = |loss: &Value| loss["reason"].as_str().or(loss["detail"].as_str()).unwrap_or("").to_owned();
+        assert!(cut.iter().any(|loss| why(loss).contains(reason)), "{cut:?}");
     }
-    let at = |cut: &Value| cut["time_ns"].as_u64().expect("a time");
+    let time = |cut: &Value| cut["time_ns"].as_u64().expect("a time");
     let span = |name: &str| info["span"][name].as_u64().expect("a time");
     let cuts = info["cut"].as_array().expect("losses");
-    assert!(cuts.iter().all(|cut| at(cut) > span("begin_ns")), "{info}");
+    assert!(cuts.iter().all(|cut| time(cut) > span("begin_ns")), "{info}");
     assert!(report["summary"]["instructions"].as_u64() > Some(100_000), "{report}");
 }
 
-/// Rows of `report functions`: name, module, calls.
-fn functions(recording: &str, more: &[&str]) -> Vec<(String, String, u64)> {
+/// A row of `report functions`.
+#[derive(Debug)]
+struct FunctionRow {
+    name: String,
+    module: String,
+    calls: u64,
+}
+
+fn functions(recording: &str, more: &[&str]) -> Vec<FunctionRow> {
     let arguments = [&["report", "functions", "--format", "json", recording], more].concat();
     let report = hodo(&arguments).fine().json();
-    let columns = report["columns"].as_array().expect("columns");
-    let column = |name: &str| columns.iter().position(|column| column["name"] == name).expect(name);
-    let [name, module, calls] = ["function", "module", "calls"].map(column);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let rows = report["rows"].as_array().expect("rows").iter();
-    rows.map(|row| (text(&row[name]), text(&row[module]), row[calls].as_u64().unwrap_or(0))).collect()
+    let row = |row: &Value| FunctionRow {
+        name: text(&row["function"]),
+        module: text(&row["module"]),
+        calls: row["calls"].as_u64().unwrap_or(0),
+    };
+    rows(&report).iter().map(row).collect()
 }
 
 #[test]
@@ -101,15 +115,15 @@ fn a_panic_of_the_guest_is_a_result() {
     }
     let folder = Folder::new();
     let crash = "echo c > /proc/sysrq-trigger; sleep 60";
-    let found = record_until(&folder.path(), &["sh", "-c", crash], |_, _| {});
-    let Some((recording, said)) = found else { return };
+    let ended = record_until(&folder.path(), &["sh", "-c", crash], |_, _| {});
+    let Some(Ended { recording, messages }) = ended else { return };
     let reason = "the guest's kernel panicked: sysrq triggered crash";
-    assert!(said.contains(reason), "{said}");
+    assert!(messages.contains(reason), "{messages}");
     ends_because(&recording, reason);
     // Names of the kernel and of its processes, which the guest did not live to write.
     let functions = functions(&recording, &["--comm", "sh"]);
-    assert!(functions.iter().any(|(name, ..)| name == "sysrq_handle_crash"), "{functions:?}");
-    assert!(functions.iter().any(|(_, module, _)| module.contains("libc.so")), "{functions:?}");
+    assert!(functions.iter().any(|row| row.name == "sysrq_handle_crash"), "{functions:?}");
+    assert!(functions.iter().any(|row| row.module.contains("libc.so")), "{functions:?}");
 }
 
 #[test]
@@ -124,8 +138,9 @@ fn what_qemu_wrote_before_it_was_killed_is_recorded() {
         kill_process(qemu, Signal::KILL).expect("it is ours");
     };
     let busy = "while :; do /bin/true; done";
-    let Some((recording, said)) = record_until(&folder.path(), &["sh", "-c", busy], kill) else { return };
-    assert!(said.contains("QEMU ended (signal: 9 (SIGKILL)); the recording ends there"), "{said}");
+    let ended = record_until(&folder.path(), &["sh", "-c", busy], kill);
+    let Some(Ended { recording, messages }) = ended else { return };
+    assert!(messages.contains("QEMU ended (signal: 9 (SIGKILL)); the recording ends there"), "{messages}");
     ends_because(&recording, "QEMU ended (signal: 9 (SIGKILL))");
 }
 
@@ -158,18 +173,20 @@ fn a_full_disk_ends_the_recording_and_loses_nothing_of_it() {
     };
     let fill = |_: u32, spool: &Path| {
         let file = fs::File::create(spool.with_file_name("filler")).expect("the disk is ours");
-        let mut at = 0;
+        let mut length = 0;
         for size in [1 << 20, 1 << 12] {
-            while file.write_all_at(&vec![1; size], at).is_ok() {
-                at += size as u64;
+            while file.write_all_at(&vec![1; size], length).is_ok() {
+                length += size as u64;
             }
         }
     };
     let busy = "while :; do /bin/true; done";
-    let Some((recording, said)) = record_until(&disk.0, &["sh", "-c", busy], fill) else { return };
+    let ended = record_until(&disk.0, &["sh", "-c", busy], fill);
+    let Some(Ended { recording, messages }) = ended else { return };
     // Either the recorder noticed the full disk first, or the emulated processor did.
     let reasons = ["the disk is full: ", "No space left on device"];
-    let reason = reasons.into_iter().find(|reason| said.contains(reason)).unwrap_or_else(|| panic!("{said}"));
+    let reason =
+        reasons.into_iter().find(|reason| messages.contains(reason)).unwrap_or_else(|| panic!("{messages}"));
     ends_because(&recording, reason);
 }
 
@@ -208,10 +225,10 @@ fn functions_of_modules_that_were_unloaded_have_names() {
         ("bictcp_register", "[tcp_bic]"),
         ("bictcp_unregister", "[tcp_bic]"),
     ] {
-        let found = functions.iter().any(|(function, of, _)| function == name && of == module);
-        let of_modules: Vec<_> =
-            functions.iter().filter(|(_, of, _)| of.contains("crc32") || of.contains("bic")).collect();
-        assert!(found, "{name}: {of_modules:?}");
+        let is_there = functions.iter().any(|row| row.name == name && row.module == module);
+        let is_of_modules = |row: &&FunctionRow| row.module.contains("crc32") || row.module.contains("bic");
+        let of_modules: Vec<_> = functions.iter().filter(is_of_modules).collect();
+        assert!(is_there, "{name}: {of_modules:?}");
     }
 }
 
@@ -224,7 +241,7 @@ fn calls_of_a_function_that_alone_is_recorded_are_counted() {
     let Some((recording, ran)) = record_command(&folder, &options, &["perl", "-e", reads]) else { return };
     assert_eq!(ran.code, 0, "{ran:?}");
     let functions = functions(&recording, &[]);
-    let calls = functions.iter().find(|(name, ..)| name == "vfs_read").map_or(0, |(.., calls)| *calls);
+    let calls = functions.iter().find(|row| row.name == "vfs_read").map_or(0, |row| row.calls);
     // perl reads some files before its program.
     assert!((200..300).contains(&calls), "{functions:?}");
     let latency = hodo(&["latency", "--function", "vfs_read", "--format", "json", &recording]).fine().json();
@@ -250,7 +267,7 @@ fn the_recorders_own_share_is_left_out() {
     let folder = Folder::new();
     let Some((recording, _)) = record(&folder, &["--icount"], "exec true") else { return };
     let named = |more: &[&str]| -> Vec<String> {
-        functions(&recording, more).into_iter().map(|(name, ..)| name).collect()
+        functions(&recording, more).into_iter().map(|row| row.name).collect()
     };
     let has = |names: &[String], name: &str| names.iter().any(|found| found == name);
     let all = named(&[]);

@@ -63,9 +63,9 @@ fn events_lie_in_their_calls(tracer: &str, file: &str) {
             entries.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
         events.map(|event| event["ts"].as_u64().expect("a time")).collect()
     };
-    // LTTng's events contain no thread: their report follows the switches. It has the calls that returned. LTTng has no exit
-    // and no name of call 15, rt_sigreturn.
-    let follows = tracer == "lttng";
+    // LTTng's events contain no thread, so the report's calls are compared, whose threads follow from the switches. It has only
+    // calls that returned; and LTTng has neither an exit nor a name of call 15, rt_sigreturn.
+    let has_no_threads = tracer == "lttng";
     let reported = |thread: u64, calls: &[&Call]| -> Vec<u64> {
         let report = both(&["report", "syscalls", "--by", "interval", "--format", "json"]).json();
         let rows = report["rows"].as_array().expect("calls").iter().filter(|row| row[3] == thread);
@@ -79,8 +79,9 @@ fn events_lie_in_their_calls(tracer: &str, file: &str) {
     };
     let mut compared = 0;
     for thread in threads {
-        let calls: Vec<&Call> = calls[&thread].iter().filter(|call| !follows || call.returned).collect();
-        let entered = match follows {
+        let calls: Vec<&Call> =
+            calls[&thread].iter().filter(|call| !has_no_threads || call.returned).collect();
+        let entered = match has_no_threads {
             true => reported(thread, &calls),
             false => listed(&["sys*_ent*", "--tid", &thread.to_string()]),
         };

@@ -30,7 +30,7 @@ fn script(what: &str, format: &str) -> String {
 }
 
 #[test]
-fn values_that_ptwrite_wrote() {
+fn values_that_ptwrite_wrote_are_listed() {
     assert_eq!(script("--ptwrite", "text"), "- - 0/0 ptwrite 1234 at 1001 (code.bin+0x1)\n");
     let line: serde_json::Value = serde_json::from_str(&script("--ptwrite", "jsonl")).unwrap();
     let expected = serde_json::json!({
@@ -41,7 +41,7 @@ fn values_that_ptwrite_wrote() {
 }
 
 #[test]
-fn power_states() {
+fn power_states_are_listed() {
     assert_eq!(script("--power", "text"), "- - 0/0 core-to-bus ratio 20\n- - 0/0 power entry C6.1\n");
     let lines = script("--power", "jsonl");
     assert!(lines.contains("{\"fields\":{\"value\":20},\"name\":\"core_bus_ratio\""), "{lines}");
@@ -49,6 +49,6 @@ fn power_states() {
 }
 
 #[test]
-fn other_events() {
+fn other_events_are_listed() {
     assert_eq!(script("--events", "text"), "- - 0/0 tracing off\n");
 }

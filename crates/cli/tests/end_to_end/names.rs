@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::{
     profiles::table,
     recorded::{can_record, record},
-    run::{Folder, Ran, hodo},
+    run::{Folder, Ran, fixture, hodo},
 };
 
 /// Members of classes and namespaces, some of which have equal last names.
@@ -89,7 +89,7 @@ fn a_short_name_of_several_functions_is_refused() {
 
 #[test]
 fn misspelt_names_get_suggestions() {
-    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ctf/lttng2.13-kernel");
+    let kernel = &fixture("ctf/lttng2.13-kernel");
     let call = hodo(&["latency", "--syscall", "wriet", kernel]).fine();
     assert!(call.stderr.contains("wriet never ran; the nearest that did: write"), "{call:?}");
     if !can_record() {

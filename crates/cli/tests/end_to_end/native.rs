@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     program,
     recorded::{build, compile, report},
-    run::{Folder, Ran, command, hodo, reports, wait},
+    run::{Folder, Ran, command, hodo, reports, rows, wait},
 };
 
 /// Records a command natively into `native.data` of this folder.
@@ -25,14 +25,21 @@ fn record(folder: &Folder, options: &[&str], command: &[&str]) -> (String, Ran) 
     (out, ran)
 }
 
-/// The rows of functions: name, instructions and calls.
-fn functions(arguments: &[&str], recording: &str) -> Vec<(Value, Value, Value)> {
-    let table = report(arguments, recording);
-    let columns = table["columns"].as_array().expect("columns");
-    let [name, instructions, calls] = ["function", "self_instructions", "calls"]
-        .map(|name| columns.iter().position(|column| column["name"] == name).expect("a column"));
-    let rows = table["rows"].as_array().expect("rows").iter();
-    rows.map(|row| (row[name].clone(), row[instructions].clone(), row[calls].clone())).collect()
+/// A row of `report functions`.
+#[derive(Debug, PartialEq)]
+struct FunctionRow {
+    name: String,
+    instructions: Value,
+    calls: Value,
+}
+
+fn functions(arguments: &[&str], recording: &str) -> Vec<FunctionRow> {
+    let row = |row: &Value| FunctionRow {
+        name: row["function"].as_str().expect("a name").to_owned(),
+        instructions: row["self_instructions"].clone(),
+        calls: row["calls"].clone(),
+    };
+    rows(&report(arguments, recording)).iter().map(row).collect()
 }
 
 /// The rows of a report, without times, which are less exact in packets than in the log.
@@ -50,7 +57,7 @@ fn counts(report: &str, recording: &str) -> Vec<Vec<Value>> {
 }
 
 #[test]
-fn every_instruction_of_a_known_program_natively() {
+fn every_instruction_of_a_known_program_is_recorded_natively() {
     const ROUNDS: u32 = 1000;
     let folder = Folder::new();
     let program = build(&folder, ROUNDS, 1);
@@ -111,7 +118,7 @@ fn code_that_changes_is_known_by_counted_times() {
 const SCRIPT: &str = "ls / | wc -l; (kill -USR1 $$); PROGRAM; exit 7";
 
 #[test]
-fn a_recording_and_its_packets_say_the_same() {
+fn a_recording_and_its_packets_have_the_same_content() {
     let folder = Folder::new();
     let changing = compile(&folder, "changing_code.c", &["-O1"]);
     let script = format!("trap 'echo signal' USR1; {}", SCRIPT.replace("PROGRAM", &changing));
@@ -124,7 +131,7 @@ fn a_recording_and_its_packets_say_the_same() {
     assert!(direct.len() > 300, "{} functions", direct.len());
     for report in reports().iter().filter(|report| report["reads"] == "control flow") {
         let name = report["name"].as_str().expect("a name");
-        // It measures the packets.
+        // This report measures the packets.
         if name == "resolution" {
             continue;
         }
@@ -202,10 +209,8 @@ fn a_running_process_is_recorded_for_a_while() {
     ask(3);
     drop(input);
     assert!(server.wait().expect("it ends").success());
-    let names: Vec<String> = functions(&["--limit", "100000"], &out)
-        .iter()
-        .map(|row| row.0.as_str().unwrap().to_owned())
-        .collect();
+    let names: Vec<String> =
+        functions(&["--limit", "100000"], &out).into_iter().map(|row| row.name).collect();
     assert!(names.iter().any(|name| name == "main") && names.len() > 50, "{names:?}");
 }
 
@@ -258,12 +263,12 @@ fn a_recording_that_was_cut_reads_to_its_cut() {
     assert!(ran.stdout.contains("the file ends within a block"), "{ran:?}");
     let rest = report(&[], &cut)["summary"]["instructions"].as_u64().expect("a number");
     assert!(rest <= all, "{rest} of {all}");
-    for (at, what) in [(7, "version of the native recording"), (90, "native recording")] {
+    for (offset, what) in [(7, "version of the native recording"), (90, "native recording")] {
         let mut damaged = whole.clone();
-        damaged[at] ^= 0x55;
+        damaged[offset] ^= 0x55;
         fs::write(&cut, &damaged).expect("it is ours");
         let ran = hodo(&["report", "functions", &cut]);
-        assert!(ran.code == 1 || ran.code == 2 || ran.stderr.contains(what), "{at}: {ran:?}");
+        assert!(ran.code == 1 || ran.code == 2 || ran.stderr.contains(what), "{offset}: {ran:?}");
     }
 }
 
@@ -274,8 +279,8 @@ fn only_selected_code_is_recorded() {
     let filter = format!("filter main @ {program}");
     let (recording, ran) = record(&folder, &["--filter", &filter], &[&program]);
     ran.fine();
-    let names: Vec<Value> =
-        functions(&["--limit", "100000"], &recording).into_iter().map(|row| row.0).collect();
+    let names: Vec<String> =
+        functions(&["--limit", "100000"], &recording).into_iter().map(|row| row.name).collect();
     assert_eq!(names, ["main"]);
 }
 
@@ -327,8 +332,9 @@ fn slow_executions_of_a_function_are_kept() {
         assert_eq!(snapshots.iter().filter(is_slow).count(), 20, "{snapshots:?}");
         assert!(limit == "1ms" || snapshots.len() == 20, "{snapshots:?}");
         let functions = functions(&["--limit", "100000"], &recording);
-        let calls =
-            |name: &str| functions.iter().find(|row| row.0 == name).map_or(Value::Null, |row| row.2.clone());
+        let calls = |name: &str| {
+            functions.iter().find(|row| row.name == name).map_or(Value::Null, |row| row.calls.clone())
+        };
         assert_eq!(calls("rebuild"), 20, "{functions:?}");
         let few = calls("serve").as_u64().expect("a number");
         assert!(few >= 20, "{few}");
@@ -390,10 +396,8 @@ fn only_some_threads_are_recorded() {
     let (recording, ran) = record(&folder, &["--threads", "nobody,fi*"], &[&program, "mutex"]);
     ran.fine();
     assert_eq!(commands(&recording), ["first"]);
-    let names: Vec<String> = functions(&["--strict", "--limit", "100000"], &recording)
-        .iter()
-        .map(|row| row.0.as_str().unwrap().to_owned())
-        .collect();
+    let names: Vec<String> =
+        functions(&["--strict", "--limit", "100000"], &recording).into_iter().map(|row| row.name).collect();
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
     assert!(has("first") && has("compute") && !has("second") && !has("main"), "{names:?}");
     let info = hodo(&["info", &recording]).fine().stdout;

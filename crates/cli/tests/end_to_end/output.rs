@@ -11,7 +11,7 @@ use rustix::fs::{Mode, mkfifoat};
 
 use crate::{
     program, raw,
-    run::{Folder, command, hodo, wait},
+    run::{Folder, command, fixture, hodo, wait},
 };
 
 /// Returns arguments for a raw buffer with its code.
@@ -54,7 +54,7 @@ fn an_interrupted_run_leaves_no_file() {
     let child = child.unwrap();
     let has_begun = || {
         folder.names().iter().any(|name| {
-            name.starts_with(".hodo-") && fs::metadata(folder.file(name)).is_ok_and(|found| found.len() > 0)
+            name.starts_with(".hodo-") && fs::metadata(folder.file(name)).is_ok_and(|file| file.len() > 0)
         })
     };
     while !has_begun() {
@@ -127,63 +127,66 @@ fn without_size(stdout: &str) -> &str {
     stdout.split_once(" records, ").map_or(stdout, |(records, _)| records)
 }
 
-/// Commands that write results, messages, or both. None of them panics, wherever its output leads.
+/// What a command writes.
+#[derive(PartialEq)]
+enum Writes {
+    Results,
+    Messages,
+    Both,
+}
+
+/// None of these commands panics, wherever its output leads.
 #[test]
 fn outputs_that_are_closed_or_full_end_a_command_as_they_end_cat() {
     let folder = Folder::new();
-    let fixture = |name: &str| format!("{}/../../fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
     let (kernel, user) = (&fixture("ctf/lttng2.13-kernel"), &fixture("ctf/ust2.16-ctf2"));
     let flow = &fixture("perf/tiny.data");
     let (store, exported) = (&folder.file("store"), &folder.file("exported"));
-    // Whether it writes results, and messages.
-    let commands: &[(&[&str], bool, bool)] = &[
-        (&["explain", kernel], true, false),
-        (&["explain", "--list"], true, false),
-        (&["latency", "--functions", flow], true, true),
-        (&["latency", "--syscall", "no_such_call", kernel], true, true),
-        (&["latency", "--pair", "list"], true, false),
-        (&["sync", kernel, user], true, true),
-        (&["report", "all", kernel], true, false),
-        (&["report", "functions", flow], true, true),
-        (&["info", flow], true, false),
-        (&["script", "--calls", flow], true, true),
-        (&["sql", kernel, "select nothing"], false, true),
-        (&["plan", "cpu", kernel], true, false),
-        (&["index", "--store", store, kernel], true, false),
-        (&["export", "--to", "folded", "-o", exported, flow], false, true),
-        (&["completions", "bash"], true, false),
-        (&["help", "--json"], true, false),
-        (&["--help"], true, false),
-        (&["nonsense"], false, true),
+    let commands: &[(&[&str], Writes)] = &[
+        (&["explain", kernel], Writes::Results),
+        (&["explain", "--list"], Writes::Results),
+        (&["latency", "--functions", flow], Writes::Both),
+        (&["latency", "--syscall", "no_such_call", kernel], Writes::Both),
+        (&["latency", "--pair", "list"], Writes::Results),
+        (&["sync", kernel, user], Writes::Both),
+        (&["report", "all", kernel], Writes::Results),
+        (&["report", "functions", flow], Writes::Both),
+        (&["info", flow], Writes::Results),
+        (&["script", "--calls", flow], Writes::Both),
+        (&["sql", kernel, "select nothing"], Writes::Messages),
+        (&["plan", "cpu", kernel], Writes::Results),
+        (&["index", "--store", store, kernel], Writes::Results),
+        (&["export", "--to", "folded", "-o", exported, flow], Writes::Messages),
+        (&["completions", "bash"], Writes::Results),
+        (&["help", "--json"], Writes::Results),
+        (&["--help"], Writes::Results),
+        (&["nonsense"], Writes::Messages),
     ];
-    for (words, has_results, has_messages) in commands {
+    for (words, writes) in commands {
+        let (has_results, has_messages) = (*writes != Writes::Messages, *writes != Writes::Results);
         let usual = hodo(words);
         assert!(!has_results || !usual.stdout.is_empty(), "{words:?}: {usual:?}");
         assert!(!has_messages || !usual.stderr.is_empty(), "{words:?}: {usual:?}");
         let failed = |is_lost: bool| if is_lost && usual.code == 0 { 3 } else { usual.code };
         for (how, end) in nowhere() {
             let ran = wait(command(words).stdout(end).spawn().unwrap()).expect("it ends");
-            assert_eq!(ran.code, failed(*has_results && how == "full"), "{words:?}, output {how}: {ran:?}");
+            assert_eq!(ran.code, failed(has_results && how == "full"), "{words:?}, output {how}: {ran:?}");
             assert_eq!(
                 ran.stderr.contains("can't write the output"),
-                *has_results && how == "full",
+                has_results && how == "full",
                 "{words:?}, output {how}: {ran:?}"
             );
         }
         for (how, end) in nowhere() {
             let ran = wait(command(words).stderr(end).spawn().unwrap()).expect("it ends");
-            assert_eq!(
-                ran.code,
-                failed(*has_messages && how == "full"),
-                "{words:?}, messages {how}: {ran:?}"
-            );
+            assert_eq!(ran.code, failed(has_messages && how == "full"), "{words:?}, messages {how}: {ran:?}");
             assert_eq!(without_size(&ran.stdout), without_size(&usual.stdout), "{words:?}, messages {how}");
         }
         for ((how, out), (_, err)) in nowhere().into_iter().zip(nowhere()) {
             let ran = wait(command(words).stdout(out).stderr(err).spawn().unwrap()).expect("it ends");
             assert_eq!(
                 ran.code,
-                failed(how == "full" && (*has_results || *has_messages)),
+                failed(how == "full" && (has_results || has_messages)),
                 "{words:?}, both {how}: {ran:?}"
             );
         }

@@ -1,16 +1,13 @@
 //! Parts folded by separate processes and merged equal the result of a single process.
 
-use std::path::Path;
-
 use serde_json::Value;
 
-use crate::run::{Folder, hodo, reports};
+use crate::run::{Folder, fixture, hodo, reports};
 
 const PARTS: usize = 3;
 
 fn trace() -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/lttng2.13-kernel");
-    folder.to_str().unwrap().to_owned()
+    fixture("ctf/lttng2.13-kernel")
 }
 
 /// Returns the names of the reports, and whether they are about control flow.
@@ -165,8 +162,7 @@ fn tables_are_the_same_however_traces_are_cut() {
 }
 
 fn recording() -> [String; 2] {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/perf");
-    ["tiny.data", "symfs"].map(|name| folder.join(name).to_str().unwrap().to_owned())
+    ["perf/tiny.data", "perf/symfs"].map(fixture)
 }
 
 /// Every report, of control flow and of events, in separate processes: tasks as printed by `hodo plan`, merged as a

@@ -1,22 +1,16 @@
-//! `hodo path`: whom a thread waited for.
+//! `hodo path`: what a thread waited for.
 
 use serde_json::Value;
 
-use crate::run::{Folder, hodo};
-
-fn fixture(name: &str) -> String {
-    format!("{}/../../fixtures/ctf/{name}", env!("CARGO_MANIFEST_DIR"))
-}
+use crate::run::{Folder, fixture, hodo, rows};
 
 /// The rows of a view, by the names of columns, and the summary.
-fn path(view: &str, arguments: &[&str]) -> (Vec<serde_json::Map<String, Value>>, Value) {
+fn path(view: &str, arguments: &[&str]) -> (Vec<Value>, Value) {
     let table = hodo(&[&["path", "-q", "--format", "json", "--by", view], arguments].concat()).fine().json();
-    let names = table["columns"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap());
-    let row = |row: &Value| names.clone().map(str::to_owned).zip(row.as_array().unwrap().clone()).collect();
-    (table["rows"].as_array().unwrap().iter().map(row).collect(), table["summary"].clone())
+    (rows(&table), table["summary"].clone())
 }
 
-/// The causes that the subject waits for, the longest first, but for other programs: wait, cause, thread.
+/// The wait, cause and thread of each row, the longest first.
 fn causes(arguments: &[&str]) -> Vec<[String; 3]> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (rows, _) = path("cause", arguments);
@@ -25,7 +19,7 @@ fn causes(arguments: &[&str]) -> Vec<[String; 3]> {
 
 #[test]
 fn an_inverted_priority_leads_to_the_thread_in_the_middle() {
-    let trace = fixture("path-inversion");
+    let trace = fixture("ctf/path-inversion");
     let (rows, summary) = path("cause", &["--thread", "subject", &trace]);
     let first = &rows[0];
     assert_eq!(
@@ -57,7 +51,7 @@ fn an_inverted_priority_leads_to_the_thread_in_the_middle() {
 
 #[test]
 fn an_answer_from_the_network_leads_to_the_server() {
-    let causes = causes(&["--thread", "subject", &fixture("path-network")]);
+    let causes = causes(&["--thread", "subject", &fixture("ctf/path-network")]);
     let index_of = |wanted: [&str; 3]| causes.iter().position(|cause| *cause == wanted);
     assert_eq!(index_of(["data", "running", "server"]), Some(0), "{causes:?}");
     assert!(index_of(["data", "network", "subject"]).is_some(), "{causes:?}");
@@ -65,7 +59,7 @@ fn an_answer_from_the_network_leads_to_the_server() {
 
 #[test]
 fn a_window_is_a_part_of_the_path() {
-    let trace = fixture("path-inversion");
+    let trace = fixture("ctf/path-inversion");
     let (whole, _) = path("piece", &["--thread", "subject", &trace]);
     let (part, summary) = path("piece", &["--thread", "subject", "--from", "+0.03", "--to", "+0.05", &trace]);
     assert_eq!(summary["span_ns"], 20_000_000);
@@ -78,7 +72,8 @@ fn a_window_is_a_part_of_the_path() {
 fn a_board_names_the_urgent_task_of_its_slave() {
     let folder = Folder::new();
     let experiment = folder.file("board.toml");
-    let traces = ["master", "slave-0", "slave-1", "slave-2"].map(|name| fixture(&format!("board/{name}")));
+    let traces =
+        ["master", "slave-0", "slave-1", "slave-2"].map(|name| fixture(&format!("ctf/board/{name}")));
     let mut sync = vec!["sync", "-q", "-o", &experiment];
     sync.extend(traces.iter().map(String::as_str));
     hodo(&sync).fine();
@@ -87,7 +82,7 @@ fn a_board_names_the_urgent_task_of_its_slave() {
     assert_eq!(summary["thread"], "master");
     assert_eq!(summary["total_ns"], summary["span_ns"]);
     for slave in 0..3 {
-        let works = |row: &&serde_json::Map<String, Value>| {
+        let works = |row: &&Value| {
             row["host"] == format!("slave-{slave}") && row["cause"] == "running" && row["wait"] == "message"
         };
         assert!(rows.iter().any(|row| works(&row)), "{rows:?}");
@@ -105,7 +100,7 @@ fn a_board_names_the_urgent_task_of_its_slave() {
 
 #[test]
 fn a_thread_that_is_not_there_is_refused() {
-    let trace = fixture("path-inversion");
+    let trace = fixture("ctf/path-inversion");
     let ran = hodo(&["path", "-q", "--thread", "nobody", &trace]);
     assert!(ran.code == 2 && ran.stderr.contains("nobody") && ran.stderr.contains("report waits"), "{ran:?}");
     let ran = hodo(&["path", "-q", "--from", "+2", "--to", "+1", &trace]);

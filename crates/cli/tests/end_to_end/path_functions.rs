@@ -1,10 +1,10 @@
 //! `hodo path` with Intel PT: the functions that ran in each stretch.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, ops::Range, path::Path};
 
 use serde_json::Value;
 
-use crate::run::{Folder, hodo};
+use crate::run::{Folder, fixture, hodo, rows};
 
 /// As lttng-modules describes the events of the scheduler.
 const METADATA: &str = "/* CTF 1.8 */
@@ -43,14 +43,14 @@ impl Kernel {
         Kernel(0i32.to_le_bytes().to_vec())
     }
 
-    fn begin(&mut self, id: u8, at: u64) {
+    fn begin(&mut self, id: u8, time: u64) {
         self.0.push(id);
-        self.0.extend((1_000_000_000 + at).to_le_bytes());
+        self.0.extend((1_000_000_000 + time).to_le_bytes());
     }
 
     /// `state`: 0 if the previous thread could run on, 1 if it waits.
-    fn switch(&mut self, at: u64, prev: i32, state: i64, next: i32) {
-        self.begin(1, at);
+    fn switch(&mut self, time: u64, prev: i32, state: i64, next: i32) {
+        self.begin(1, time);
         self.0.extend(comm(prev));
         [prev, 120].iter().for_each(|number| self.0.extend(number.to_le_bytes()));
         self.0.extend(state.to_le_bytes());
@@ -58,8 +58,8 @@ impl Kernel {
         [next, 120].iter().for_each(|number| self.0.extend(number.to_le_bytes()));
     }
 
-    fn waking(&mut self, at: u64, tid: i32) {
-        self.begin(2, at);
+    fn waking(&mut self, time: u64, tid: i32) {
+        self.begin(2, time);
         self.0.extend(comm(tid));
         [tid, 120, 0].iter().for_each(|number| self.0.extend(number.to_le_bytes()));
     }
@@ -75,14 +75,11 @@ impl Kernel {
 
 /// The inputs: Intel PT of the program, and the kernel trace on its clock.
 fn inputs(folder: &Folder, kernel: &Kernel) -> Vec<String> {
-    let fixtures = format!("{}/../../fixtures/perf", env!("CARGO_MANIFEST_DIR"));
-    let trace = kernel.write(&folder.path());
-    let flow = format!("{fixtures}/tiny-exact-time.data");
     vec![
-        flow,
-        trace,
+        fixture("perf/tiny-exact-time.data"),
+        kernel.write(&folder.path()),
         "--symfs".to_owned(),
-        format!("{fixtures}/symfs"),
+        fixture("perf/symfs"),
         "--offset".to_owned(),
         "kernel=+0s".to_owned(),
     ]
@@ -93,34 +90,40 @@ fn flow(inputs: &[String]) -> Vec<String> {
     [0, 2, 3].map(|index| inputs[index].clone()).to_vec()
 }
 
-type Row = serde_json::Map<String, Value>;
-
 /// The rows, by the names of columns, and the summary.
-fn table(command: &[&str], inputs: &[String]) -> (Vec<Row>, Value) {
+fn table(command: &[&str], inputs: &[String]) -> (Vec<Value>, Value) {
     let inputs = inputs.iter().map(String::as_str).collect::<Vec<_>>();
     let table = hodo(&[command, &["-q", "--format", "json"], &inputs].concat()).fine().json();
-    let names = table["columns"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap());
-    let row = |row: &Value| names.clone().map(str::to_owned).zip(row.as_array().unwrap().clone()).collect();
-    (table["rows"].as_array().unwrap().iter().map(row).collect(), table["summary"].clone())
+    (rows(&table), table["summary"].clone())
 }
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value}"))
 }
 
-/// A piece of a path, and instructions and time of each function below it.
-type Stretch<'r> = (&'r Row, BTreeMap<&'r str, (u64, u64)>);
+#[derive(Clone, Copy)]
+struct Cost {
+    instructions: u64,
+    time_ns: u64,
+}
 
-fn stretches(rows: &[Row]) -> Vec<Stretch<'_>> {
+/// A piece of a path, and the functions below it.
+struct Stretch<'r> {
+    piece: &'r Value,
+    functions: BTreeMap<&'r str, Cost>,
+}
+
+fn stretches(rows: &[Value]) -> Vec<Stretch<'_>> {
     let mut stretches: Vec<Stretch<'_>> = Vec::new();
     for row in rows {
         match row["cause"].as_str() {
             Some("function") => {
                 let name = row["detail"].as_str().unwrap();
-                let cost = (number(&row["instructions"]), number(&row["duration_ns"]));
-                assert!(stretches.last_mut().unwrap().1.insert(name, cost).is_none());
+                let cost =
+                    Cost { instructions: number(&row["instructions"]), time_ns: number(&row["duration_ns"]) };
+                assert!(stretches.last_mut().unwrap().functions.insert(name, cost).is_none());
             }
-            _ => stretches.push((row, BTreeMap::new())),
+            _ => stretches.push(Stretch { piece: row, functions: BTreeMap::new() }),
         }
     }
     stretches
@@ -136,23 +139,26 @@ fn a_whole_run_has_the_numbers_of_the_report() {
     let command = ["path", "--thread", "tiny", "--by", "piece", "--functions", "9"];
     let (rows, summary) = table(&command, &inputs);
     let (functions, _) = table(&["report", "functions"], &flow(&inputs));
-    let expected: BTreeMap<String, (u64, u64)> = functions
+    let expected: BTreeMap<String, Cost> = functions
         .iter()
         .map(|row| {
             let name = format!("{}@{}", row["function"].as_str().unwrap(), row["module"].as_str().unwrap());
-            (name, (number(&row["self_instructions"]), number(&row["self_time_ns"])))
+            let instructions = number(&row["self_instructions"]);
+            (name, Cost { instructions, time_ns: number(&row["self_time_ns"]) })
         })
         .collect();
     let stretches = stretches(&rows);
-    let (piece, ran) = stretches.iter().find(|(_, ran)| !ran.is_empty()).unwrap();
+    let stretch = stretches.iter().find(|stretch| !stretch.functions.is_empty()).unwrap();
+    let piece = stretch.piece;
     assert_eq!((number(&piece["begin_ns"]), number(&piece["duration_ns"])), (1_000_000_000, 20_731));
     assert_eq!((piece["cause"].as_str(), number(&piece["instructions"])), (Some("running"), 20_731));
-    assert_eq!(ran.len(), expected.len());
-    for (name, (instructions, time)) in ran {
-        let (known, known_time) = expected[*name];
-        assert_eq!(*instructions, known, "{name}");
+    assert_eq!(stretch.functions.len(), expected.len());
+    for (name, cost) in &stretch.functions {
+        let reported = expected[*name];
+        assert_eq!(cost.instructions, reported.instructions, "{name}");
         // The report rounds sums down, the path the end of each run.
-        assert!(time.abs_diff(known_time) <= 200, "{name}: {time} ns, not {known_time} ns");
+        let (time, expected_time) = (cost.time_ns, reported.time_ns);
+        assert!(time.abs_diff(expected_time) <= 200, "{name}: {time} ns, not {expected_time} ns");
     }
     assert_eq!((&summary["instructions"], &summary["untraced_ns"]), (&20_731.into(), &0.into()));
     // The tree sums the pieces.
@@ -163,7 +169,7 @@ fn a_whole_run_has_the_numbers_of_the_report() {
     let below = ["fib@tiny", "choose@tiny", "3 more functions"].map(row);
     assert!(below.iter().all(|row| number(&row["depth"]) == number(&runs["depth"]) + 1));
     assert_eq!(below.iter().map(|row| number(&row["total_ns"])).sum::<u64>(), 20_731);
-    assert_eq!(number(&below[0]["instructions"]), expected["fib@tiny"].0);
+    assert_eq!(number(&below[0]["instructions"]), expected["fib@tiny"].instructions);
 }
 
 #[test]
@@ -180,30 +186,30 @@ fn stretches_divide_what_ran() {
     let command = ["path", "--thread", "tiny", "--by", "piece", "--functions", "9"];
     let (rows, summary) = table(&command, &inputs);
     let divided = stretches(&rows);
-    let spans: Vec<(u64, u64, &str)> = divided
+    let spans: Vec<(Range<u64>, &str)> = divided
         .iter()
-        .map(|(piece, _)| {
+        .map(|Stretch { piece, .. }| {
             let begin = number(&piece["begin_ns"]) - 1_000_000_000;
-            (begin, number(&piece["duration_ns"]), piece["comm"].as_str().unwrap())
+            (begin..begin + number(&piece["duration_ns"]), piece["comm"].as_str().unwrap())
         })
-        .filter(|(begin, ..)| *begin < 20_731)
+        .filter(|(span, _)| span.start < 20_731)
         .collect();
     assert_eq!(
         spans,
-        [(0, 5_000, "tiny"), (5_000, 3_000, "other"), (8_000, 1_000, "tiny"), (9_000, 11_731, "tiny")]
+        [(0..5_000, "tiny"), (5_000..8_000, "other"), (8_000..9_000, "tiny"), (9_000..20_731, "tiny")]
     );
     // A stretch has the time of its functions, to the nanosecond; the other thread has no trace.
     for (index, expected) in [5_000, 0, 0, 11_731].into_iter().enumerate() {
-        assert_eq!(divided[index].1.values().map(|(_, time)| time).sum::<u64>(), expected);
+        assert_eq!(divided[index].functions.values().map(|cost| cost.time_ns).sum::<u64>(), expected);
     }
     // A stretch has the instructions of the same span of time in `report functions`. There is a clock reading at least every
     // 77 instructions, and the two may assign the instructions between two readings differently.
     for (index, span) in [(0, "1,1.000005"), (3, "1.000009,")] {
         let (report, _) = table(&["report", "functions", "--time", span], &flow(&inputs));
         let expected: u64 = report.iter().map(|row| number(&row["self_instructions"])).sum();
-        let ran: u64 = divided[index].1.values().map(|(instructions, _)| instructions).sum();
+        let ran: u64 = divided[index].functions.values().map(|cost| cost.instructions).sum();
         assert!(ran.abs_diff(expected) <= 77, "{ran}, not {expected}");
-        assert_eq!(number(&divided[index].0["instructions"]), ran);
+        assert_eq!(number(&divided[index].piece["instructions"]), ran);
     }
     assert_eq!(number(&summary["untraced_ns"]), 3_000);
     // Any chunks and threads give the same.
@@ -211,6 +217,6 @@ fn stretches_divide_what_ran() {
     assert_eq!(table(&cut, &inputs), (rows.clone(), summary));
     // Without functions, it is the path of the events.
     let plain = table(&["path", "--thread", "tiny", "--by", "piece", "--functions", "0"], &inputs).0;
-    assert!(plain.iter().all(|row| !row.contains_key("instructions") && row["cause"] != "function"));
+    assert!(plain.iter().all(|row| row.get("instructions").is_none() && row["cause"] != "function"));
     assert_eq!(plain.len(), divided.len());
 }

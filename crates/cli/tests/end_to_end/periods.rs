@@ -1,15 +1,8 @@
 //! Periods between any two kinds of events.
 
-use std::path::Path;
-
-use crate::run::{Folder, hodo};
+use crate::run::{Folder, fixture, hodo};
 
 const HARD: [&str; 6] = ["--begin", "irq_handler_entry", "--end", "irq_handler_exit", "--match", "irq,cpu"];
-
-fn fixture(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
-    folder.to_str().unwrap().to_owned()
-}
 
 fn periods(trace: &str, more: &[&str]) -> serde_json::Value {
     hodo(&[&["report", "periods", "-q", "--format", "json", trace], more].concat()).fine().json()
@@ -26,11 +19,11 @@ fn periods_of_interrupts_are_what_the_analysis_of_interrupts_reports() {
         assert_eq!(soft["summary"]["total_ns"], irq["summary"]["soft_ns"]);
         let rows = irq["rows"].as_array().unwrap().iter().filter(|row| row[0] == "soft");
         // Rows of `irq` begin with kind, number and name, those of periods with the group; the figures are the same.
-        let theirs: Vec<_> = rows.map(|row| (row[1].to_string(), row[3].clone(), row[4].clone())).collect();
+        let of_irq: Vec<_> =
+            rows.map(|row| [row[1].to_string().into(), row[3].clone(), row[4].clone()]).collect();
         let rows = soft["rows"].as_array().unwrap().iter();
-        let ours: Vec<_> =
-            rows.map(|row| (row[0].as_str().unwrap().to_owned(), row[1].clone(), row[2].clone())).collect();
-        assert_eq!(ours, theirs);
+        let of_periods: Vec<_> = rows.map(|row| [0, 1, 2].map(|index| row[index].clone())).collect();
+        assert_eq!(of_periods, of_irq);
     }
 }
 
@@ -70,7 +63,7 @@ fn periods_travel_in_parts() {
 }
 
 #[test]
-fn periods_that_can_not_be_are_refused() {
+fn wrong_periods_are_refused() {
     let trace = fixture("ctf/lttng2.13-kernel");
     for (arguments, expected) in [
         (&[][..], "needs --begin EVENT and --end EVENT"),

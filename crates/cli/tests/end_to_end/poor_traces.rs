@@ -1,8 +1,8 @@
 //! CTF traces with little metadata, or with nothing readable.
 
-use std::{fs, path::Path};
+use std::fs;
 
-use crate::run::{Folder, hodo};
+use crate::run::{Folder, fixture, hodo};
 
 const TYPES: &str = "/* CTF 1.8 */
 typealias integer { size = 8; } := u8; typealias integer { size = 32; } := u32;
@@ -48,8 +48,7 @@ fn times_without_a_clock_are_nanoseconds_unless_the_command_line_says_otherwise(
     assert_eq!(times(&["-q", "--time", "+0.0000001,"]).0, [250, 4_294_967_346]);
     let info = hodo(&["info", &path]).fine().stdout;
     assert!(info.contains("begin") && !info.contains("none: "), "{info}");
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/barectf3.1");
-    let ran = hodo(&["report", "count", "--clock-frequency", "5", fixture.to_str().unwrap()]);
+    let ran = hodo(&["report", "count", "--clock-frequency", "5", &fixture("ctf/barectf3.1")]);
     assert!(ran.code == 2 && ran.stderr.contains("records its clock's frequency"), "{ran:?}");
 }
 
@@ -133,7 +132,7 @@ fn a_folder_without_a_trace_is_reported_as_one() {
 }
 
 #[test]
-fn what_is_wrong_with_many_files_is_said_once() {
+fn what_is_wrong_with_many_files_is_reported_once() {
     let (folder, path) = trace("event { name = e; fields := struct { u8 x; }; };", &[1]);
     fs::create_dir(folder.path().join("index")).unwrap();
     for number in 0..40 {

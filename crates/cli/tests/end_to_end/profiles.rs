@@ -5,24 +5,13 @@ use serde_json::Value;
 use crate::{
     program,
     recorded::{build, can_record, record, report},
-    run::{Folder, hodo},
+    run::{Folder, hodo, rows},
 };
 
 /// Returns the summary and the rows of a report, with rows as objects.
 pub(crate) fn table(kind: &str, options: &[&str], recording: &str) -> (Value, Vec<Value>) {
     let json = hodo(&[&["report", kind, "--format", "json"], options, &[recording]].concat()).fine().json();
-    let columns = json["columns"].as_array().unwrap();
-    let row = |row: &Value| {
-        let values = row.as_array().unwrap();
-        let cells = columns.iter().zip(values);
-        Value::Object(
-            cells
-                .map(|(column, value)| (column["name"].as_str().unwrap().to_owned(), value.clone()))
-                .collect(),
-        )
-    };
-    let rows = json["rows"].as_array().unwrap().iter().map(row).collect();
-    (json["summary"].clone(), rows)
+    (json["summary"].clone(), rows(&json))
 }
 
 /// Compiles a program of the lab without optimisation, and records it.
@@ -185,9 +174,12 @@ fn an_annotated_function() {
     assert_eq!(annotation["time_ns"], fib["self_time_ns"]);
     let code = annotation["code"].as_array().unwrap();
     let count = |instruction: &Value, what: &str| instruction[what].as_u64().unwrap();
-    assert_eq!(code.iter().map(|at| count(at, "executions")).sum::<u64>(), annotation["instructions"]);
+    assert_eq!(
+        code.iter().map(|instruction| count(instruction, "executions")).sum::<u64>(),
+        annotation["instructions"]
+    );
     assert_eq!(code[0]["executions"], fib["calls"]);
-    for branch in code.iter().filter(|at| !at["taken"].is_null()) {
+    for branch in code.iter().filter(|instruction| !instruction["taken"].is_null()) {
         assert_eq!(
             count(branch, "taken") + count(branch, "not_taken"),
             count(branch, "executions"),

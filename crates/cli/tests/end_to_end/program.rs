@@ -1,5 +1,7 @@
 //! A known program: a loop around a call and a branch that alternates.
 
+/// Returns the program's code:
+///
 /// ```text
 ///  0      mov ecx, ROUNDS
 ///  5 loop call function

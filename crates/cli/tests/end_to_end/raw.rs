@@ -36,7 +36,7 @@ pub(crate) fn trace_with(base: u64, rounds: u32, status: &[Packet]) -> Vec<u8> {
 }
 
 #[test]
-fn instructions_of_a_raw_buffer() {
+fn instructions_of_a_raw_buffer_are_those_that_ran() {
     let folder = Folder::new();
     let expected = program::lines(&program::addresses(0x1000, 5));
     let buffer = folder.write("trace.pt", &trace(0x1000, 5));
@@ -66,7 +66,7 @@ fn only_threads_that_were_asked_for() {
 }
 
 #[test]
-fn fields_of_an_instruction() {
+fn fields_of_an_instruction_are_those_asked_for() {
     let folder = Folder::new();
     let buffer = folder.write("trace.pt", &trace(0x1000, 1));
     let code = folder.write("code.bin", &program::code(1));
@@ -77,7 +77,7 @@ fn fields_of_an_instruction() {
 }
 
 #[test]
-fn packets_of_a_raw_buffer() {
+fn packets_of_a_raw_buffer_are_listed_with_their_bytes() {
     let folder = Folder::new();
     let buffer = folder.write("trace.pt", &trace(0x1000, 1));
     let shown = hodo(&["script", "--packets", "--pt", &buffer]).fine().stdout;
@@ -102,7 +102,7 @@ fn packets(bytes: &[u8], options: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn packets_go_on_at_a_psb_inside_a_cut_packet() {
+fn packets_continue_at_a_psb_inside_a_cut_packet() {
     let psb = Packet::Psb.encode().to_vec();
     let whole = [&psb[..], &[0x02, 0x23]].concat();
     // The first three bytes of an MNT, which has eleven.
@@ -167,7 +167,7 @@ fn an_address_filter_says_where_tracing_ended() {
 }
 
 #[test]
-fn no_instruction_at_all_is_said_last() {
+fn no_instruction_at_all_is_reported_last() {
     let folder = Folder::new();
     let buffer = folder.write("trace.pt", &trace(0x1000, 3));
     let code = format!("{}@0x1000", folder.write("code.bin", &program::code(3)));
@@ -204,7 +204,7 @@ fn code_that_is_missing_is_a_gap() {
 }
 
 #[test]
-fn info_of_a_raw_buffer() {
+fn info_of_a_raw_buffer_has_the_given_processor() {
     let folder = Folder::new();
     let buffer = folder.write("trace.pt", &trace(0x1000, 3));
     let info = hodo(&["info", "--format", "json", "--cpu", "6/85/4", "--pt", &buffer]).fine().json();
@@ -215,7 +215,7 @@ fn info_of_a_raw_buffer() {
 }
 
 #[test]
-fn info_says_of_a_raw_buffer_what_is_so() {
+fn info_of_a_raw_buffer_names_the_source_of_its_code() {
     let folder = Folder::new();
     let buffer = folder.write("trace.pt", &trace(0x1000, 3));
     let code = format!("{}@0x1000", folder.write("code.bin", &program::code(3)));

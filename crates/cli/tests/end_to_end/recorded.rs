@@ -11,11 +11,11 @@ use crate::{
 
 /// Returns whether programs can be recorded here; prints a message if not.
 pub(crate) fn can_record() -> bool {
-    let found = Command::new("qemu-x86_64").arg("--version").output().is_ok();
-    if !found {
+    let is_installed = Command::new("qemu-x86_64").arg("--version").output().is_ok();
+    if !is_installed {
         eprintln!("skipped: qemu-x86_64 is not installed (cargo xtask setup)");
     }
-    found
+    is_installed
 }
 
 /// Builds the known program in this folder.
@@ -152,10 +152,7 @@ fn code_that_no_file_holds_is_followed() {
         return;
     }
     let folder = Folder::new();
-    let program = folder.file("generated");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/workloads/generated.c");
-    let compiled = std::process::Command::new("cc").args(["-O1", "-o", &program, source]).status();
-    assert!(compiled.is_ok_and(|status| status.success()), "cc compiles {source}");
+    let program = compile(&folder, "generated.c", &["-O1"]);
     let (recording, ran) = record(&folder, &[], &[&program]);
     ran.fine();
     let table = report(&["--strict"], &recording);

@@ -45,7 +45,7 @@ impl Relay {
         let requests = Arc::new(AtomicU32::new(0));
         let relay = Relay { address, requests: Arc::clone(&requests) };
         thread::spawn(move || {
-            let mut daemon = Daemon { habits, packets, at: 0, asked_for_streams: 0, sent: 0, requests };
+            let mut daemon = Daemon { habits, packets, next: 0, asked_for_streams: 0, sent: 0, requests };
             // Serves one viewer; later connections fail.
             let (viewer, _) = listener.accept().unwrap();
             drop(listener);
@@ -59,7 +59,7 @@ struct Daemon {
     habits: Habits,
     packets: Vec<Vec<u8>>,
     /// The packet of the next index request.
-    at: usize,
+    next: usize,
     asked_for_streams: u32,
     /// Number of answers with packet bytes or metadata.
     sent: u32,
@@ -107,7 +107,7 @@ impl Daemon {
                 }
                 7 => {
                     self.asked_for_streams += 1;
-                    words(&[if self.at < self.packets.len() { 2 } else { 4 }, 0])
+                    words(&[if self.next < self.packets.len() { 2 } else { 4 }, 0])
                 }
                 8 => words(&[1]),
                 _ => return Ok(()),
@@ -119,11 +119,11 @@ impl Daemon {
 
     /// Returns the position of the next packet. Packets are contiguous.
     fn next_index(&mut self) -> Vec<u8> {
-        let Some(packet) = self.packets.get(self.at) else {
+        let Some(packet) = self.packets.get(self.next) else {
             return [wide(&[0; 7]), words(&[3, 0])].concat();
         };
-        let offset: usize = self.packets[..self.at].iter().map(Vec::len).sum();
-        self.at += 1;
+        let offset: usize = self.packets[..self.next].iter().map(Vec::len).sum();
+        self.next += 1;
         let bits = packet.len() as u64 * 8;
         [wide(&[offset as u64, bits, bits, 10, 40, 0, 0]), words(&[1, 0])].concat()
     }
@@ -134,7 +134,7 @@ impl Daemon {
         if self.asked_for_streams < self.habits.streams_first {
             return words(&[3, 0, NEW_STREAMS]);
         }
-        if self.habits.is_gone && self.at == 1 {
+        if self.habits.is_gone && self.next == 1 {
             return words(&[3, 0, 0]);
         }
         let offset = u64::from_be_bytes(body[8..16].try_into().unwrap()) as usize;
@@ -148,37 +148,48 @@ impl Daemon {
 }
 
 fn packets() -> Vec<Vec<u8>> {
-    let first = packet(0, 0, (10, 40), 0, &[&[1, 10, 7, 0xab, b'h', b'i', 0], &[2, 30, 7, 2]]);
-    vec![first, packet(0, 1, (50, 60), 0, &[&[2, 55, 8, 1]])]
+    let first = packet(0, 0, 10..40, 0, &[&[1, 10, 7, 0xab, b'h', b'i', 0], &[2, 30, 7, 2]]);
+    vec![first, packet(0, 1, 50..60, 0, &[&[2, 55, 8, 1]])]
 }
 
-/// Returns the names of the events that a viewer prints, its exit code, its messages, and its number of requests.
-fn view(habits: Habits) -> (String, i32, String, u32) {
+/// What a viewer does.
+struct View {
+    /// The names of the events that it prints.
+    names: String,
+    code: i32,
+    messages: String,
+    requests: u32,
+}
+
+fn view(habits: Habits) -> View {
     let relay = Relay::start(habits, packets());
     let ran = hodo(&["script", "--events", "--format", "jsonl", "-q", &relay.address]);
     let names = ran.stdout.lines().filter_map(|line| line.split("\"name\":\"").nth(1)?.split('"').next());
-    (names.collect::<Vec<_>>().join(" "), ran.code, ran.stderr, relay.requests.load(Ordering::Relaxed))
+    let names = names.collect::<Vec<_>>().join(" ");
+    let requests = relay.requests.load(Ordering::Relaxed);
+    View { names, code: ran.code, messages: ran.stderr, requests }
 }
 
 #[test]
 fn a_packet_may_come_in_pieces() {
-    let (usual, code, stderr, requests) = view(Habits::default());
-    assert_eq!((usual.as_str(), code), ("a:one b:two b:two", 0), "{stderr}");
-    let (pieces, code, stderr, more) = view(Habits { most: Some(7), ..Habits::default() });
-    assert_eq!((pieces, code), (usual, 0), "{stderr}");
-    assert!(more > requests && more < MOST_REQUESTS / 4, "{more} requests, {requests} of whole packets");
+    let whole = view(Habits::default());
+    assert_eq!((whole.names.as_str(), whole.code), ("a:one b:two b:two", 0), "{}", whole.messages);
+    let pieces = view(Habits { most: Some(7), ..Habits::default() });
+    assert_eq!((pieces.names, pieces.code), (whole.names, 0), "{}", pieces.messages);
+    let (more, fewer) = (pieces.requests, whole.requests);
+    assert!(more > fewer && more < MOST_REQUESTS / 4, "{more} requests, {fewer} of whole packets");
 }
 
 #[test]
 fn new_streams_are_asked_for_before_the_packet_that_waits_for_them() {
-    let (names, code, stderr, requests) = view(Habits { streams_first: 4, ..Habits::default() });
-    assert_eq!((names.as_str(), code), ("a:one b:two b:two", 0), "{stderr}");
+    let View { names, code, messages, requests } = view(Habits { streams_first: 4, ..Habits::default() });
+    assert_eq!((names.as_str(), code), ("a:one b:two b:two", 0), "{messages}");
     assert!(requests < MOST_REQUESTS / 4, "{requests} requests");
 }
 
 #[test]
 fn a_packet_that_the_daemon_has_no_more_is_a_loss() {
-    let (names, code, stderr, _) = view(Habits { is_gone: true, ..Habits::default() });
-    assert_eq!((names.as_str(), code), ("b:two", 0), "{stderr}");
-    assert!(stderr.contains("the relay daemon does not have this packet any more"), "{stderr}");
+    let View { names, code, messages, .. } = view(Habits { is_gone: true, ..Habits::default() });
+    assert_eq!((names.as_str(), code), ("b:two", 0), "{messages}");
+    assert!(messages.contains("the relay daemon does not have this packet any more"), "{messages}");
 }

@@ -80,13 +80,29 @@ pub(crate) fn reports() -> Vec<Value> {
     reports.filter(|report| report["requires"] == json!([])).cloned().collect()
 }
 
-/// Returns a cell in words.
+/// Returns the text of a cell, as in a store.
 pub(crate) fn word(cell: &Value) -> String {
     match cell {
         Value::Null => "?".to_owned(),
         Value::String(text) => text.clone(),
         number => number.to_string(),
     }
+}
+
+/// Returns the path of a fixture.
+pub(crate) fn fixture(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
+    path.into_os_string().into_string().expect("a path of UTF-8")
+}
+
+/// Returns the rows of a JSON table as objects.
+pub(crate) fn rows(table: &Value) -> Vec<Value> {
+    let columns = table["columns"].as_array().expect("columns").iter();
+    let names = columns.map(|column| column["name"].as_str().expect("a name").to_owned());
+    let object = |row: &Value| {
+        Value::Object(names.clone().zip(row.as_array().expect("a row").iter().cloned()).collect())
+    };
+    table["rows"].as_array().expect("rows").iter().map(object).collect()
 }
 
 /// A folder that is deleted with the test.

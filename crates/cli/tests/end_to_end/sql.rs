@@ -2,11 +2,7 @@
 
 use serde_json::Value;
 
-use crate::run::{Folder, Ran, hodo};
-
-fn fixture(name: &str) -> String {
-    format!("{}/../../fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
-}
+use crate::run::{Folder, Ran, fixture, hodo};
 
 fn sql(options: &[&str], input: &str, query: &str) -> Ran {
     hodo(&[&["sql", "-q"], options, &[input, query]].concat()).fine()
@@ -18,9 +14,9 @@ fn number(options: &[&str], input: &str, query: &str) -> u64 {
     json["rows"][0][0].as_u64().unwrap_or_else(|| panic!("{query}: {json}"))
 }
 
-/// Tables of the longest say how many there were, and the complete ones have all of them.
+/// Tables of the longest note how many rows there were, and the complete tables have all of them.
 #[test]
-fn tables_of_the_longest_say_what_they_lack() {
+fn tables_of_the_longest_note_what_they_lack() {
     let kernel = &fixture("ctf/lttng2.13-kernel");
     let period = ["--begin", "sched_switch", "--end", "sched_switch", "--match", "cpu"];
     for (report, options) in [("syscalls", &[][..]), ("irq", &[]), ("sched", &[]), ("periods", &period)] {
@@ -29,17 +25,8 @@ fn tables_of_the_longest_say_what_they_lack() {
         // Delays of softirqs are no intervals of handlers.
         let which = if report == "irq" { " where kind <> 'raise'" } else { "" };
         let longest = |table: &str, which: &str| {
-            number(
-                options,
-                kernel,
-                &format!(
-                    "select max({}) from {report}_{table}{which}",
-                    match (report, table) {
-                        ("sched", "slowest") => "latency_ns",
-                        _ => "duration_ns",
-                    }
-                ),
-            )
+            let column = if (report, table) == ("sched", "slowest") { "latency_ns" } else { "duration_ns" };
+            number(options, kernel, &format!("select max({column}) from {report}_{table}{which}"))
         };
         if shown == 100 && report != "irq" {
             assert!(all > 100, "{report}");
@@ -79,7 +66,7 @@ fn a_unit_is_in_the_heading_or_in_the_values() {
 }
 
 #[test]
-fn functions_of_sql() {
+fn functions_beyond_those_of_sqlite_are_there() {
     let kernel = &fixture("ctf/lttng2.13-kernel");
     let query = "select round(sqrt(pow(3, 2) + pow(4, 2)), 6) as five, floor(log10(1500)) as three,
         (select count(*) from generate_series(1, 7)) as seven,

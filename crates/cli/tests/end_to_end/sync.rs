@@ -1,32 +1,34 @@
 //! `hodo sync`: two traces on one timeline by the messages between them.
 
-use std::path::PathBuf;
-
 use serde_json::Value;
 
 use crate::{
-    run::{Folder, Ran, hodo},
-    talk::{CLIENT_OFFSET, Side, Slew, Talk},
+    run::{Folder, Ran, fixture, hodo, rows},
+    talk::{CLIENT_OFFSET, Side, Slew, Step, Talk},
 };
 
 /// A conversation in a folder, with the paths of both traces.
-fn written(talk: &Talk) -> (Folder, String, String) {
+struct Written {
+    folder: Folder,
+    client: String,
+    server: String,
+}
+
+fn written(talk: &Talk) -> Written {
     let folder = Folder::new();
     talk.write(&folder.path());
     let (client, server) = (folder.file("client"), folder.file("server"));
-    (folder, client, server)
+    Written { folder, client, server }
 }
 
 fn sync(arguments: &[&str]) -> Ran {
     hodo(&[&["sync", "-q", "--format", "json"], arguments].concat())
 }
 
-/// The row of a table, by the names of columns.
-fn row(tables: &Value, table: &str, number: usize) -> serde_json::Map<String, Value> {
-    let found = tables.as_array().unwrap().iter().find(|found| found["table"] == table).unwrap();
-    let columns = found["columns"].as_array().unwrap().iter();
-    let names = columns.map(|column| column["name"].as_str().unwrap().to_owned());
-    names.zip(found["rows"][number].as_array().unwrap().iter().cloned()).collect()
+/// A row of a table, by the names of columns.
+fn row(tables: &Value, name: &str, number: usize) -> Value {
+    let table = tables.as_array().unwrap().iter().find(|table| table["table"] == name).unwrap();
+    rows(table)[number].clone()
 }
 
 /// Events of a script in JSON lines.
@@ -42,7 +44,7 @@ fn truth(event: &Value) -> i64 {
 
 #[test]
 fn two_traces_that_talk_tcp_come_onto_one_timeline() {
-    let (folder, client, server) = written(&Talk::of_exchanges(1000));
+    let Written { folder, client, server } = written(&Talk::of_exchanges(1000));
     // Unsynchronised traces can't be merged: nothing says which event was first.
     let ran = hodo(&["script", "--events", "-q", &client, &server]);
     assert_eq!(ran.code, 2, "{ran:?}");
@@ -72,7 +74,7 @@ fn two_traces_that_talk_tcp_come_onto_one_timeline() {
 
 #[test]
 fn an_experiment_is_an_input_of_every_command() {
-    let (folder, client, server) = written(&Talk::of_exchanges(100));
+    let Written { folder, client, server } = written(&Talk::of_exchanges(100));
     let file = folder.file("experiment.toml");
     sync(&["-o", &file, &client, &server]).fine();
     let text = hodo(&["script", "--events", "-q", &file]).fine().stdout;
@@ -119,8 +121,8 @@ fn an_experiment_is_an_input_of_every_command() {
 }
 
 #[test]
-fn every_method_and_reference_does() {
-    let (folder, client, server) = written(&Talk::of_exchanges(200));
+fn every_method_and_reference_gives_a_timeline() {
+    let Written { folder, client, server } = written(&Talk::of_exchanges(200));
     for method in ["bounds", "hull", "regression"] {
         let file = folder.file(&format!("{method}.toml"));
         sync(&["--method", method, "-o", &file, &client, &server]).fine();
@@ -139,7 +141,7 @@ fn every_method_and_reference_does() {
 
 #[test]
 fn fields_of_any_events_match() {
-    let (_folder, client, server) = written(&Talk::of_exchanges(50));
+    let Written { folder: _folder, client, server } = written(&Talk::of_exchanges(50));
     let rule = "net_dev_queue.h.network_header.ipv4.transport_header.tcp.seq = net_if_receive_skb.h.network_header.ipv4.transport_header.tcp.seq";
     let tables = sync(&["--match", rule, &client, &server]).fine().json();
     assert_eq!(row(&tables, "matches", 0)["pairs"], 100);
@@ -151,9 +153,9 @@ fn fields_of_any_events_match() {
 }
 
 #[test]
-fn what_little_can_be_known_is_given_and_said() {
+fn times_with_a_bound_on_one_side_are_shown_as_such() {
     let bounded = |talk: &Talk| {
-        let (_folder, client, server) = written(talk);
+        let Written { folder: _folder, client, server } = written(talk);
         let ran = sync(&[&client, &server]);
         let clock = row(&ran.json(), "clocks", 1);
         (ran.code, clock["bounded"].as_str().unwrap().to_owned())
@@ -164,15 +166,15 @@ fn what_little_can_be_known_is_given_and_said() {
     talk.segment(Side::Client, 1, Some(2_000_000), Some(2_100_000));
     assert_eq!(bounded(&talk), (0, "from below only".to_owned()));
     for index in 2..20 {
-        let at = u64::from(index) * 1_000_000;
-        talk.segment(Side::Client, index, Some(at), Some(at + 100_000));
+        let sent = u64::from(index) * 1_000_000;
+        talk.segment(Side::Client, index, Some(sent), Some(sent + 100_000));
     }
     assert_eq!(bounded(&talk), (0, "from below only".to_owned()));
     let mut back = Talk::default();
     back.segment(Side::Server, 1, Some(2_000_000), Some(2_100_000));
     assert_eq!(bounded(&back), (0, "from above only".to_owned()));
     // Times with a bound on one side only are shown as such.
-    let (folder, client, server) = written(&talk);
+    let Written { folder, client, server } = written(&talk);
     let file = folder.file("experiment.toml");
     sync(&["-o", &file, &client, &server]).fine();
     let tick = &events(&file, &["--event", "tick", "--where", "truth == 1000000"])[..];
@@ -186,7 +188,7 @@ fn what_little_can_be_known_is_given_and_said() {
 fn a_slewed_clock_keeps_the_truth_in_its_intervals() {
     let mut talk = Talk::of_exchanges(1600);
     talk.slew = Some(Slew { from: 3_000_000_000, duration: 2_500_000_000, ppm: 480 });
-    let (folder, client, server) = written(&talk);
+    let Written { folder, client, server } = written(&talk);
     let file = folder.file("experiment.toml");
     let ran = sync(&["-o", &file, &client, &server]);
     assert!(ran.stderr.contains("server: its frequency changes more than clocks were assumed to"), "{ran:?}");
@@ -208,8 +210,8 @@ fn a_slewed_clock_keeps_the_truth_in_its_intervals() {
 #[test]
 fn half_widths_are_those_of_events() {
     let mut talk = Talk::of_exchanges(1);
-    [100_000_000, 9_000_000_000].into_iter().for_each(|at| talk.tick(at));
-    let (folder, client, server) = written(&talk);
+    [100_000_000, 9_000_000_000].into_iter().for_each(|time| talk.tick(time));
+    let Written { folder, client, server } = written(&talk);
     let file = folder.file("experiment.toml");
     let tables = sync(&["-o", &file, &client, &server]).fine().json();
     let widths = events(&file, &["--event", "tick"])
@@ -224,15 +226,15 @@ fn half_widths_are_those_of_events() {
 
 #[test]
 fn a_step_is_listed_with_its_time_and_size() {
-    let (at, jump) = (2_001_000_000, 2_000_000);
+    let (truth, jump) = (2_001_000_000, 2_000_000);
     let mut talk = Talk::of_exchanges(400);
-    talk.step = Some((at, jump));
-    let (_folder, client, server) = written(&talk);
+    talk.step = Some(Step { time: truth, jump });
+    let Written { folder: _folder, client, server } = written(&talk);
     let tables = sync(&[&client, &server]).fine().json();
     assert_eq!(row(&tables, "clocks", 1)["steps"], 1);
     let step = row(&tables, "steps", 0);
     let value = |name: &str| step[name].as_i64().unwrap();
-    let time = CLIENT_OFFSET as i64 * 1_000_000_000 + at as i64;
+    let time = CLIENT_OFFSET as i64 * 1_000_000_000 + truth as i64;
     assert!(step["clock"].as_str().unwrap().ends_with("server"), "{step:?}");
     assert!(value("after_ns") <= time && time <= value("before_ns"), "{step:?}");
     assert!(value("before_ns") - value("after_ns") < 25_000_000, "{step:?}");
@@ -248,7 +250,7 @@ fn messages_that_no_clock_explains_are_no_result() {
         talk.segment(Side::Client, index, Some(sent), Some(sent + delay - 20_000_000));
         talk.segment(Side::Server, index, Some(sent), Some(sent + delay - 20_000_000));
     }
-    let (folder, client, server) = written(&talk);
+    let Written { folder, client, server } = written(&talk);
     let file = folder.file("experiment.toml");
     let ran = sync(&["-o", &file, &client, &server]);
     assert!(
@@ -261,18 +263,18 @@ fn messages_that_no_clock_explains_are_no_result() {
 #[test]
 fn lost_repeated_and_late_segments_are_counted() {
     let mut talk = Talk::of_exchanges(300);
-    let at = 1_300_500_000;
-    talk.segment(Side::Client, 1, Some(at), None);
-    talk.segment(Side::Client, 2, None, Some(at));
+    let time = 1_300_500_000;
+    talk.segment(Side::Client, 1, Some(time), None);
+    talk.segment(Side::Client, 2, None, Some(time));
     // Sent twice, and received twice.
     for again in [0, 50_000] {
-        talk.segment(Side::Client, 3, Some(at + again), Some(at + again + 60_000));
+        talk.segment(Side::Client, 3, Some(time + again), Some(time + again + 60_000));
     }
     // Overtaken by those behind it.
-    talk.segment(Side::Client, 4, Some(at), Some(at + 12_000_000));
+    talk.segment(Side::Client, 4, Some(time), Some(time + 12_000_000));
     // A wrong match: received before it was sent.
-    talk.segment(Side::Client, 5, Some(at), Some(at - 40_000_000));
-    let (_folder, client, server) = written(&talk);
+    talk.segment(Side::Client, 5, Some(time), Some(time - 40_000_000));
+    let Written { folder: _folder, client, server } = written(&talk);
     let tables = sync(&[&client, &server]).fine().json();
     let matched = row(&tables, "matches", 1);
     assert_eq!((&matched["lost_sends"], &matched["lost_receives"]), (&1.into(), &1.into()), "{matched:?}");
@@ -294,9 +296,6 @@ fn an_experiment_that_sync_did_not_write_is_refused() {
         let ran = hodo(&["info", &file]);
         assert!(ran.code == 3 && ran.stderr.contains(expected), "{ran:?}");
     }
-    let fixture = |name: &str| {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
-    };
     let ran = sync(&[&fixture("ftrace/small-6.dat")]);
     assert!(ran.code == 2 && ran.stderr.contains("two inputs"), "{ran:?}");
     let ran = hodo(&["sync", "--format", "csv", &fixture("ftrace/small-6.dat")]);
@@ -306,6 +305,22 @@ fn an_experiment_that_sync_did_not_write_is_refused() {
     let clock = row(&ran.json(), "clocks", 0);
     assert!(clock["clock"].as_str().unwrap().contains(" = "), "{clock:?}");
 }
+
+/// An event of a board at a true time.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct BoardEvent {
+    truth: u64,
+    stream: usize,
+    id: u8,
+    fields: Vec<u64>,
+}
+
+/// The stream of the master; those of slaves have their numbers.
+const MASTER: usize = 0;
+/// Ids of events.
+const SEND: u8 = 1;
+const RECEIVE: u8 = 2;
+const TICK: u8 = 3;
 
 /// A master and two slaves that count at 10 MHz, as barectf writes them: exchanges have one number for each slave.
 fn boards(folder: &Folder, slaves: std::ops::RangeInclusive<u64>) -> [String; 3] {
@@ -325,22 +340,22 @@ event {{ id = 3; name = \"tick\"; fields := struct {{ u64 truth; }}; }};
         )
     };
     let mut streams = vec![Vec::new(); 3];
-    // True time, stream, id of the event, fields.
-    let mut events: Vec<(u64, usize, u8, Vec<u64>)> = Vec::new();
+    let mut events: Vec<BoardEvent> = Vec::new();
+    let mut add = |truth, stream, id, fields| events.push(BoardEvent { truth, stream, id, fields });
     for exchange in 0..200u64 {
         for slave in slaves.clone() {
             let sent = 1_000_000_000 + exchange * 10_000_000 + slave * 1_000_000;
             let (seq, hold) = (2 * exchange, sent + 2_000);
-            events.push((sent, 0, 1, vec![slave, seq]));
-            events.push((sent + 900, slave as usize, 2, vec![seq]));
-            events.push((hold, slave as usize, 1, vec![seq + 1]));
-            events.push((hold + 1_100, 0, 2, vec![slave, seq + 1]));
+            add(sent, MASTER, SEND, vec![slave, seq]);
+            add(sent + 900, slave as usize, RECEIVE, vec![seq]);
+            add(hold, slave as usize, SEND, vec![seq + 1]);
+            add(hold + 1_100, MASTER, RECEIVE, vec![slave, seq + 1]);
             let middle = sent + 3_000_000;
-            events.push((middle, slave as usize, 3, vec![middle]));
+            add(middle, slave as usize, TICK, vec![middle]);
         }
     }
     events.sort();
-    for (truth, stream_index, id, fields) in events {
+    for BoardEvent { truth, stream: stream_index, id, fields } in events {
         // Slave 1 is 20 ppm slow, slave 2 is 40 ppm slow, and both started 0.9 s after the master.
         let clock = match stream_index as u64 {
             0 => truth,
@@ -362,7 +377,7 @@ event {{ id = 3; name = \"tick\"; fields := struct {{ u64 truth; }}; }};
 }
 
 #[test]
-fn slaves_of_a_master_are_told_apart_by_their_numbers() {
+fn slaves_of_a_master_are_distinguished_by_their_numbers() {
     let folder = Folder::new();
     let [master, one, two] = boards(&folder, 1..=2);
     let file = folder.file("experiment.toml");

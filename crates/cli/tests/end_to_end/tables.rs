@@ -1,32 +1,20 @@
 //! Tables as Arrow and Parquet files, read by other programs; and as Markdown.
 
-use std::{collections::BTreeSet, path::Path, process::Command};
+use std::{collections::BTreeSet, process::Command};
 
 use serde_json::{Map, Value};
 
 use crate::{
+    exports::{output, target},
     program, raw,
-    run::{Folder, hodo},
+    run::{Folder, fixture, hodo},
 };
-
-/// Returns the path of a fixture.
-fn fixture(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
-    path.to_string_lossy().into_owned()
-}
 
 /// Returns what pyarrow, polars and DuckDB read from the files of a table.
 fn read(arrow: &str, parquet: &str) -> Map<String, Value> {
-    let target =
-        Path::new(env!("CARGO_BIN_EXE_hodo")).ancestors().nth(2).expect("a folder that is built into");
-    let python = target.join("python/bin/python");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/read.py");
-    let output = Command::new(&python).arg(script).args([arrow, parquet]).output();
-    let output = output.unwrap_or_else(|error| {
-        panic!("{}: {error}; `cargo xtask setup` installs the readers of this test", python.display())
-    });
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/read.py");
+    let mut python = Command::new(target().join("python/bin/python"));
+    serde_json::from_str(&output(python.args([script, arrow, parquet]))).expect("JSON")
 }
 
 /// Returns the table of a report in JSON, and what other programs read from its files.
@@ -51,9 +39,9 @@ fn check(report: &[&str], types: &[(&str, &str)]) {
     let of_columns = |member: &str| columns.iter().map(|column| column[member].clone()).collect::<Value>();
     assert!(!json["rows"].as_array().unwrap().is_empty(), "{report:?} has no rows to compare");
     assert_eq!(found.len(), 6);
-    for (reader, found) in &found {
-        assert_eq!(found["names"], of_columns("name"), "{report:?}: {reader}");
-        assert_eq!(found["rows"], json["rows"], "{report:?}: {reader}");
+    for (reader, table) in &found {
+        assert_eq!(table["names"], of_columns("name"), "{report:?}: {reader}");
+        assert_eq!(table["rows"], json["rows"], "{report:?}: {reader}");
     }
     for reader in ["pyarrow of arrow", "pyarrow of parquet"] {
         let found = &found[reader];
@@ -122,7 +110,7 @@ fn numbers_that_may_be_negative_are_numbers() {
 }
 
 #[test]
-fn columns_of_latencies_stand_as_a_person_reads_them() {
+fn columns_of_latencies_have_one_order_in_all_reports() {
     let kernel = &fixture("ctf/lttng2.13-kernel");
     let durations =
         ["total_ns", "min_ns", "average_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns"].map(Value::from);

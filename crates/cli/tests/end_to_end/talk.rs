@@ -45,8 +45,18 @@ pub(crate) enum Side {
     Server,
 }
 
-/// What happened at a host: the true time in nanoseconds, the id of the event, its fields.
-type Happened = (u64, u8, Vec<u8>);
+/// An event at a host, at a true time in nanoseconds.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct HostEvent {
+    truth: u64,
+    id: u8,
+    fields: Vec<u8>,
+}
+
+/// Ids of events.
+const SEND: u8 = 1;
+const RECEIVE: u8 = 2;
+const TICK: u8 = 3;
 
 /// A span of true time, in nanoseconds, in which the server's clock runs faster, by parts per million.
 pub(crate) struct Slew {
@@ -55,18 +65,23 @@ pub(crate) struct Slew {
     pub(crate) ppm: u64,
 }
 
+/// A jump of the server's clock ahead, at a true time; both in nanoseconds.
+pub(crate) struct Step {
+    pub(crate) time: u64,
+    pub(crate) jump: u64,
+}
+
 /// What both hosts recorded.
 #[derive(Default)]
 pub(crate) struct Talk {
-    client: Vec<Happened>,
-    server: Vec<Happened>,
+    client: Vec<HostEvent>,
+    server: Vec<HostEvent>,
     pub(crate) slew: Option<Slew>,
-    /// When the server's clock jumps ahead, and by how much.
-    pub(crate) step: Option<(u64, u64)>,
+    pub(crate) step: Option<Step>,
 }
 
 impl Talk {
-    fn of(&mut self, side: Side) -> &mut Vec<Happened> {
+    fn events_of(&mut self, side: Side) -> &mut Vec<HostEvent> {
         if side == Side::Client { &mut self.client } else { &mut self.server }
     }
 
@@ -74,14 +89,15 @@ impl Talk {
     pub(crate) fn segment(&mut self, from: Side, seq: u32, sent: Option<u64>, received: Option<u64>) {
         let to = if from == Side::Client { Side::Server } else { Side::Client };
         let fields = segment(from, seq);
-        self.of(from).extend(sent.map(|at| (at, 1, fields.clone())));
-        self.of(to).extend(received.map(|at| (at, 2, fields)));
+        let event = |truth: u64, id: u8| HostEvent { truth, id, fields: fields.clone() };
+        self.events_of(from).extend(sent.map(|truth| event(truth, SEND)));
+        self.events_of(to).extend(received.map(|truth| event(truth, RECEIVE)));
     }
 
     /// An event of both sides that has the true time in it.
-    pub(crate) fn tick(&mut self, at: u64) {
+    pub(crate) fn tick(&mut self, truth: u64) {
         for side in [Side::Client, Side::Server] {
-            self.of(side).push((at, 3, at.to_le_bytes().to_vec()));
+            self.events_of(side).push(HostEvent { truth, id: TICK, fields: truth.to_le_bytes().to_vec() });
         }
     }
 
@@ -113,7 +129,7 @@ impl Talk {
             let slewed =
                 |slew: &Slew| truth.saturating_sub(slew.from).min(slew.duration) * slew.ppm / 1_000_000;
             let slewed = self.slew.as_ref().map_or(0, slewed);
-            let stepped = self.step.filter(|(at, _)| truth >= *at).map_or(0, |(_, jump)| jump);
+            let stepped = self.step.as_ref().filter(|step| truth >= step.time).map_or(0, |step| step.jump);
             server_clock(truth) + slewed + stepped
         });
     }
@@ -146,14 +162,14 @@ fn segment(from: Side, seq: u32) -> Vec<u8> {
     bytes
 }
 
-fn write(folder: &Path, host: &str, offset: u64, events: &[Happened], clock: impl Fn(u64) -> u64) {
+fn write(folder: &Path, host: &str, offset: u64, events: &[HostEvent], clock: impl Fn(u64) -> u64) {
     fs::create_dir_all(folder).unwrap();
     let metadata = METADATA.replace("HOST", host).replace("OFFSET", &offset.to_string());
     fs::write(folder.join("metadata"), metadata).unwrap();
     let mut events = events.to_vec();
     events.sort();
     let mut stream = Vec::new();
-    for (truth, id, fields) in events {
+    for HostEvent { truth, id, fields } in events {
         stream.push(id);
         stream.extend(clock(truth).to_le_bytes());
         stream.extend(fields);

@@ -1,15 +1,11 @@
 //! Several inputs at once: which clocks are one, offsets by hand, and files that hold both kinds of trace.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
 
 use hodo_repack::Recorded;
 use serde_json::Value;
 
-use crate::run::{Folder, hodo};
-
-fn fixture(name: &str) -> String {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
-}
+use crate::run::{Folder, fixture, hodo};
 
 /// A perf.data that has the Intel PT of one file and the tracepoints of another.
 fn joined(folder: &Folder) -> String {
@@ -67,7 +63,7 @@ fn one_perf_data_holds_control_flow_and_events() {
 }
 
 #[test]
-fn control_flow_and_a_kernel_trace_go_together() {
+fn control_flow_and_a_kernel_trace_are_read_together() {
     let (flow, kernel, symfs) =
         (fixture("perf/tiny.data"), fixture("ctf/lttng2.13-kernel"), fixture("perf/symfs"));
     let inputs = [flow.as_str(), kernel.as_str(), "--symfs", &symfs];
@@ -137,7 +133,7 @@ fn an_offset_by_hand_relates_what_nothing_else_does() {
 }
 
 #[test]
-fn times_of_the_wall_clock_are_in_a_zone_that_is_said() {
+fn times_of_the_wall_clock_are_in_a_zone_that_is_reported() {
     let kernel = fixture("ctf/lttng2.13-kernel");
     let count = |time: &str| {
         let ran = hodo(&["report", "count", "--format", "json", "--time", time, &kernel]).fine();
@@ -198,7 +194,7 @@ fn a_clock_of_any_tracer_is_known_by_its_uuid() {
         let metadata = crate::events::METADATA.replace("clock { name = c; absolute = true; };", &clock);
         std::fs::create_dir(folder.path().join(name)).unwrap();
         folder.write(&format!("{name}/metadata"), metadata.as_bytes());
-        let packet = crate::events::packet(0, 0, (10, 40), 0, &[&[1, 10, 7, 0xab, b'h', b'i', 0]]);
+        let packet = crate::events::packet(0, 0, 10..40, 0, &[&[1, 10, 7, 0xab, b'h', b'i', 0]]);
         folder.write(&format!("{name}/stream"), &packet);
         folder.file(name)
     };

@@ -1,17 +1,13 @@
 //! Events of ftrace and of perf, as files and in one vocabulary of analyses.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, process::Command};
 
 use serde_json::Value;
 
 use crate::{
     exports::{output, target},
-    run::hodo,
+    run::{fixture, hodo},
 };
-
-fn fixture(name: &str) -> String {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
-}
 
 /// Returns the lines of JSON.
 fn events(name: &str, arguments: &[&str]) -> Vec<Value> {
@@ -51,17 +47,12 @@ fn a_trace_of_perfetto_holds_the_events_of_ftrace() {
     // Perfetto has a field for the kernel's older `success`, and none for the depth of disabled preemption.
     let known = |event: &Value| {
         let fields = event["fields"].as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
-        let context =
-            ["cpu_id", "common_pid", "common_flags", "comm"].map(|name| event["context"][name].clone());
-        (
-            event["ts"].clone(),
-            event["name"].clone(),
-            fields.map(|(n, v)| (n.clone(), v.clone())).collect::<Vec<_>>(),
-            context,
-        )
+        let fields: Vec<(&String, &Value)> = fields.collect();
+        let context = ["cpu_id", "common_pid", "common_flags", "comm"].map(|name| &event["context"][name]);
+        serde_json::json!({ "ts": event["ts"], "name": event["name"], "fields": fields, "context": context })
     };
-    for (one, other) in ftrace.iter().zip(&perfetto) {
-        assert_eq!(known(one), known(other));
+    for (of_ftrace, of_perfetto) in ftrace.iter().zip(&perfetto) {
+        assert_eq!(known(of_ftrace), known(of_perfetto));
     }
     let report = |kind: &str, file: &str| {
         let mut table = hodo(&["report", kind, "-q", "--format", "json", &fixture(file)]).fine().json();
@@ -131,7 +122,7 @@ fn samples_of_perf_are_events() {
 }
 
 #[test]
-fn one_question_is_for_every_tracer() {
+fn one_selection_fits_every_tracer() {
     for (file, switches, opened) in [("ftrace/small-7.dat", 21, 68), ("perf/events.data", 6, 63)] {
         assert_eq!(count(file, &["--event", "sched_switch"]), switches, "{file}");
         assert_eq!(count(file, &["--event", "sched_switch", "--where", "prev_tid == next_tid"]), 0, "{file}");

@@ -5,34 +5,19 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
-    machine::{listed, truth},
+    machine::{listed, record_command as record, truth},
     recorded::compile,
-    run::{Folder, Ran, hodo},
+    run::{Folder, hodo, rows},
 };
-
-/// Records with a machine; `None`, with a message, if none is set up here.
-fn record(folder: &Folder, options: &[&str], command: &[&str]) -> Option<(String, Ran)> {
-    let out = folder.file("part.data");
-    let ran = hodo(&[&["record", "--engine", "machine", "-o", &out], options, &["--"], command].concat());
-    if ran.stderr.contains("xtask setup --machine") {
-        eprintln!("skipped: no emulated machine is set up (cargo xtask setup --machine)");
-        return None;
-    }
-    Some((out, ran))
-}
 
 /// Returns the number of instructions by function.
 fn functions(recording: &str) -> BTreeMap<String, u64> {
     let report = hodo(&["report", "functions", "--format", "json", recording]).fine().json();
-    let names: Vec<&str> =
-        report["columns"].as_array().expect("columns").iter().filter_map(|it| it["name"].as_str()).collect();
-    let column = |name| names.iter().position(|found| *found == name).expect("the column is there");
-    let (function, instructions) = (column("function"), column("self_instructions"));
-    let rows = report["rows"].as_array().expect("rows");
     let row = |row: &Value| {
-        (row[function].as_str().unwrap_or("").to_owned(), row[instructions].as_u64().unwrap_or(0))
+        let name = row["function"].as_str().unwrap_or("").to_owned();
+        (name, row["self_instructions"].as_u64().unwrap_or(0))
     };
-    rows.iter().map(row).collect()
+    rows(&report).iter().map(row).collect()
 }
 
 fn planted(folder: &Folder) -> String {
@@ -93,21 +78,16 @@ fn a_trigger_catches_all_planted_latencies_and_nothing_else() {
         let snapshots = info["snapshots"].as_array().expect("a list of snapshots");
         let latency = ["latency", "--function", "busy", "--outliers", "100", "--format", "json", &recording];
         let busy = hodo(&latency).fine().json();
-        let busy: Vec<(u64, u64)> = busy["outliers"]
-            .as_array()
-            .expect("executions")
-            .iter()
-            .map(|one| {
-                (one["begin_ns"].as_u64().expect("a time"), one["instructions"].as_u64().expect("a number"))
-            })
-            .collect();
-        assert!(busy.len() == 20 && busy.iter().all(|&(_, count)| count >= 500_000), "{mode}: {busy:?}");
+        let busy = busy["outliers"].as_array().expect("executions");
+        let figure = |execution: &Value, name: &str| execution[name].as_u64().expect("a number");
+        let are_long = busy.iter().all(|execution| figure(execution, "instructions") >= 500_000);
+        assert!(busy.len() == 20 && are_long, "{mode}: {busy:?}");
         for snapshot in snapshots {
-            let number = |name: &str| snapshot[name].as_u64().expect("a number");
-            let (end, length) = (number("time_ns"), number("latency_ns"));
+            let (end, length) = (figure(snapshot, "time_ns"), figure(snapshot, "latency_ns"));
             // Times are exact to a few microseconds.
             let begin = end - length - 20_000;
-            let within = busy.iter().filter(|&&(at, _)| (begin..end).contains(&at));
+            let within =
+                busy.iter().filter(|execution| (begin..end).contains(&figure(execution, "begin_ns")));
             assert!(snapshot["trigger"] == trigger && length > 300_000 && within.count() == 1, "{snapshot}");
         }
     }

@@ -7,7 +7,10 @@
 
 use std::path::PathBuf;
 
-use crate::{Error, emulate::find_in_path};
+use crate::{
+    Error,
+    emulate::{find_in_path, set_up_folder},
+};
 
 /// The environment variable with the cache's path, if it is elsewhere.
 const VARIABLE: &str = "HODO_BOARD";
@@ -44,7 +47,8 @@ impl Kind {
 
 /// Returns the folder with the programs and metadata.
 pub(super) fn find(kinds: &[Kind]) -> Result<PathBuf, Error> {
-    let folder = folder().ok_or_else(|| missing("neither HODO_BOARD, XDG_CACHE_HOME nor HOME is set"))?;
+    let folder = set_up_folder(VARIABLE, "hodo/board")
+        .ok_or_else(|| missing("neither HODO_BOARD, XDG_CACHE_HOME nor HOME is set"))?;
     let programs = kinds.iter().map(|kind| kind.program());
     for name in ["hodo-board-master", "master.tsdl", "slave.tsdl"].into_iter().chain(programs) {
         let path = folder.join(name);
@@ -61,12 +65,6 @@ pub(super) fn find(kinds: &[Kind]) -> Result<PathBuf, Error> {
         }
     }
     Ok(folder)
-}
-
-fn folder() -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    variable(VARIABLE).or_else(|| Some(cache()?.join("hodo/board")))
 }
 
 fn missing(what: &str) -> Error {

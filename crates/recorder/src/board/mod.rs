@@ -28,17 +28,19 @@ use files::Kind;
 use processors::Processors;
 
 /// Memory size of a slave, as in `embedded/board/shared.h`.
-const RAM: u64 = 16 << 20;
+const RAM_BYTES: u64 = 16 << 20;
+/// Interval between looks at the processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let settings = &request.board;
-    let absent = [
+    let unsupported = [
         (!request.events.is_empty(), "-e"),
         (request.filter.is_some(), "--filter"),
         (request.snapshot.is_some(), "--snapshot"),
         (request.overflow.is_some(), "--overflow"),
     ];
-    if let Some((_, option)) = absent.iter().find(|(asked, _)| *asked) {
+    if let Some((_, option)) = unsupported.iter().find(|(is_given, _)| *is_given) {
         return Err(Error::Missing(format!("--engine board does not support {option}, only --board")));
     }
     let [folder] = request.command.as_slice() else {
@@ -61,7 +63,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         );
         return Err(Error::Missing(reason));
     }
-    let said = run(settings, &programs, fresh.path(), spool.path())?;
+    let output = run(settings, &programs, fresh.path(), spool.path())?;
     let bytes = size(fresh.path()).map_err(Error::file(fresh.path()))?;
     _ = fs::remove_dir(&folder);
     fs::rename(fresh.keep(), &folder).map_err(Error::file(&folder))?;
@@ -73,7 +75,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         snapshots: None,
         bytes,
         beside: Vec::new(),
-        warnings: warnings(&said),
+        warnings: warnings(&output),
     })
 }
 
@@ -83,13 +85,11 @@ fn refuse_taken(folder: &Path) -> Result<(), Error> {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     };
-    match taken {
-        false => Ok(()),
-        true => Err(Error::Missing(format!(
-            "{}: a board is recorded into a folder that is new or empty",
-            folder.display()
-        ))),
+    if taken {
+        let reason = format!("{}: a board is recorded into a folder that is new or empty", folder.display());
+        return Err(Error::Missing(reason));
     }
+    Ok(())
 }
 
 fn temporary(parent: &Path) -> Result<tempfile::TempDir, Error> {
@@ -108,7 +108,7 @@ fn permissions() -> fs::Permissions {
 fn run(settings: &BoardSettings, programs: &Path, out: &Path, spool: &Path) -> Result<String, Error> {
     for slave in 0..settings.count() {
         let ram = settings::ram(spool, slave);
-        fs::File::create(&ram).and_then(|ram| ram.set_len(RAM)).map_err(Error::file(&ram))?;
+        fs::File::create(&ram).and_then(|ram| ram.set_len(RAM_BYTES)).map_err(Error::file(&ram))?;
     }
     let path = spool.join("settings");
     fs::write(&path, settings.for_master(out, programs, spool)).map_err(Error::file(&path))?;
@@ -121,16 +121,16 @@ fn run(settings: &BoardSettings, programs: &Path, out: &Path, spool: &Path) -> R
     let mut running = Running(vec![master.spawn().map_err(Error::file(&program))?]);
     let (stdout, stderr) = (running.0[0].stdout.take(), running.0[0].stderr.take());
     let mut stdout = BufReader::new(stdout.ok_or(Error::NoCommand)?);
-    let (mut said, mut errors) = (String::new(), String::new());
+    let (mut output, mut errors) = (String::new(), String::new());
     // Without this line the master is about to exit.
-    if stdout.read_line(&mut said).map_err(Error::file(&program))? > 0 {
+    if stdout.read_line(&mut output).map_err(Error::file(&program))? > 0 {
         start(settings, &processors, programs, spool, &mut running)?;
     }
     let status = wait(&mut running, &interrupt).map_err(Error::file(&program))?;
-    stdout.read_to_string(&mut said).map_err(Error::file(&program))?;
+    stdout.read_to_string(&mut output).map_err(Error::file(&program))?;
     stderr.map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut errors)).map_err(Error::file(&program))?;
     if status.success() {
-        return Ok(said);
+        return Ok(output);
     }
     let messages = fs::read_to_string(spool.join("messages")).unwrap_or_default();
     let messages: Vec<&str> = errors.lines().chain(messages.lines()).map(str::trim).collect();
@@ -177,7 +177,7 @@ fn wait(running: &mut Running, interrupt: &Interrupt) -> io::Result<ExitStatus> 
                 _ = master.kill();
             }
         }
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -200,7 +200,7 @@ fn emulator(command: &mut Command, kind: Kind, programs: &Path, spool: &Path, sl
         Kind::CortexM3 => "mps2-an385,memory-backend=ram",
     };
     let ram = settings::ram(spool, slave);
-    let memory = format!("memory-backend-file,id=ram,size={RAM},mem-path={},share=on", ram.display());
+    let memory = format!("memory-backend-file,id=ram,size={RAM_BYTES},mem-path={},share=on", ram.display());
     let socket = settings::socket(spool, slave);
     let uart = format!("socket,id=uart,path={},server=on,wait=off", socket.display());
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none"]);
@@ -224,40 +224,38 @@ fn size(folder: &Path) -> io::Result<u64> {
 
 /// Returns messages for the user from the master's output, which has a line for each slave, and whether the master had
 /// real-time priority.
-fn warnings(said: &str) -> Vec<String> {
+fn warnings(output: &str) -> Vec<String> {
     let mut warnings = Vec::new();
-    for line in said.lines() {
-        if let Some(picture) = line.strip_prefix("pictures ") {
-            let wrong = picture.split(' ').nth(3).unwrap_or("0");
-            if wrong != "0" {
-                warnings
-                    .push(format!("{wrong} rows of the slaves' pictures are not what the master computes"));
-            }
+    for line in output.lines() {
+        let wrong_rows = number_after("wrong", line);
+        if line.starts_with("pictures ") && wrong_rows > 0 {
+            warnings
+                .push(format!("{wrong_rows} rows of the slaves' pictures are not what the master computes"));
         }
-        let Some((slave, counts)) = line.split_once(": ") else {
-            if line == "realtime 0" {
-                let text = "the master had no real-time priority, so exchanges took longer while the machine was busy";
-                warnings.push(text.to_owned());
-            }
-            continue;
-        };
-        let words: Vec<&str> = counts.split(' ').collect();
-        let number = |name: &str| {
-            let pair = words.chunks(2).find(|pair| pair[0] == name);
-            pair.and_then(|pair| pair.get(1)?.parse::<u64>().ok()).unwrap_or(0)
-        };
-        let (lost, discarded) = (number("lost"), number("discarded"));
+        if line == "realtime 0" {
+            let text =
+                "the master had no real-time priority, so exchanges took longer while the machine was busy";
+            warnings.push(text.to_owned());
+        }
+        let Some((slave, counts)) = line.split_once(": ") else { continue };
+        let (lost, discarded) = (number_after("lost", counts), number_after("discarded", counts));
         if lost > 0 {
             warnings.push(format!("{slave}: {lost} exchanges were not answered in time"));
         }
         if discarded > 0 {
             warnings.push(format!("{slave}: {discarded} events found no room in its ring"));
         }
-        if number("stopped") == 0 {
+        if number_after("stopped", counts) == 0 {
             warnings.push(format!("{slave} did not stop when requested: its last packet is missing"));
         }
     }
     warnings
+}
+
+/// The number that follows a word of a line; 0 without one.
+fn number_after(name: &str, line: &str) -> u64 {
+    let mut words = line.split(' ').skip_while(|&word| word != name);
+    words.nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -266,10 +264,10 @@ mod tests {
 
     #[test]
     fn what_went_wrong_is_reported() {
-        let said = "slave 0: exchanges 9 lost 0 packets 3 discarded 0 stopped 1\n\
+        let output = "slave 0: exchanges 9 lost 0 packets 3 discarded 0 stopped 1\n\
                     slave 1: exchanges 8 lost 1 packets 3 discarded 7 stopped 0\n\
                     pictures 9 rows wrong 2 shortest_us 1 longest_us 2\nrealtime 0\n";
-        let warnings = warnings(said);
+        let warnings = warnings(output);
         assert_eq!(warnings.len(), 5);
         assert!(warnings[3].starts_with("2 rows"), "{warnings:?}");
         assert_eq!(warnings[0], "slave 1: 1 exchanges were not answered in time");

@@ -10,6 +10,9 @@ use crate::emulate::find_in_path;
 /// Real-time priority of emulators that sleep until they are interrupted; the same as the master's.
 const PRIORITY: &str = "10";
 
+/// Maximum number of CPUs that are read from a list.
+const MOST_CPUS: usize = 4096;
+
 /// Prefixes of the command lines of master and emulators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Processors {
@@ -24,8 +27,8 @@ impl Processors {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         let mut processors = match find_in_path("taskset".as_ref()) {
-            Some(_) => Processors::of(allowed.unwrap_or("")),
-            None => Processors::of(""),
+            Some(_) => Processors::among(allowed.unwrap_or("")),
+            None => Processors::among(""),
         };
         let urgent = ["chrt", "--fifo", PRIORITY].map(str::to_owned);
         if !is_polling && find_in_path("chrt".as_ref()).is_some() {
@@ -39,21 +42,21 @@ impl Processors {
     }
 
     /// Reserves the last CPU of a list such as `0-3,8` for the master; nothing if there is only one.
-    fn of(allowed: &str) -> Processors {
+    fn among(allowed: &str) -> Processors {
         let number = |text: &str| text.trim().parse::<u32>().ok();
         let range = |part: &str| match part.split_once('-') {
             Some((first, last)) => number(first).zip(number(last)).map(|(first, last)| first..=last),
             None => number(part).map(|only| only..=only),
         };
-        let mut cpus: Vec<u32> = allowed.split(',').filter_map(range).flatten().take(4096).collect();
+        let mut cpus: Vec<u32> = allowed.split(',').filter_map(range).flatten().take(MOST_CPUS).collect();
         let (Some(last), false) = (cpus.pop(), cpus.is_empty()) else {
             return Processors { master: Vec::new(), emulator: Vec::new() };
         };
-        let pinned = |cpus: &[u32]| {
+        let pin_to = |cpus: &[u32]| {
             let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
             vec!["taskset".to_owned(), "--cpu-list".to_owned(), list.join(",")]
         };
-        Processors { master: pinned(&[last]), emulator: pinned(&cpus) }
+        Processors { master: pin_to(&[last]), emulator: pin_to(&cpus) }
     }
 
     /// Returns the command of the master.
@@ -92,7 +95,7 @@ mod tests {
             ("", "", ""),
         ] {
             let expected = Processors { master: words(master), emulator: words(emulator) };
-            assert_eq!(Processors::of(allowed), expected, "{allowed}");
+            assert_eq!(Processors::among(allowed), expected, "{allowed}");
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct BoardSettings {
     pub drift_ppb: Option<i64>,
     /// Amplitude of a periodic change of their frequency, in parts per billion.
     pub wander_ppb: u32,
-    /// Period of this change.
+    /// Period of that change.
     pub wander_period: Duration,
     /// Whether slaves compute the edges of pictures that the master sends them in pieces; requires ticks.
     pub sobel: bool,
@@ -136,8 +136,8 @@ impl BoardSettings {
             "urgent" => self.urgent = Some(duration(value)?),
             "step" => {
                 let expected = || "TIME:TICKS, as in 5s:10000".to_owned();
-                let (at, ticks) = value.split_once(':').ok_or_else(expected)?;
-                self.steps.push((duration(at)?, ticks.parse().map_err(|_| expected())?));
+                let (time, ticks) = value.split_once(':').ok_or_else(expected)?;
+                self.steps.push((duration(time)?, ticks.parse().map_err(|_| expected())?));
                 if self.steps.len() > MOST_STEPS {
                     return Err(format!("at most {MOST_STEPS} steps"));
                 }
@@ -173,7 +173,9 @@ impl BoardSettings {
             ("urgent_ms", self.urgent.map_or(0, |time| time.as_millis()).to_string()),
             ("seconds", self.time.map_or(0.0, |time| time.as_secs_f64()).to_string()),
         ];
-        values.iter().for_each(|(name, value)| _ = writeln!(text, "{name} {value}"));
+        for (name, value) in values {
+            _ = writeln!(text, "{name} {value}");
+        }
         for slave in 0..self.count() {
             let drift = self.drift_ppb.unwrap_or(DRIFTS[slave as usize % DRIFTS.len()]);
             // Any offset, so that the clocks of no two slaves agree.
@@ -181,8 +183,8 @@ impl BoardSettings {
             let (ram, socket) = (ram(spool, slave), socket(spool, slave));
             _ = write!(text, "slave {} {} {offset} {drift}", ram.display(), socket.display());
             _ = write!(text, " {} {}", self.wander_ppb, self.wander_period.as_millis());
-            for (at, ticks) in self.steps.iter().filter(|_| slave == 0) {
-                _ = write!(text, " {} {ticks}", at.as_millis());
+            for (time, ticks) in self.steps.iter().filter(|_| slave == 0) {
+                _ = write!(text, " {} {ticks}", time.as_millis());
             }
             text.push('\n');
         }
@@ -206,18 +208,18 @@ fn duration(text: &str) -> Result<Duration, String> {
     let micros = units
         .iter()
         .find_map(|&(unit, scale)| Some(u64::from(text.strip_suffix(unit)?.parse::<u32>().ok()?) * scale));
-    let found = micros.filter(|&micros| micros > 0).map(Duration::from_micros);
-    found.ok_or_else(|| "a time such as 500us, 10ms, 60s or 2min".to_owned())
+    let duration = micros.filter(|&micros| micros > 0).map(Duration::from_micros);
+    duration.ok_or_else(|| "a time such as 500us, 10ms, 60s or 2min".to_owned())
 }
 
-/// Parses a number of parts per million or billion, below 1,000 ppm.
+/// Parses parts per million or billion, below 1,000 ppm; returns parts per billion.
 fn ppb(text: &str) -> Result<i64, String> {
     let number = |digits: &str| digits.parse::<i64>().ok();
-    let found = match text.strip_suffix("ppm") {
+    let ppb = match text.strip_suffix("ppm") {
         Some(digits) => number(digits).and_then(|ppm| ppm.checked_mul(1_000)),
         None => text.strip_suffix("ppb").and_then(number),
     };
-    found.filter(|ppb| ppb.abs() < 1_000_000).ok_or_else(|| "parts such as 37ppm or -500ppb".to_owned())
+    ppb.filter(|ppb| ppb.abs() < 1_000_000).ok_or_else(|| "parts such as 37ppm or -500ppb".to_owned())
 }
 
 #[cfg(test)]

@@ -8,20 +8,28 @@ use hodo_emulator::machine::ModuleLayout;
 use object::{Object, ObjectSection};
 
 const MAGIC: u16 = 0xeb9f;
-/// Kinds of types with data after their first three words: the bytes for all, and for each of their members.
-const EXTRA: [(u32, usize, usize); 10] = [
-    (1, 4, 0),   // INT
-    (3, 12, 0),  // ARRAY
-    (4, 0, 12),  // STRUCT
-    (5, 0, 12),  // UNION
-    (6, 0, 8),   // ENUM
-    (13, 0, 8),  // FUNC_PROTO
-    (14, 4, 0),  // VAR
-    (15, 0, 12), // DATASEC
-    (17, 4, 0),  // DECL_TAG
-    (19, 0, 12), // ENUM64
-];
+/// The bytes of a type's first three words.
+const HEAD: usize = 12;
 const STRUCT: u32 = 4;
+
+/// The bytes after the first three words of a type.
+struct Tail {
+    of_type: usize,
+    of_member: usize,
+}
+
+impl Tail {
+    fn of_kind(kind: u32) -> Tail {
+        let (of_type, of_member) = match kind {
+            1 | 14 | 17 => (4, 0),           // INT, VAR, DECL_TAG
+            3 => (12, 0),                    // ARRAY
+            STRUCT | 5 | 15 | 19 => (0, 12), // STRUCT, UNION, DATASEC, ENUM64
+            6 | 13 => (0, 8),                // ENUM, FUNC_PROTO
+            _ => (0, 0),
+        };
+        Tail { of_type, of_member }
+    }
+}
 
 /// The offsets of the fields that describe a module in the kernel; `None` if its file has no BTF.
 pub(super) fn module_layout(kernel: &Path) -> Option<ModuleLayout> {
@@ -57,10 +65,10 @@ impl<'a> Types<'a> {
     /// The header: u16 magic, u8 version, u8 flags, u32 its length, and offset and length of types and of names.
     fn parse(btf: &'a [u8]) -> Option<Types<'a>> {
         let magic = u16::from_le_bytes(btf.get(..2)?.try_into().ok()?);
-        let number = |at: usize| Some(word(btf, at)? as usize);
+        let number = |offset: usize| Some(word(btf, offset)? as usize);
         let body = btf.get(number(4)?..)?;
-        let part = |at: usize| body.get(number(at)?..)?.get(..number(at + 4)?);
-        (magic == MAGIC).then_some(Types { types: part(8)?, names: part(16)? })
+        let section = |offset: usize| body.get(number(offset)?..)?.get(..number(offset + 4)?);
+        (magic == MAGIC).then_some(Types { types: section(8)?, names: section(16)? })
     }
 
     fn name(&self, offset: u32) -> Option<&'a [u8]> {
@@ -70,29 +78,29 @@ impl<'a> Types<'a> {
     /// The members of a structure with their offsets in bytes. A type: u32 name, u32 `flag << 31 | kind << 24 | members`,
     /// u32 size; a member: u32 name, u32 type, u32 offset in bits: with the flag, its low 24 bits.
     fn members(&self, structure: &[u8]) -> Option<Vec<(&'a [u8], u64)>> {
-        let mut at = 0;
-        while at < self.types.len() {
-            let (name, info) = (word(self.types, at)?, word(self.types, at + 4)?);
+        let mut offset = 0;
+        while offset < self.types.len() {
+            let (name, info) = (word(self.types, offset)?, word(self.types, offset + 4)?);
             let (kind, count) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
-            let extra = EXTRA.iter().find(|(of, ..)| *of == kind);
-            let (whole, each) = extra.map_or((0, 0), |&(_, whole, each)| (whole, each));
-            let begin = at + 12;
+            let tail = Tail::of_kind(kind);
+            let begin = offset + HEAD;
             if kind == STRUCT && self.name(name)? == structure {
                 let mask = if info >> 31 == 1 { (1 << 24) - 1 } else { u32::MAX };
                 let member = |index: usize| {
-                    let at = begin + index * each;
-                    Some((self.name(word(self.types, at)?)?, u64::from(word(self.types, at + 8)? & mask) / 8))
+                    let member = begin + index * tail.of_member;
+                    let bits = u64::from(word(self.types, member + 8)? & mask);
+                    Some((self.name(word(self.types, member)?)?, bits / 8))
                 };
                 return (0..count).map(member).collect();
             }
-            at = begin + whole + count * each;
+            offset = begin + tail.of_type + count * tail.of_member;
         }
         None
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+fn word(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(offset..offset.checked_add(4)?)?.try_into().ok()?))
 }
 
 #[cfg(test)]
@@ -104,9 +112,9 @@ mod tests {
         let mut names = vec![0];
         let mut types: Vec<u32> = Vec::new();
         let mut named = |name: &str| {
-            let at = names.len() as u32;
+            let offset = names.len() as u32;
             names.extend(name.bytes().chain([0]));
-            at
+            offset
         };
         types.extend([named("int"), 1 << 24, 4, 32]);
         types.extend([

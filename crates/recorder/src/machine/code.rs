@@ -21,6 +21,8 @@ use super::user_code::of_processes;
 
 /// The first address of the kernel's half.
 const KERNEL: u64 = 1 << 63;
+/// The process of a guest's code.
+const NO_PROCESS: u32 = 0;
 
 /// A piece of code that the recording keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +40,8 @@ pub(super) struct Piece {
 pub(super) fn pieces(
     notes: Vec<(CodeNote, Vec<u8>)>,
     spaces: &[SpaceNote],
-    (beginning, records): (&[Sideband<'_>], &[RingRecord<'_>]),
+    beginning: &[Sideband<'_>],
+    records: &[RingRecord<'_>],
     clock: &PerfClock,
     begin: Nanos,
 ) -> Vec<Piece> {
@@ -46,13 +49,14 @@ pub(super) fn pieces(
     // A processor that starts has a CR3 of 0 too, and code at low addresses.
     let is_of_kernel = |note: &CodeNote| note.space == 0 && note.address & KERNEL != 0;
     let (kernel, user): (Vec<_>, Vec<_>) = notes.into_iter().partition(|(note, _)| is_of_kernel(note));
-    let mut pieces = of_one(kernel, KeptCode::KERNEL, None, clock, begin);
+    let no_guest = None;
+    let mut pieces = state_and_changes(kernel, KeptCode::KERNEL, no_guest, clock, begin);
     let mut by_guest: BTreeMap<u64, Vec<_>> = BTreeMap::new();
     for (note, bytes) in guests {
         by_guest.entry(note.space & !GUEST).or_default().push((note, bytes));
     }
     for (vmcb, notes) in by_guest {
-        pieces.extend(of_one(notes, 0, Some(vmcb), clock, begin));
+        pieces.extend(state_and_changes(notes, NO_PROCESS, Some(vmcb), clock, begin));
     }
     pieces.extend(of_processes(user, spaces, beginning, records, clock));
     pieces.sort_by_key(|piece| piece.time);
@@ -60,7 +64,7 @@ pub(super) fn pieces(
 }
 
 /// The code of the kernel or a guest: its first state, then its changes.
-fn of_one(
+fn state_and_changes(
     notes: Vec<(CodeNote, Vec<u8>)>,
     pid: u32,
     guest: Option<u64>,

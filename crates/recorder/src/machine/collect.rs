@@ -3,7 +3,8 @@
 use std::{
     collections::HashMap,
     fs::{self, File},
-    io::{self, BufRead, BufReader, Read, Seek, Write},
+    io::{self, Read, Seek, Write},
+    ops::Range,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -33,6 +34,7 @@ use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 use super::{
     code::{self, Piece},
     disk::{self, Consumed},
+    kallsyms,
     memory::Memory,
     modules,
     tracers::{self, Written},
@@ -54,7 +56,7 @@ pub(super) struct Collected {
     threads: Vec<(Thread, Vec<u8>)>,
     /// The file of the guest's first process.
     init: PathBuf,
-    /// Where that process maps its code: address, length and file offset.
+    /// Where that process maps its code.
     init_maps: Vec<CodeMap>,
     /// The kernel's symbols of code, and those of the modules that it loaded.
     kallsyms: Vec<u8>,
@@ -67,7 +69,7 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    /// `memory` is the machine's. `is_ring`: the last part of the trace was kept.
+    /// Reads a spool. `is_ring`: only the last part of the trace was kept.
     pub(super) fn read(
         spool: &Path,
         engine: String,
@@ -87,17 +89,16 @@ impl Collected {
         })?;
         let threads = fs::read(spool.join("threads")).unwrap_or_default();
         let loaded = spool::read_loaded(spool).map_err(Error::file(spool))?;
-        let mut kallsyms = text_symbols(&spool.join(spool::SYMBOLS)).unwrap_or_default();
+        let mut kallsyms = kallsyms::text_symbols(&spool.join(spool::SYMBOLS)).unwrap_or_default();
         modules::add_symbols(&mut kallsyms, &loaded);
         let modules = text("modules").unwrap_or_default();
-        let (threads, init_maps) =
-            (threads_of(&threads), code_of(&text("maps").unwrap_or_default(), "/init"));
+        let init_maps = code_of(&text("maps").unwrap_or_default(), "/init");
         Ok(Collected {
             engine,
             clock,
             machine,
             rings,
-            threads,
+            threads: threads_of(&threads),
             init,
             init_maps,
             kallsyms,
@@ -118,17 +119,22 @@ impl Collected {
         self.machine.complete
     }
 
-    /// The recording ends before the command did.
-    pub(super) fn end(&mut self, reason: String) {
+    /// Notes why the recording ends before the command did.
+    pub(super) fn set_end(&mut self, reason: String) {
         self.ended = Some(reason);
     }
 
-    /// PAUSE instructions and all instructions of all processors, recorded or not.
-    pub(super) fn pauses(&self) -> (u64, u64) {
-        let cpus = || self.machine.cpus.iter();
-        (cpus().map(|cpu| cpu.counters.pauses).sum(), cpus().map(|cpu| cpu.account.instructions).sum())
+    /// The number of PAUSE instructions of all processors, recorded or not.
+    pub(super) fn pauses(&self) -> u64 {
+        self.machine.cpus.iter().map(|cpu| cpu.counters.pauses).sum()
     }
 
+    /// The number of instructions of all processors, recorded or not.
+    pub(super) fn all_instructions(&self) -> u64 {
+        self.machine.cpus.iter().map(|cpu| cpu.account.instructions).sum()
+    }
+
+    /// The number of recorded instructions.
     pub(super) fn instructions(&self) -> u64 {
         self.machine.cpus.iter().map(|cpu| cpu.traced.instructions).sum()
     }
@@ -183,10 +189,10 @@ impl Collected {
         tracers::write(tracer, request, spool, &self.clock, &self.kallsyms)
     }
 
-    /// Writes the recording. `keeps`: the spool stays as it is, even if the disk is full.
+    /// Writes the recording.
     pub(super) fn write(
         &self,
-        (spool, keeps): (&Path, bool),
+        spool: Spool<'_>,
         out: impl Write + Seek,
         event: &Event,
         settings: &Settings,
@@ -206,19 +212,21 @@ impl Collected {
             version: concat!("hodo ", env!("CARGO_PKG_VERSION")),
             host,
         };
-        let records = self.records(&spool::read_stacks(spool)?)?;
+        let Spool { folder, is_kept } = spool;
+        let records = self.records(&spool::read_stacks(folder)?)?;
         let beginning = self.beginning(&records);
         let pieces = code::pieces(
-            spool::read_code(spool)?,
-            &spool::read_spaces(spool)?,
-            (&beginning, &records),
+            spool::read_code(folder)?,
+            &spool::read_spaces(folder)?,
+            &beginning,
+            &records,
             &self.clock,
             self.begin(),
         );
-        let is_full = !keeps && disk::free(spool).is_some_and(|free| free < 2 * disk::used(spool));
+        let is_full = !is_kept && disk::free(folder).is_some_and(|free| free < 2 * disk::used(folder));
         if is_full {
-            // They are in memory now.
-            spool::remove_notes(spool);
+            // The notes are in memory now.
+            spool::remove_notes(folder);
         }
         let sources = self.machine.cpus.iter().map(|cpu| Source::Cpu(cpu.cpu)).collect();
         let mut writer = Writer::new(out, setup, sources)?;
@@ -226,13 +234,14 @@ impl Collected {
         self.write_records(&records, &mut writer)?;
         writer.finished_round()?;
         for (index, cpu) in self.machine.cpus.iter().enumerate() {
-            let path = spool::trace_path(spool, cpu.cpu);
+            let path = spool::trace_path(folder, cpu.cpu);
             let mut file: Box<dyn Read> = match is_full {
                 true => Box::new(Consumed::open(&path)?),
                 false => Box::new(File::open(&path)?),
             };
-            for (piece, left) in cpu.pieces.iter().zip((0..cpu.pieces.len()).rev()) {
-                let closing = if left == 0 { &cpu.closing[..] } else { &[] };
+            for (index_of_piece, piece) in cpu.pieces.iter().enumerate() {
+                let is_last = index_of_piece + 1 == cpu.pieces.len();
+                let closing = if is_last { &cpu.closing[..] } else { &[] };
                 let length = piece.length + closing.len() as u64;
                 let mut bytes = file.by_ref().take(piece.length).chain(closing);
                 writer.trace(index, self.clock.nanos(Tsc(piece.end)), length, &mut bytes)?;
@@ -321,8 +330,8 @@ impl Collected {
         let mut add = |thread, kind| {
             events.push(Sideband { time: Some(begin), cpu: None, thread, guest: None, kind });
         };
-        if let Some((start, end)) = self.image() {
-            add(kernel, map(start, end - start, IMAGE));
+        if let Some(image) = self.image() {
+            add(kernel, map(image.start, image.end - image.start, IMAGE));
         }
         for (name, range) in modules::listed(&self.modules) {
             add(kernel, map(range.start, range.end - range.start, modules::bracketed(name)));
@@ -340,14 +349,8 @@ impl Collected {
     }
 
     /// The address range of the kernel's own code.
-    fn image(&self) -> Option<(u64, u64)> {
-        let symbol = |name: &[u8]| {
-            let lines = self.kallsyms.split(|&byte| byte == b'\n');
-            let mut found = lines.filter(|line| line.get(19..) == Some(name));
-            let digits = found.next()?.get(..16)?;
-            u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-        };
-        Some((symbol(b"_text")?, symbol(b"_etext")?))
+    fn image(&self) -> Option<Range<u64>> {
+        Some(kallsyms::address(&self.kallsyms, b"_text")?..kallsyms::address(&self.kallsyms, b"_etext")?)
     }
 
     /// Why each snapshot was taken, in order of time.
@@ -382,15 +385,12 @@ impl Collected {
 
     /// Where the trace of each processor ends, if its command did not.
     fn cut(&self) -> Vec<Cut> {
-        let cut = |(reason, cpu): (&String, &Cpu)| Cut {
-            cpu: cpu.cpu,
-            time_ns: self.clock.nanos(Tsc(cpu.pieces.last().map_or(cpu.counters.end, |last| last.end))).0,
-            reason: reason.clone(),
+        let Some(reason) = &self.ended else { return Vec::new() };
+        let cut = |cpu: &Cpu| {
+            let end = cpu.pieces.last().map_or(cpu.counters.end, |last| last.end);
+            Cut { cpu: cpu.cpu, time_ns: self.clock.nanos(Tsc(end)).0, reason: reason.clone() }
         };
-        self.ended
-            .iter()
-            .flat_map(|reason| self.machine.cpus.iter().map(move |cpu| cut((reason, cpu))))
-            .collect()
+        self.machine.cpus.iter().map(cut).collect()
     }
 
     fn section(&self, pieces: &[Piece], snapshots: Vec<Snapshot>, counts_time: bool) -> HodoscopeSection {
@@ -430,18 +430,30 @@ fn checkpoint(&spool::Checkpoint { position, instructions, sum }: &spool::Checkp
     Checkpoint { position, instructions, sum }
 }
 
-/// Moves each switch of a CPU from the time of the kernel's record to the change of the stack that follows, which must
-/// come before the next switch.
+/// Gives each switch of a CPU the time at which the stack changes: the first change after the kernel's record, if the next
+/// record of a switch comes later. `stacks` are the times of the changes.
 fn date_switches(records: &mut [RingRecord<'_>], stacks: &[Nanos]) {
-    let is_switch = |record: &RingRecord<'_>| matches!(&record.sideband, Some(said) if matches!(said.kind, SidebandKind::SwitchOut { .. }));
-    let mut next = None;
-    for record in records.iter_mut().rev().filter(|record| is_switch(record)) {
-        let since = record.time;
-        let after = stacks.partition_point(|&at| Some(at) < since);
-        let changed = stacks.get(after).copied().filter(|&at| next.is_none_or(|next| Some(at) < next));
-        record.time = changed.or(since);
-        next = Some(since);
+    let mut next_switch = None;
+    for record in records.iter_mut().rev() {
+        let kind = record.sideband.as_ref().map(|sideband| &sideband.kind);
+        if !matches!(kind, Some(SidebandKind::SwitchOut { .. })) {
+            continue;
+        }
+        let recorded = record.time;
+        let after = stacks.partition_point(|&change| Some(change) < recorded);
+        let change =
+            stacks.get(after).copied().filter(|&change| next_switch.is_none_or(|next| Some(change) < next));
+        record.time = change.or(recorded);
+        next_switch = Some(recorded);
     }
+}
+
+/// The folder of a spool.
+#[derive(Clone, Copy)]
+pub(super) struct Spool<'a> {
+    pub(super) folder: &'a Path,
+    /// Whether it stays as it is, even if the disk is full.
+    pub(super) is_kept: bool,
 }
 
 /// A switch of threads on a CPU.
@@ -462,19 +474,24 @@ fn switches(records: &[RingRecord<'_>]) -> impl Iterator<Item = ThreadSwitch> {
 }
 
 /// The rings of all CPUs: what the guest emptied into the spool, and what is still in its memory.
+///
+/// The file `rings` has the same number of words for each CPU: the bytes in the spool that are of earlier rings, and the
+/// page numbers of its ring.
 fn rings(spool: &Path, memory: &Memory) -> io::Result<Vec<Vec<u8>>> {
     let mut rings = Vec::new();
     while let Ok(ring) = fs::read(spool.join(format!("sideband-{}", rings.len()))) {
         rings.push(ring);
     }
     let words = fs::read(spool.join("rings"))?;
-    let words: Vec<u64> =
-        words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
-    let of_each = words.len() / rings.len().max(1);
-    for (ring, words) in rings.iter_mut().zip(words.chunks_exact(of_each.max(1))) {
-        let emptied = (ring.len() as u64).saturating_sub(words[0]);
-        let rest = memory.rest_of_ring(&words[1..], emptied)?;
-        ring.extend(rest);
+    let words: Vec<u64> = words
+        .chunks_exact(size_of::<u64>())
+        .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
+        .collect();
+    let words_of_ring = words.len() / rings.len().max(1);
+    for (ring, words) in rings.iter_mut().zip(words.chunks_exact(words_of_ring.max(1))) {
+        let (of_earlier_rings, frames) = (words[0], &words[1..]);
+        let emptied = (ring.len() as u64).saturating_sub(of_earlier_rings);
+        ring.extend(memory.rest_of_ring(frames, emptied)?);
     }
     Ok(rings)
 }
@@ -487,9 +504,10 @@ pub(super) fn map(address: u64, length: u64, name: &[u8]) -> SidebandKind<'_> {
 /// Parses `shift multiplier zero valid`.
 fn clock_of(text: &str) -> Option<PerfClock> {
     let mut words = text.split_whitespace().map(|word| word.parse().ok());
-    let mut next = || words.next().flatten();
-    let (shift, multiplier, zero, valid): (u64, u64, u64, u64) = (next()?, next()?, next()?, next()?);
-    PerfClock::new(shift, multiplier, zero).filter(|_| valid != 0)
+    let mut next = || -> Option<u64> { words.next().flatten() };
+    let clock = PerfClock::new(next()?, next()?, next()?);
+    let is_valid = next()? != 0;
+    clock.filter(|_| is_valid)
 }
 
 /// Parses lines of `pid tid name`.
@@ -524,19 +542,6 @@ fn code_of(maps: &str, file: &str) -> Vec<CodeMap> {
         (name == file && access.contains('x')).then_some(CodeMap { address, length, file_offset })
     };
     maps.lines().filter_map(code).collect()
-}
-
-/// The lines of kallsyms about code: types t and w.
-fn text_symbols(path: &Path) -> io::Result<Vec<u8>> {
-    let mut kept = Vec::new();
-    for line in BufReader::new(File::open(path)?).split(b'\n') {
-        let line = line?;
-        if line.get(17).is_some_and(|kind| b"tTwW".contains(kind)) {
-            kept.extend(line);
-            kept.push(b'\n');
-        }
-    }
-    Ok(kept)
 }
 
 #[cfg(test)]

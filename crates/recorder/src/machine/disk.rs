@@ -1,5 +1,5 @@
-//! Space on the disk: a recording ends before the disk is full, and its files in the spool give back their place while
-//! they are copied.
+//! Space on the disk: a recording ends before the disk is full, and its files in the spool free their space while they are
+//! copied.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,9 +11,9 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 /// The most space to keep: enough for what is written after the last trace bytes.
 const RESERVE: u64 = 32 << 20;
-/// Bytes before the reading position that are not given back, because they may not be written yet.
+/// Bytes before the reading position that are not freed, because their copy may not be written yet.
 const LAG: u64 = 2 << 20;
-/// The bytes that are given back at once.
+/// The bytes that are freed at once, at least.
 const STEP: u64 = 1 << 20;
 
 /// The free bytes of a folder's file system; `None` if the system does not say.
@@ -33,16 +33,16 @@ pub(super) fn used(folder: &Path) -> u64 {
     entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.len()).sum()
 }
 
-/// A file that gives back its place while it is read.
+/// A file that frees its space while it is read.
 pub(super) struct Consumed {
     file: File,
     read: u64,
-    given_back: u64,
+    freed: u64,
 }
 
 impl Consumed {
     pub(super) fn open(path: &Path) -> io::Result<Consumed> {
-        Ok(Consumed { file: OpenOptions::new().read(true).write(true).open(path)?, read: 0, given_back: 0 })
+        Ok(Consumed { file: OpenOptions::new().read(true).write(true).open(path)?, read: 0, freed: 0 })
     }
 }
 
@@ -50,12 +50,12 @@ impl Read for Consumed {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(into)?;
         self.read += count as u64;
-        if self.read >= self.given_back + LAG + STEP {
-            let length = self.read - LAG - self.given_back;
+        if self.read >= self.freed + LAG + STEP {
+            let length = self.read - LAG - self.freed;
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Some file systems have no holes: then the disk may become full.
-            _ = fallocate(&self.file, hole, self.given_back, length);
-            self.given_back += length;
+            // Some file systems have no holes: the disk may then become full.
+            _ = fallocate(&self.file, hole, self.freed, length);
+            self.freed += length;
         }
         Ok(count)
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_consumed_file_gives_back_its_place() {
+    fn a_consumed_file_frees_its_space() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         let bytes: Vec<u8> = (0..8u32 << 20).map(|index| (index >> 12) as u8).collect();

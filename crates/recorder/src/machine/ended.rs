@@ -23,40 +23,45 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// The reason, in a sentence. `failed` is why the plugin could not write, `complete` whether it wrote its account.
-    pub(super) fn reason(&self, spool: &Path, failed: Option<&str>, complete: bool) -> String {
+    /// The reason, in a sentence. `failed` is why the plugin could not write, `is_complete` whether it wrote its account.
+    pub(super) fn reason(&self, spool: &Path, failed: Option<&str>, is_complete: bool) -> String {
         let text = |name: &str| {
             String::from_utf8_lossy(&fs::read(spool.join(name)).unwrap_or_default()).into_owned()
         };
         let console = text(CONSOLE);
         let folder = spool.parent().unwrap_or(spool).display();
-        match (failed, panic_of(&console), self.stop) {
-            (Some(failed), ..) => format!("nothing more could be written to {folder}: {failed}"),
-            (_, Some(panic), _) => panic,
-            (_, _, Some(Stop::Disk(free))) => {
-                format!("the disk is full: {} MiB are left for {folder}", free >> 20)
-            }
-            _ if !complete => {
-                let said =
-                    last_line(&text(MESSAGES)).map_or_else(String::new, |line| format!("; it says: {line}"));
-                format!("QEMU ended ({}){said}", self.status)
-            }
-            (_, _, Some(Stop::Signal)) => match complaint_of(&console) {
+        if let Some(failed) = failed {
+            return format!("nothing more could be written to {folder}: {failed}");
+        }
+        if let Some(panic) = panic_of(&console) {
+            return panic;
+        }
+        if let Some(Stop::Disk(free)) = self.stop {
+            return format!("the disk is full: {} MiB are left for {folder}", free >> 20);
+        }
+        if !is_complete {
+            let messages = text(MESSAGES);
+            let last = last_line(&messages).map_or_else(String::new, |line| format!("; it says: {line}"));
+            return format!("QEMU ended ({}){last}", self.status);
+        }
+        if self.stop == Some(Stop::Signal) {
+            return match complaint_of(&console) {
                 Some(complaint) => format!("a signal ended the machine; its kernel said: {complaint}"),
                 None => "a signal ended the machine".to_owned(),
-            },
-            _ => match text("error").trim() {
-                "" => match complaint_of(&console).or_else(|| last_line(&console)) {
-                    Some(line) => format!("the guest ended; its kernel's last words: {line}"),
-                    None => "the guest ended".to_owned(),
-                },
-                error => format!("the guest's first process failed: {error}"),
-            },
+            };
+        }
+        let error = text("error");
+        if !error.trim().is_empty() {
+            return format!("the guest's first process failed: {}", error.trim());
+        }
+        match complaint_of(&console).or_else(|| last_line(&console)) {
+            Some(line) => format!("the guest ended; its kernel's last words: {line}"),
+            None => "the guest ended".to_owned(),
         }
     }
 }
 
-/// What a kernel that panicked said about it.
+/// The reason that a kernel gives for its panic, as a sentence.
 fn panic_of(console: &str) -> Option<String> {
     let mut lines = console.lines().map(message);
     let reason = lines.find_map(|line| line.strip_prefix("Kernel panic - not syncing: "))?;
@@ -116,24 +121,25 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_that_of_who_ended_it() {
+    fn the_reason_names_what_ended_the_machine() {
         let spool = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(spool.path().join(name), text).unwrap();
         let ended = |status: i32, stop| Ended { status: ExitStatus::from_raw(status), stop };
-        let reason_if_complete = |ended: Ended, complete| ended.reason(spool.path(), None, complete);
+        let complete = |ended: Ended| ended.reason(spool.path(), None, true);
+        let cut_short = |ended: Ended| ended.reason(spool.path(), None, false);
         write(MESSAGES, "thread 'x' panicked at emulator/src/block.rs:1:\nindex out of bounds\n");
-        let killed = reason_if_complete(ended(9, None), false);
+        let killed = cut_short(ended(9, None));
         assert_eq!(killed, "QEMU ended (signal: 9 (SIGKILL)); it says: index out of bounds");
         write(
             CONSOLE,
             "[    9.5] watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [sh:78]\n[   10.0] Modules linked in:\n",
         );
-        let hung = reason_if_complete(ended(0, Some(Stop::Signal)), true);
+        let hung = complete(ended(0, Some(Stop::Signal)));
         assert!(
             hung.starts_with("a signal ended the machine; its kernel said: watchdog: BUG: soft lockup"),
             "{hung}"
         );
-        let full = reason_if_complete(ended(0, Some(Stop::Disk(3 << 20))), true);
+        let full = complete(ended(0, Some(Stop::Disk(3 << 20))));
         assert!(full.starts_with("the disk is full: 3 MiB are left for "), "{full}");
         let is_complete = true;
         let failed = ended(0, None).reason(spool.path(), Some("No space left on device"), is_complete);
@@ -142,6 +148,6 @@ mod tests {
                 && failed.ends_with(": No space left on device")
         );
         write(CONSOLE, CRASH);
-        assert_eq!(reason_if_complete(ended(0, None), true), panic_of(CRASH).unwrap());
+        assert_eq!(complete(ended(0, None)), panic_of(CRASH).unwrap());
     }
 }

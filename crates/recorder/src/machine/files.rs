@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-use crate::Error;
+use crate::{Error, emulate::set_up_folder};
 
 /// The paths of these files.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ const OLDEST: u32 = 11;
 
 impl Files {
     pub(crate) fn find() -> Result<Files, Error> {
-        let folder =
-            folder().ok_or_else(|| missing("neither HODO_MACHINE, XDG_CACHE_HOME nor HOME is set"))?;
+        let folder = set_up_folder(VARIABLE, "hodo/machine")
+            .ok_or_else(|| missing("neither HODO_MACHINE, XDG_CACHE_HOME nor HOME is set"))?;
         let files = Files {
             kernel: folder.join("kernel/vmlinux"),
             modules: folder.join("kernel/modules"),
@@ -100,12 +100,6 @@ impl Files {
             }
         }
     }
-}
-
-fn folder() -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    variable(VARIABLE).or_else(|| Some(cache()?.join("hodo/machine")))
 }
 
 /// The guest's first process: the one installed with this program, else the one in the cache.

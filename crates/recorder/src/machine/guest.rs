@@ -16,10 +16,7 @@ use std::{
 
 use hodo_emulator::machine::tick_frequency;
 use rustix::io::{FdFlags, fcntl_setfd};
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
-    iterator::Signals,
-};
+use signal_hook::iterator::Signals;
 
 use super::{
     disk,
@@ -35,8 +32,12 @@ const CPUS: u32 = 2;
 const START_TIMEOUT: Duration = Duration::from_secs(600);
 /// The longest time that QEMU takes to quit.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
-/// Signals that would end the recorder, whose work begins when the guest has ended.
-const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+/// Streams between the guest and the recorder: the command's input and outputs, and signals for it.
+const PORTS: usize = 4;
+/// Signals that the command gets; the next one ends QEMU.
+const SIGNALS_OF_COMMAND: u32 = 2;
+/// Interval between looks at QEMU, the signals and the disk.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The request for the guest's first process: see its `Request`.
 pub(super) fn request(command: &[OsString]) -> io::Result<Vec<u8>> {
@@ -79,7 +80,7 @@ pub(super) fn run(
     let qemu = || Error::file(&files.kernel);
     let mut ports = Vec::new();
     let mut theirs = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..PORTS {
         let (ours, other) = UnixStream::pair().map_err(qemu())?;
         fcntl_setfd(other.as_fd(), FdFlags::empty()).map_err(|error| qemu()(error.into()))?;
         ports.push(ours);
@@ -95,14 +96,13 @@ pub(super) fn run(
     command.process_group(0);
     let output = fs::File::create(spool.join(MESSAGES)).map_err(Error::file(spool))?;
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(output);
-    let kept: Vec<i32> = ENDING.into_iter().filter(|&signal| !signals::ignored(signal)).collect();
-    let mut incoming = Signals::new(kept).map_err(qemu())?;
+    let mut incoming = Signals::new(signals::ending()).map_err(qemu())?;
     let mut child = command.spawn().map_err(qemu())?;
     drop(theirs);
     let mut ports = ports.into_iter();
-    let mut port = || ports.next().expect("four were made");
+    let mut port = || ports.next().expect("there are PORTS of them");
     let (stdin, stdout, stderr, mut control) = (port(), port(), port(), port());
-    // Stays open until the end, even if the input fails.
+    // The guest's input stays open until the end, even if ours fails.
     let _stdin = stdin.try_clone();
     feed(stdin);
     let pumps = [pump(stdout, io::stdout()), pump(stderr, io::stderr())];
@@ -121,7 +121,7 @@ pub(super) const MESSAGES: &str = "messages";
 /// Name of the file with the guest kernel's messages, in the spool.
 pub(super) const CONSOLE: &str = "console";
 
-/// Waits for the end, and forwards signals: two to the command, the third to QEMU. Ends QEMU before the disk is full.
+/// Waits for the end. Forwards the first signals to the command, and ends QEMU at the next one or before the disk is full.
 fn wait(
     child: &mut Child,
     incoming: &mut Signals,
@@ -131,9 +131,9 @@ fn wait(
     let begin = Instant::now();
     let pid = rustix::process::Pid::from_raw(child.id() as i32);
     let reserve = disk::reserve(spool);
-    let (mut count, mut runs) = (0, false);
+    let (mut signals, mut command_runs) = (0, false);
     let mut stopped: Option<(Stop, Instant)> = None;
-    // QEMU writes its data, and ends.
+    // Asks QEMU to write its data and end.
     let end = |stopped: &mut Option<(Stop, Instant)>, stop| {
         stopped.get_or_insert((stop, Instant::now()));
         pid.into_iter().for_each(|pid| _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM));
@@ -142,14 +142,14 @@ fn wait(
         if let Some(status) = child.try_wait().map_err(Error::file(spool))? {
             return Ok(Ended { status, stop: stopped.map(|(stop, _)| stop) });
         }
-        if !runs && spool.join("clock").exists() {
-            runs = true;
-            // QEMU has read it.
+        if !command_runs && spool.join("clock").exists() {
+            command_runs = true;
+            // QEMU no longer needs it.
             _ = fs::remove_file(initrd(spool));
         }
         for signal in incoming.pending() {
-            count += 1;
-            if count < 3 && runs {
+            signals += 1;
+            if signals <= SIGNALS_OF_COMMAND && command_runs {
                 _ = control.write_all(&[signal as u8]);
             } else {
                 end(&mut stopped, Stop::Signal);
@@ -160,19 +160,19 @@ fn wait(
             (Some((_, since)), _) if since.elapsed() > END_TIMEOUT => _ = child.kill(),
             _ => {}
         }
-        if begin.elapsed() > START_TIMEOUT && !runs {
+        if begin.elapsed() > START_TIMEOUT && !command_runs {
             let minutes = START_TIMEOUT.as_secs() / 60;
-            let said = super::said(spool);
+            let said = super::last_messages(spool);
             return Err(Error::Missing(format!(
                 "the guest did not begin to run the command within {minutes} minutes{said}"
             )));
         }
-        thread::sleep(Duration::from_millis(10));
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Forwards our standard input: its length before each piece, and a length of 0 at its end, as closing a port drops the
-/// data in flight. The thread may still wait for input when the guest has ended; it ends with the recorder.
+/// Forwards our standard input in pieces, each after its length. A length of 0 marks the end, as closing the port would drop
+/// the data in flight. The thread may still wait for input when the guest has ended; it ends with the recorder.
 fn feed(mut port: UnixStream) {
     thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];

@@ -20,7 +20,7 @@ pub(super) fn build(init: &Path, modules: &Path, nested: bool, more: &[PathBuf])
     for folder in ["dev", "proc", "sys", "modules"] {
         archive.folder(folder);
     }
-    archive.device("dev/console", (5, 1));
+    archive.device("dev/console", CONSOLE);
     archive.file("init", 0o755, &fs::read(init)?);
     let mut order = String::new();
     for (name, bytes) in in_order(modules, nested, more)? {
@@ -39,9 +39,11 @@ fn in_order(folder: &Path, nested: bool, more: &[PathBuf]) -> io::Result<Vec<(St
     let paths: HashMap<String, PathBuf> = own.chain(more.iter().cloned()).filter_map(named).collect();
     let own = MODULES.into_iter().chain(nested.then_some(NESTED)).map(str::to_owned);
     let wanted = own.chain(more.iter().filter_map(|path| name_of(path.to_str()?)));
-    let mut found = Vec::new();
-    wanted.into_iter().try_for_each(|name| add(&name, &paths, &mut found))?;
-    Ok(found)
+    let mut ordered = Vec::new();
+    for name in wanted {
+        add(&name, &paths, &mut ordered)?;
+    }
+    Ok(ordered)
 }
 
 fn name_of(path: &str) -> Option<String> {
@@ -49,16 +51,17 @@ fn name_of(path: &str) -> Option<String> {
 }
 
 /// Adds a module after its dependencies. A module without a file is built into the kernel.
-fn add(name: &str, paths: &HashMap<String, PathBuf>, found: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+fn add(name: &str, paths: &HashMap<String, PathBuf>, ordered: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
     let name = name.replace('-', "_");
-    let Some(path) = paths.get(&name).filter(|_| found.iter().all(|(known, _)| *known != name)) else {
+    if ordered.iter().any(|(known, _)| *known == name) {
         return Ok(());
-    };
+    }
+    let Some(path) = paths.get(&name) else { return Ok(()) };
     let bytes = fs::read(path)?;
     for needed in needs(&bytes) {
-        add(&needed, paths, found)?;
+        add(&needed, paths, ordered)?;
     }
-    found.push((name, bytes));
+    ordered.push((name, bytes));
     Ok(())
 }
 
@@ -85,28 +88,39 @@ struct Archive {
     entries: u32,
 }
 
+/// The number of a device file.
+#[derive(Clone, Copy)]
+struct Device {
+    major: u32,
+    minor: u32,
+}
+
+const CONSOLE: Device = Device { major: 5, minor: 1 };
+/// The number of files that are no devices.
+const NO_DEVICE: Device = Device { major: 0, minor: 0 };
+
 const FOLDER: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
 
 impl Archive {
     fn folder(&mut self, name: &str) {
-        self.entry(name, FOLDER | 0o755, (0, 0), &[]);
+        self.entry(name, FOLDER | 0o755, NO_DEVICE, &[]);
     }
 
-    fn device(&mut self, name: &str, number: (u32, u32)) {
-        self.entry(name, CHARACTER_DEVICE | 0o600, number, &[]);
+    fn device(&mut self, name: &str, device: Device) {
+        self.entry(name, CHARACTER_DEVICE | 0o600, device, &[]);
     }
 
     fn file(&mut self, name: &str, mode: u32, bytes: &[u8]) {
-        self.entry(name, FILE | mode, (0, 0), bytes);
+        self.entry(name, FILE | mode, NO_DEVICE, bytes);
     }
 
-    fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), bytes: &[u8]) {
+    fn entry(&mut self, name: &str, mode: u32, device: Device, bytes: &[u8]) {
         self.entries += 1;
         let (size, name_size) = (bytes.len() as u32, name.len() as u32 + 1);
         // Inode, mode, user, group, links, time, size, device of the file, number of the device, size of the name, sum.
-        let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0];
+        let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.major, device.minor, name_size, 0];
         self.bytes.extend(b"070701");
         fields.iter().for_each(|field| self.bytes.extend(format!("{field:08x}").bytes()));
         self.bytes.extend(name.bytes().chain([0]));
@@ -120,7 +134,7 @@ impl Archive {
     }
 
     fn finish(mut self) -> Vec<u8> {
-        self.entry("TRAILER!!!", 0, (0, 0), &[]);
+        self.entry("TRAILER!!!", 0, NO_DEVICE, &[]);
         self.bytes
     }
 }
@@ -133,14 +147,14 @@ mod tests {
     fn entries_have_headers_of_the_newc_form() {
         let mut archive = Archive::default();
         archive.folder("dev");
-        archive.device("dev/console", (5, 1));
+        archive.device("dev/console", CONSOLE);
         archive.file("init", 0o755, b"#!/bin/sh\n");
         let bytes = archive.finish();
         assert_eq!(bytes.len() % 4, 0);
         let text = String::from_utf8_lossy(&bytes);
         // The header of the last entry but one: its mode and its size.
-        let at = text.find("init").unwrap();
-        assert_eq!(&text[at - 110..at - 104], "070701");
-        assert_eq!((&text[at - 96..at - 88], &text[at - 56..at - 48]), ("000081ed", "0000000a"));
+        let header = &text[text.find("init").unwrap() - 110..];
+        assert_eq!(&header[..6], "070701");
+        assert_eq!((&header[14..22], &header[54..62]), ("000081ed", "0000000a"));
     }
 }

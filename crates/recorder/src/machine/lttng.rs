@@ -49,56 +49,71 @@ pub(super) fn settings(events: &[&str], modules: &Path) -> Result<Vec<String>, E
 
 /// The modules to load, in this folder: the tracer, and what records the events of the requested systems.
 pub(super) fn modules(folder: &Path, events: &[&str]) -> io::Result<Vec<PathBuf>> {
-    let systems = events.iter().map(|event| own(parts(event).0));
+    let systems = events.iter().map(|event| lttng_name(Event::parse(event).system));
     let needed: Vec<String> =
         systems.chain(["sched", "statedump"]).map(|system| system.replace('_', "-")).collect();
     let is_needed = |path: &PathBuf| {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         name.strip_prefix(PROBE).is_none_or(|system| needed.iter().any(|needed| needed == system))
     };
-    let mut found = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-    found.retain(is_needed);
-    found.sort();
-    Ok(found)
+    let mut modules = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    modules.retain(is_needed);
+    modules.sort();
+    Ok(modules)
 }
 
 /// LTTng's name of a system.
-fn own(system: &str) -> &str {
-    RENAMED.iter().find(|(kernels, _)| *kernels == system).map_or(system, |(_, own)| own)
+fn lttng_name(system: &str) -> &str {
+    RENAMED.iter().find(|(kernels, _)| *kernels == system).map_or(system, |(_, lttngs)| lttngs)
 }
 
-/// The system and the name or pattern of an event.
-fn parts(event: &str) -> (&str, &str) {
-    event.split_once(':').unwrap_or((event, "*"))
+/// An event, or events, in the kernel's words.
+#[derive(Clone, Copy)]
+struct Event<'a> {
+    system: &'a str,
+    /// A name or a pattern.
+    name: &'a str,
+}
+
+impl Event<'_> {
+    fn parse(event: &str) -> Event<'_> {
+        let (system, name) = event.split_once(':').unwrap_or((event, "*"));
+        Event { system, name }
+    }
+
+    /// Whether LTTng has it as a system call.
+    fn is_call(self) -> bool {
+        CALLS.contains(&self.system)
+    }
 }
 
 /// LTTng's names of these events: the name of the system comes first, once.
 fn tracepoints(events: &[&str]) -> Vec<String> {
-    let named = events.iter().map(|event| parts(event)).filter(|(system, _)| !CALLS.contains(system));
-    let name = |(system, event): (&str, &str)| {
-        let system = own(system);
-        if event.starts_with(&format!("{system}_")) { event.to_owned() } else { format!("{system}_{event}") }
-    };
-    named.map(name).collect()
+    let mut names = Vec::new();
+    for event in events.iter().map(|event| Event::parse(event)).filter(|event| !event.is_call()) {
+        let prefix = format!("{}_", lttng_name(event.system));
+        let rest = event.name.strip_prefix(&prefix).unwrap_or(event.name);
+        names.push(format!("{prefix}{rest}"));
+    }
+    names
 }
 
 /// The system calls among these events, as arguments.
 fn calls(events: &[&str]) -> Option<String> {
-    let named = events.iter().map(|event| parts(event)).filter(|(system, _)| CALLS.contains(system));
-    let call = |(_, event): (&str, &str)| {
-        let call = event.strip_prefix("sys_enter_").or_else(|| event.strip_prefix("sys_exit_"))?;
-        Some(call.to_owned())
-    };
-    // `raw_syscalls:sys_enter` is every call.
-    let calls: Vec<Option<String>> = named.map(call).collect();
-    let all =
-        || calls.iter().cloned().collect::<Option<Vec<_>>>().map_or("--all".to_owned(), |it| it.join(","));
-    (!calls.is_empty()).then(all)
+    let mut calls = Vec::new();
+    for Event { name, .. } in events.iter().map(|event| Event::parse(event)).filter(|event| event.is_call()) {
+        match name.strip_prefix("sys_enter_").or_else(|| name.strip_prefix("sys_exit_")) {
+            Some(call) => calls.push(call),
+            // `raw_syscalls:sys_enter` is every call.
+            None => return Some("--all".to_owned()),
+        }
+    }
+    (!calls.is_empty()).then(|| calls.join(","))
 }
 
 /// Moves the trace to its final place, and returns its size and the requested events that LTTng does not have.
-pub(super) fn write(found: &Path, to: &Path, events: &[&str]) -> Result<(u64, Option<String>), Error> {
-    let metadata = fs::read(found.join(METADATA)).map_err(Error::file(found))?;
+pub(super) fn write(from: &Path, to: &Path, events: &[&str]) -> Result<(u64, Option<String>), Error> {
+    let metadata = fs::read(from.join(METADATA)).map_err(Error::file(from))?;
     let metadata = String::from_utf8_lossy(&metadata).into_owned();
     if to.exists() && !to.join(METADATA).is_file() {
         return Err(Error::Missing(format!(
@@ -109,7 +124,7 @@ pub(super) fn write(found: &Path, to: &Path, events: &[&str]) -> Result<(u64, Op
     if to.exists() {
         fs::remove_dir_all(to).map_err(Error::file(to))?;
     }
-    fs::rename(found, to).map_err(Error::file(to))?;
+    fs::rename(from, to).map_err(Error::file(to))?;
     let bytes = files(to)
         .and_then(|files| files.iter().map(|file| Ok(fs::metadata(file)?.len())).sum::<io::Result<u64>>());
     let unknown: Vec<String> =
@@ -128,12 +143,12 @@ fn has(metadata: &str, pattern: &str) -> bool {
 
 /// The files in a folder, and in the folders in it.
 fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.is_dir() { found.extend(files(&path)?) } else { found.push(path) }
+        if path.is_dir() { paths.extend(files(&path)?) } else { paths.push(path) }
     }
-    Ok(found)
+    Ok(paths)
 }
 
 #[cfg(test)]

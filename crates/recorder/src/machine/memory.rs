@@ -1,4 +1,4 @@
-//! The memory of the machine, which outlives it: the recorder reads from it what the guest ended too early to write.
+//! The memory of the machine, which outlives QEMU: the recorder reads from it what the guest ended too early to write.
 //!
 //! ```text
 //! memory (memfd) ◄── QEMU: the guest's physical memory
@@ -23,7 +23,7 @@ use rustix::{
 /// addresses, so that an address in it is an offset in the file.
 const SIZE: u64 = 2 << 30;
 const PAGE: usize = 4096;
-/// Offsets in a `perf_event_mmap_page`, the first page of a ring.
+/// The offset of `data_head` in a `perf_event_mmap_page`, the first page of a ring: the bytes written to the ring so far.
 const DATA_HEAD: usize = 1024;
 
 /// The memory.
@@ -36,7 +36,7 @@ impl Memory {
     pub(super) fn new() -> io::Result<Memory> {
         let file: OwnedFd = memfd_create("hodo-machine", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, SIZE)?;
-        // QEMU inherits it.
+        // QEMU inherits the file.
         fcntl_setfd(&file, FdFlags::empty())?;
         Ok(Memory(file.into()))
     }
@@ -48,8 +48,8 @@ impl Memory {
 
     /// Writes to the memory, as QEMU does.
     #[cfg(test)]
-    pub(super) fn put(&self, at: u64, bytes: &[u8]) {
-        self.0.write_all_at(bytes, at).unwrap();
+    pub(super) fn put(&self, address: u64, bytes: &[u8]) {
+        self.0.write_all_at(bytes, address).unwrap();
     }
 
     /// Returns what a ring contains after the first `emptied` bytes of the recording. `frames` are the page numbers of

@@ -13,6 +13,7 @@ mod ended;
 mod files;
 mod guest;
 mod initramfs;
+mod kallsyms;
 mod lttng;
 mod memory;
 mod modules;
@@ -34,7 +35,7 @@ use hodo_emulator::machine::{
 };
 
 use crate::{Beside, Engine, Error, Outcome, Request, Tracer, emulate, event::Event, filter, trigger};
-use collect::Collected;
+use collect::{Collected, Spool};
 use memory::Memory;
 
 /// The default period of MTC packets is long: the emulated processor is slow, and most of the trace would otherwise be
@@ -55,7 +56,8 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let plugin = emulate::find_plugin()?;
     let mut folder = emulate::spool(&request.output)?;
     // The judges inspect the spool.
-    folder.disable_cleanup(std::env::var_os(KEEP_SPOOL).is_some());
+    let is_kept = std::env::var_os(KEEP_SPOOL).is_some();
+    folder.disable_cleanup(is_kept);
     let log = std::env::var_os(LOG).is_some();
     let modules = btf::module_layout(&files.kernel);
     let settings = Settings { modules, ..settings(request, &event, privilege, log)? };
@@ -72,38 +74,32 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         fs::write(guest::initrd(folder.path()), archive)
     });
     prepared.map_err(Error::file(folder.path()))?;
-    let pace = match (request.counts_time, log) {
-        (true, _) => guest::Pace::Counted,
-        (false, true) => guest::Pace::OneByOne,
-        (false, false) => guest::Pace::Free,
-    };
     let memory = Memory::new().map_err(Error::file(folder.path()))?;
-    let ended = guest::run(&files, &plugin, folder.path(), &memory, pace, request.nested)?;
+    let ended = guest::run(&files, &plugin, folder.path(), &memory, pace(request, log), request.nested)?;
     if let Ok(name) = fs::read_to_string(folder.path().join(spool::REFUSED)) {
-        return Err(refused(request, &name));
+        return Err(unknown_function(request, &name));
     }
     let status = status(folder.path(), &request.command)?;
     let is_ring = settings.ring.is_some();
     let mut recording = match Collected::read(folder.path(), engine, files.init.clone(), &memory, is_ring) {
         Ok(recording) if recording.cpus() > 0 => recording,
-        Ok(_) => return Err(nothing(folder.path(), ended.status)),
-        Err(_) if status.is_none() => return Err(nothing(folder.path(), ended.status)),
+        Ok(_) => return Err(nothing_recorded(folder.path(), ended.status)),
+        Err(_) if status.is_none() => return Err(nothing_recorded(folder.path(), ended.status)),
         Err(error) => return Err(error),
     };
     if status.is_none() || recording.failed().is_some() {
-        recording.end(ended.reason(folder.path(), recording.failed(), recording.is_complete()));
+        recording.set_end(ended.reason(folder.path(), recording.failed(), recording.is_complete()));
     }
     let command: Vec<Vec<u8>> =
         request.recorded_by.iter().map(|argument| argument.clone().into_vec()).collect();
-    let keeps = std::env::var_os(KEEP_SPOOL).is_some();
     let bytes = emulate::write(&request.output, |out| {
-        recording.write((folder.path(), keeps), out, &event, &settings, &host, &command)
+        recording.write(Spool { folder: folder.path(), is_kept }, out, &event, &settings, &host, &command)
     })?;
     let mut warnings = recording.warnings();
     warnings.extend(fs::read_to_string(folder.path().join("warning")));
     warnings.extend(spinning::warning(&recording, request.counts_time));
-    let (beside, wrong) = beside(request, &recording, folder.path());
-    warnings.extend(wrong);
+    let (beside, warnings_beside) = beside(request, &recording, folder.path());
+    warnings.extend(warnings_beside);
     Ok(Outcome {
         engine: Engine::Machine,
         // If the guest was ended: as if the signal had ended the command.
@@ -115,6 +111,16 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         beside,
         warnings,
     })
+}
+
+fn pace(request: &Request, log: bool) -> guest::Pace {
+    if request.counts_time {
+        guest::Pace::Counted
+    } else if log {
+        guest::Pace::OneByOne
+    } else {
+        guest::Pace::Free
+    }
 }
 
 /// Returns what the plugin is to trace.
@@ -147,7 +153,7 @@ fn beside(request: &Request, recording: &Collected, spool: &Path) -> (Vec<Beside
                 beside.push(written);
                 warnings.extend(warning);
             }
-            // The recording of Intel PT is there.
+            // The recording of Intel PT is complete without it.
             Err(error) => warnings.push(error.to_string()),
         }
     }
@@ -185,27 +191,28 @@ fn refuse(request: &Request, privilege: Privilege) -> Result<(), Error> {
     if request.snapshot.is_none() && !request.triggers.is_empty() {
         return Err(Error::Missing("--trigger needs --snapshot".to_owned()));
     }
-    let is_on_one = |trigger: &&Trigger| {
-        matches!(trigger.limit, Limit::Nanoseconds(_)) || trigger.latency == Latency::InterruptsOff
+    let needs_one_processor = |trigger: &&Trigger| {
+        matches!(trigger.limit, Limit::Instructions(_)) && trigger.latency != Latency::InterruptsOff
     };
-    match request.triggers.iter().find(|trigger| !request.counts_time && !is_on_one(trigger)) {
-        Some(wrong) => {
-            let why = "a limit in instructions needs --icount, so that there is one processor; only interrupts-off takes one \
-                       without it";
-            Err(trigger::wrong(wrong, None, why.to_owned()).into())
-        }
-        None => Ok(()),
+    if !request.counts_time
+        && let Some(wrong) = request.triggers.iter().find(needs_one_processor)
+    {
+        let why = "a limit in instructions needs --icount, so that there is one processor; only interrupts-off takes one \
+                   without it";
+        return Err(trigger::wrong(wrong, None, why.to_owned()).into());
     }
+    Ok(())
 }
 
 /// The most bytes to keep of each processor's trace; they lie in memory.
 const LARGEST_RING: u64 = 32 << 20;
+/// The fewest periods of PSB to keep: a snapshot begins with a PSB, so what precedes the first is lost.
+const LEAST_PSB_PERIODS: u64 = 4;
 
 /// The number of bytes to keep of each processor's trace, if not all are kept.
 fn ring(request: &Request, event: &Event) -> Result<Option<u64>, Error> {
     let Some(size) = request.snapshot else { return Ok(None) };
-    // A snapshot begins with a PSB.
-    let size = size.max(emulate::SMALLEST_SNAPSHOT).max(4 * event.psb_bytes());
+    let size = size.max(emulate::SMALLEST_SNAPSHOT).max(LEAST_PSB_PERIODS * event.psb_bytes());
     match size <= LARGEST_RING {
         true => Ok(Some(size)),
         false => Err(Error::Missing("--snapshot of a machine keeps at most 32M".to_owned())),
@@ -213,7 +220,7 @@ fn ring(request: &Request, event: &Event) -> Result<Option<u64>, Error> {
 }
 
 /// The error that the guest's kernel has no function with this name.
-fn refused(request: &Request, name: &str) -> Error {
+fn unknown_function(request: &Request, name: &str) -> Error {
     let reason = format!(
         "the guest's kernel has no function {name}; a function of a program needs its file: filter FUNCTION @ FILE"
     );
@@ -273,18 +280,21 @@ fn status(spool: &Path, command: &[OsString]) -> Result<Option<ExitStatus>, Erro
     }
 }
 
-/// The error that nothing was recorded.
-fn nothing(spool: &Path, ended: ExitStatus) -> Error {
-    Error::Missing(format!("nothing was recorded: QEMU ended ({ended}){}", said(spool)))
+/// The error of a machine whose QEMU ended without a recording.
+fn nothing_recorded(spool: &Path, ended: ExitStatus) -> Error {
+    Error::Missing(format!("nothing was recorded: QEMU ended ({ended}){}", last_messages(spool)))
 }
 
+/// Lines of a message that an error quotes.
+const LAST_LINES: usize = 5;
+
 /// The last messages of the guest and QEMU, if any.
-fn said(spool: &Path) -> String {
+fn last_messages(spool: &Path) -> String {
     let last = |name: &str| {
         let text = fs::read(spool.join(name)).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let lines = lines[lines.len().saturating_sub(5)..].join("; ");
+        let lines = lines[lines.len().saturating_sub(LAST_LINES)..].join("; ");
         (!lines.is_empty()).then_some(lines)
     };
     let [error, messages, console] = ["error", guest::MESSAGES, guest::CONSOLE].map(last);

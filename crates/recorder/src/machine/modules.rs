@@ -25,11 +25,11 @@ pub(super) fn bracketed(name: &str) -> &'static [u8] {
     format!("[{name}]").into_bytes().leak()
 }
 
-/// Aliases of a module's functions that say only when they run.
+/// Second names that the kernel gives two functions of every module: they say when the functions run, not which they are.
 const ALIASES: [&str; 2] = ["init_module", "cleanup_module"];
 
-/// Adds the functions of loaded modules to the text of /proc/kallsyms; those of a module that was loaded twice at the same
-/// place once.
+/// Adds the functions of loaded modules to the text of /proc/kallsyms. A module that was loaded twice at the same address
+/// adds them once.
 pub(super) fn add_symbols(kallsyms: &mut Vec<u8>, loaded: &[Loaded]) {
     let mut lines = Vec::new();
     for module in loaded {
@@ -48,24 +48,24 @@ pub(super) fn add_symbols(kallsyms: &mut Vec<u8>, loaded: &[Loaded]) {
     kallsyms.extend(lines.concat().bytes());
 }
 
-/// The mappings of a module that was loaded at this time: the pages of its functions.
+/// The mappings of a module that was loaded at this time: the pages of its functions, which are in order of address.
 pub(super) fn mappings(module: &Loaded, time: Nanos) -> impl Iterator<Item = Sideband<'static>> {
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let mut ranges: Vec<Range<u64>> = Vec::new();
     for &ModuleFunction { address, size, .. } in &module.functions {
-        let (begin, end) =
-            (address / PAGE * PAGE, address.saturating_add(size.max(1)).next_multiple_of(PAGE));
+        let begin = address / PAGE * PAGE;
+        let end = address.saturating_add(size.max(1)).next_multiple_of(PAGE);
         match ranges.last_mut() {
-            Some(last) if begin <= last.1 => last.1 = last.1.max(end),
-            _ => ranges.push((begin, end)),
+            Some(last) if begin <= last.end => last.end = last.end.max(end),
+            _ => ranges.push(begin..end),
         }
     }
     let name = bracketed(&module.name);
-    ranges.into_iter().map(move |(begin, end)| Sideband {
+    ranges.into_iter().map(move |range| Sideband {
         time: Some(time),
         cpu: None,
         thread: Thread { pid: KeptCode::KERNEL, tid: 0 },
         guest: None,
-        kind: map(begin, end - begin, name),
+        kind: map(range.start, range.end - range.start, name),
     })
 }
 
@@ -79,7 +79,10 @@ mod tests {
         let text = "virtio_pci 36864 0 - Live 0xffffffffc0013000\nbad line\noverlay 167936 1 - Live 0xffffffffc005a000 (E)\n";
         let expected =
             [("virtio_pci", 0xffff_ffff_c001_3000, 36864), ("overlay", 0xffff_ffff_c005_a000, 167_936)];
-        assert_eq!(listed(text).collect::<Vec<_>>(), expected.map(|(name, at, size)| (name, at..at + size)));
+        assert_eq!(
+            listed(text).collect::<Vec<_>>(),
+            expected.map(|(name, address, size)| (name, address..address + size))
+        );
     }
 
     #[test]

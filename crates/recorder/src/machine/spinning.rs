@@ -1,5 +1,5 @@
-//! Processors that wait for each other in loops: a lock's holder may not run, as its processor waits for one of the
-//! computer's.
+//! Processors that wait for each other in loops. They share the CPUs of the computer, so the processor that holds a lock may
+//! not run while others wait for the lock.
 
 use super::collect::Collected;
 
@@ -9,8 +9,7 @@ const THRESHOLD: f64 = 0.02;
 
 /// Warns of a recording whose processors waited for each other.
 pub(super) fn warning(recording: &Collected, counts_time: bool) -> Option<String> {
-    let (pauses, instructions) = recording.pauses();
-    sentence(pauses, instructions).filter(|_| !counts_time)
+    sentence(recording.pauses(), recording.all_instructions()).filter(|_| !counts_time)
 }
 
 fn sentence(pauses: u64, instructions: u64) -> Option<String> {

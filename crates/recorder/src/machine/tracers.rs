@@ -21,7 +21,9 @@ use crate::{Beside, Error, Request, Tracer, emulate, ftrace};
 /// Systems that are recorded by default.
 const EVENTS: [&str; 6] = ["sched", "irq", "raw_syscalls", "signal", "block", "timer"];
 /// The default buffer size per CPU, in bytes; buffers are read while the command runs.
-const BUFFER: u64 = 16 << 20;
+const DEFAULT_BUFFER: u64 = 16 << 20;
+/// A page.
+const LEAST_BUFFER_KIB: u64 = 4;
 
 /// The requested systems and events.
 pub(super) fn events(request: &Request) -> Vec<&str> {
@@ -50,7 +52,8 @@ pub(super) fn settings(request: &Request, host: &str, modules: &Path) -> Result<
             Tracer::Lttng => lines.extend(lttng::settings(&events, modules)?),
         }
     }
-    lines.push(format!("buffer {}", (request.buffer_size.unwrap_or(BUFFER) >> 10).max(4)));
+    let buffer_kib = (request.buffer_size.unwrap_or(DEFAULT_BUFFER) >> 10).max(LEAST_BUFFER_KIB);
+    lines.push(format!("buffer {buffer_kib}"));
     Ok(lines.join("\n") + "\n")
 }
 
@@ -65,7 +68,7 @@ fn perf() -> Result<PathBuf, Error> {
     })
 }
 
-/// A recording beside that of Intel PT, and what to say about it.
+/// A recording beside that of Intel PT, and a warning about it.
 pub(super) type Written = (Beside, Option<String>);
 
 /// Writes the recording of a tracer. `symbols` are those of the kernel.
@@ -77,12 +80,12 @@ pub(super) fn write(
     symbols: &[u8],
 ) -> Result<Written, Error> {
     let output = &request.output;
-    let (extension, found) = match tracer {
+    let (extension, source) = match tracer {
         Tracer::Ftrace => ("ftrace.dat", spool.join("tracing")),
         Tracer::Perf => ("events.data", spool.join("events/perf.data")),
         Tracer::Lttng => ("lttng", spool.join("lttng")),
     };
-    if !found.exists() {
+    if !source.exists() {
         return Err(Error::Missing(format!(
             "the machine wrote no {extension}; if its first process is of an older version, `cargo xtask setup --machine` \
              replaces it"
@@ -92,13 +95,13 @@ pub(super) fn write(
     let mut warning = None;
     let bytes = match tracer {
         Tracer::Ftrace => {
-            let head = head(&found, clock, symbols)?;
+            let head = head(&source, clock, symbols)?;
             let mut pages = Vec::new();
             let mut lost = 0;
-            for cpu in ftrace::cpus(&found)? {
-                let path = found.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+            for cpu in ftrace::cpus(&source)? {
+                let path = source.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
                 pages.push(File::open(&path).map_err(Error::file(&path))?);
-                lost += ftrace::lost(&found, cpu);
+                lost += ftrace::lost(&source, cpu);
             }
             warning = ftrace::lost_warning(lost);
             let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -106,11 +109,11 @@ pub(super) fn write(
                 .map_err(Error::file(&path))?
         }
         Tracer::Perf => {
-            let moved = fs::rename(&found, &path).and_then(|()| fs::metadata(&path));
+            let moved = fs::rename(&source, &path).and_then(|()| fs::metadata(&path));
             moved.map_err(Error::file(&path))?.len()
         }
         Tracer::Lttng => {
-            let (bytes, unknown) = lttng::write(&found, &path, &events(request))?;
+            let (bytes, unknown) = lttng::write(&source, &path, &events(request))?;
             warning = unknown;
             bytes
         }

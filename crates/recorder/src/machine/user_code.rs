@@ -6,9 +6,9 @@
 //! kernel's records ─────► view: files mapped, pieces so far ───────────┘
 //! ```
 //!
-//! The plugin notes code that is new in an address space or has changed there, and is silent about code that it knows. An
-//! address space is used by one process after the other, and a process can get one in which its code is known: so the
-//! image and the view are compared whenever a process comes to an address space, maps something, or runs new code.
+//! The plugin notes code that is new in an address space or has changed there, and does not repeat code that it knows.
+//! Processes use an address space one after the other, and a process can get one in which its code is known already. So
+//! the image and the view are compared whenever a process gets an address space, maps something, or runs new code.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -58,7 +58,7 @@ pub(super) fn of_processes(
     for (time, event) in events {
         match event {
             Event::Record(record) => processes.record(record, time),
-            Event::Space(note) => _ = processes.at.insert(note.cpu, note.space),
+            Event::Space(note) => _ = processes.current_space.insert(note.cpu, note.space),
             Event::Code(note, bytes) => processes.code(&note, &bytes, time),
         }
     }
@@ -73,7 +73,7 @@ struct Page {
 }
 
 impl Page {
-    fn at(&self, offset: usize) -> Option<u8> {
+    fn byte(&self, offset: usize) -> Option<u8> {
         (self.known[offset / 64] >> (offset % 64) & 1 == 1).then(|| self.bytes[offset])
     }
 
@@ -90,8 +90,8 @@ struct Bytes(BTreeMap<u64, Rc<Page>>);
 impl Bytes {
     fn write(&mut self, address: u64, bytes: &[u8]) {
         for (address, &byte) in (address..).zip(bytes) {
-            let none = || Rc::new(Page { bytes: [0; PAGE as usize], known: [0; PAGE as usize / 64] });
-            let page = self.0.entry(address / PAGE).or_insert_with(none);
+            let unknown = || Rc::new(Page { bytes: [0; PAGE as usize], known: [0; PAGE as usize / 64] });
+            let page = self.0.entry(address / PAGE).or_insert_with(unknown);
             Rc::make_mut(page).set((address % PAGE) as usize, byte);
         }
     }
@@ -155,11 +155,18 @@ fn is_file(name: &[u8]) -> bool {
     !name.starts_with(b"//") && !name.starts_with(b"[") && !name.is_empty()
 }
 
+/// A program of a process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Owner {
+    pid: u32,
+    /// The number of programs that the process had executed.
+    programs: u32,
+}
+
 /// An address space.
 #[derive(Default)]
 struct Space {
-    /// Its process, and the number of programs that the process had executed.
-    owner: Option<(u32, u32)>,
+    owner: Option<Owner>,
     /// What the plugin knows of it.
     image: Bytes,
 }
@@ -199,8 +206,8 @@ impl Files {
 struct Processes {
     /// The running process by CPU.
     running: HashMap<u32, u32>,
-    /// The address space, by CPU.
-    at: HashMap<u32, u64>,
+    /// The address space in use, by CPU.
+    current_space: HashMap<u32, u64>,
     views: HashMap<u32, View>,
     spaces: HashMap<u64, Space>,
     files: Files,
@@ -246,8 +253,8 @@ impl Processes {
             }
             SidebandKind::Map(mapping) if !mapping.kernel => {
                 let range = self.views.entry(pid).or_default().map(mapping);
-                if let Some(&space) = self.at.get(&cpu) {
-                    self.agree(pid, space, range, time);
+                if let Some(&space) = self.current_space.get(&cpu) {
+                    self.keep_differing(pid, space, range, time);
                 }
             }
             _ => {}
@@ -256,31 +263,33 @@ impl Processes {
 
     /// Assigns the address space of a CPU to the process that runs there, if it is a new one.
     fn take_over(&mut self, cpu: u32, time: u64) {
-        let (Some(&number), Some(&pid)) = (self.at.get(&cpu), self.running.get(&cpu)) else { return };
+        let (Some(&number), Some(&pid)) = (self.current_space.get(&cpu), self.running.get(&cpu)) else {
+            return;
+        };
         let Some(view) = self.views.get(&pid).filter(|view| view.runs || !view.maps.is_empty()) else {
             return;
         };
-        let owner = Some((pid, view.programs));
+        let owner = Some(Owner { pid, programs: view.programs });
         let space = self.spaces.entry(number).or_default();
         if space.owner != owner {
             space.owner = owner;
             for range in view.ranges() {
-                self.agree(pid, number, range, time);
+                self.keep_differing(pid, number, range, time);
             }
         }
     }
 
     fn code(&mut self, note: &CodeNote, bytes: &[u8], time: u64) {
-        self.at.insert(note.cpu, note.space);
+        self.current_space.insert(note.cpu, note.space);
         let pid = self.running.get(&note.cpu).copied().unwrap_or(0);
         self.views.entry(pid).or_default().runs |= pid != 0;
         self.take_over(note.cpu, time);
         self.spaces.entry(note.space).or_default().image.write(note.address, bytes);
-        self.agree(pid, note.space, note.address..note.address + bytes.len() as u64, time);
+        self.keep_differing(pid, note.space, note.address..note.address + bytes.len() as u64, time);
     }
 
     /// Keeps the known code at these addresses of an address space where it differs from what a decoder finds in the process.
-    fn agree(&mut self, pid: u32, space: u64, range: Range<u64>, time: u64) {
+    fn keep_differing(&mut self, pid: u32, space: u64, range: Range<u64>, time: u64) {
         let Some(Space { image, .. }) = self.spaces.get(&space).filter(|_| !range.is_empty()) else { return };
         let view = self.views.entry(pid).or_default();
         for (&number, page) in image.0.range(range.start / PAGE..=(range.end - 1) / PAGE) {
@@ -292,21 +301,22 @@ impl Processes {
             let file = file.unwrap_or_default();
             let kept = view.kept.0.get(&number).cloned();
             let within = range.start.max(start)..range.end.min(start + PAGE);
-            let mut differing: Option<Piece> = None;
+            let mut differing: Vec<Piece> = Vec::new();
             for (address, offset) in within.clone().zip((within.start - start) as usize..) {
-                let found = kept.as_ref().and_then(|kept| kept.at(offset)).or(file.get(offset).copied());
-                match page.at(offset).filter(|&byte| found != Some(byte)) {
-                    Some(byte) => {
-                        let none =
-                            || Piece { pid, guest: None, time: Nanos(time), address, bytes: Vec::new() };
-                        differing.get_or_insert_with(none).bytes.push(byte);
+                let decoded = kept.as_ref().and_then(|kept| kept.byte(offset)).or(file.get(offset).copied());
+                let Some(byte) = page.byte(offset).filter(|&byte| decoded != Some(byte)) else { continue };
+                match differing.last_mut() {
+                    Some(last) if last.address + last.bytes.len() as u64 == address => last.bytes.push(byte),
+                    _ => {
+                        let (time, bytes) = (Nanos(time), vec![byte]);
+                        differing.push(Piece { pid, guest: None, time, address, bytes });
                     }
-                    None => self
-                        .pieces
-                        .extend(differing.take().inspect(|new| view.kept.write(new.address, &new.bytes))),
                 }
             }
-            self.pieces.extend(differing.inspect(|new| view.kept.write(new.address, &new.bytes)));
+            for piece in differing {
+                view.kept.write(piece.address, &piece.bytes);
+                self.pieces.push(piece);
+            }
         }
     }
 }
@@ -323,12 +333,16 @@ mod tests {
     struct Case {
         /// Two pages of NOPs.
         file: tempfile::NamedTempFile,
-        /// Times, processes, and what they do.
-        records: Vec<(u64, u32, What)>,
-        /// Times, address spaces, distances from the code's address, and bytes.
-        notes: Vec<(u64, u64, u64, &'static [u8])>,
-        /// Times and address spaces.
-        spaces: Vec<(u64, u64)>,
+        actions: Vec<Action>,
+        notes: Vec<(CodeNote, Vec<u8>)>,
+        spaces: Vec<SpaceNote>,
+    }
+
+    /// What a process does at a time.
+    struct Action {
+        time: u64,
+        pid: u32,
+        what: What,
     }
 
     enum What {
@@ -345,27 +359,37 @@ mod tests {
         fn new() -> Case {
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(file.path(), [0x90; 2 * PAGE as usize]).unwrap();
-            Case { file, records: Vec::new(), notes: Vec::new(), spaces: vec![(0, SPACE)] }
+            Case { file, actions: Vec::new(), notes: Vec::new(), spaces: vec![in_space(0, SPACE)] }
         }
 
-        /// Returns the time, process, distance from the code's address, and bytes of all pieces.
-        fn pieces(&self) -> Vec<(u64, u32, u64, Vec<u8>)> {
+        fn pieces(&self) -> Vec<Piece> {
             let name = self.file.path().as_os_str().as_bytes();
             let clock = PerfClock::new(0, 1, 0).unwrap();
-            let records: Vec<_> =
-                self.records.iter().map(|(at, pid, what)| record(*at, *pid, what, name)).collect();
-            let spaces = self.spaces.iter().map(|&(time, space)| SpaceNote { cpu: 0, time, space });
-            let notes = self.notes.iter().map(|&(time, space, offset, bytes)| {
-                let (address, length) = (CODE + offset, bytes.len() as u64);
-                (CodeNote { cpu: 0, changed: false, time, space, address, length }, bytes.to_vec())
-            });
-            let pieces = of_processes(notes.collect(), &spaces.collect::<Vec<_>>(), &[], &records, &clock);
-            let shown = |piece: Piece| (piece.time.0, piece.pid, piece.address - CODE, piece.bytes);
-            pieces.into_iter().map(shown).collect()
+            let records: Vec<_> = self.actions.iter().map(|action| record(action, name)).collect();
+            of_processes(self.notes.clone(), &self.spaces, &[], &records, &clock)
         }
     }
 
-    fn record<'n>(time: u64, pid: u32, what: &What, name: &'n [u8]) -> RingRecord<'n> {
+    fn action(time: u64, pid: u32, what: What) -> Action {
+        Action { time, pid, what }
+    }
+
+    /// New code at this distance from the code's address.
+    fn note(time: u64, space: u64, offset: u64, bytes: &[u8]) -> (CodeNote, Vec<u8>) {
+        let (address, length) = (CODE + offset, bytes.len() as u64);
+        (CodeNote { cpu: 0, changed: false, time, space, address, length }, bytes.to_vec())
+    }
+
+    fn in_space(time: u64, space: u64) -> SpaceNote {
+        SpaceNote { cpu: 0, time, space }
+    }
+
+    /// Code that is kept, at this distance from the code's address.
+    fn piece(time: u64, pid: u32, offset: u64, bytes: &[u8]) -> Piece {
+        Piece { pid, guest: None, time: Nanos(time), address: CODE + offset, bytes: bytes.to_vec() }
+    }
+
+    fn record<'n>(&Action { time, pid, ref what }: &Action, name: &'n [u8]) -> RingRecord<'n> {
         let thread = |pid| Thread { pid, tid: pid };
         let map = |name| {
             let (length, file_offset) = (2 * PAGE, 0);
@@ -393,16 +417,17 @@ mod tests {
     #[test]
     fn code_that_differs_from_its_file_is_kept_and_so_is_what_replaces_it() {
         let mut case = Case::new();
-        case.records = vec![(1, 6, What::Switch(7)), (2, 7, What::Exec), (3, 7, What::File)];
+        case.actions =
+            vec![action(1, 6, What::Switch(7)), action(2, 7, What::Exec), action(3, 7, What::File)];
         case.notes = vec![
             // A breakpoint before the code first runs, the code, the breakpoint again; and code as in the file.
-            (4, SPACE, 8, &[0xcc]),
-            (5, SPACE, 8, &[0x90, 0x90]),
-            (6, SPACE, 8, &[0xcc]),
-            (7, SPACE, PAGE - 1, &[0x90, 0x90, 0x90]),
-            (8, SPACE, PAGE - 2, &[0x90, 1, 2, 0x90]),
+            note(4, SPACE, 8, &[0xcc]),
+            note(5, SPACE, 8, &[0x90, 0x90]),
+            note(6, SPACE, 8, &[0xcc]),
+            note(7, SPACE, PAGE - 1, &[0x90, 0x90, 0x90]),
+            note(8, SPACE, PAGE - 2, &[0x90, 1, 2, 0x90]),
         ];
-        let one = |time, offset, byte| (time, 7, offset, vec![byte]);
+        let one = |time, offset, byte| piece(time, 7, offset, &[byte]);
         let [first, second] = [one(8, PAGE - 1, 1), one(8, PAGE, 2)];
         assert_eq!(case.pieces(), [one(4, 8, 0xcc), one(5, 8, 0x90), one(6, 8, 0xcc), first, second]);
     }
@@ -411,20 +436,20 @@ mod tests {
     #[test]
     fn an_address_space_that_another_process_had_brings_its_code() {
         let mut case = Case::new();
-        case.records = vec![
-            (1, 6, What::Switch(7)),
-            (2, 7, What::Exec),
-            (3, 7, What::File),
-            (6, 7, What::Switch(8)),
-            (7, 8, What::Exec),
-            (8, 8, What::File),
+        case.actions = vec![
+            action(1, 6, What::Switch(7)),
+            action(2, 7, What::Exec),
+            action(3, 7, What::File),
+            action(6, 7, What::Switch(8)),
+            action(7, 8, What::Exec),
+            action(8, 8, What::File),
             // A process without the code in another space, and back.
-            (10, 8, What::Switch(9)),
-            (12, 9, What::Switch(8)),
+            action(10, 8, What::Switch(9)),
+            action(12, 9, What::Switch(8)),
         ];
-        case.notes = vec![(4, SPACE, 0, &[0xcc])];
-        case.spaces.extend([(9, 0x6000), (11, SPACE)]);
-        let breakpoint = |time, pid| (time, pid, 0, vec![0xcc]);
+        case.notes = vec![note(4, SPACE, 0, &[0xcc])];
+        case.spaces.extend([in_space(9, 0x6000), in_space(11, SPACE)]);
+        let breakpoint = |time, pid| piece(time, pid, 0, &[0xcc]);
         assert_eq!(case.pieces(), [breakpoint(4, 7), breakpoint(8, 8)]);
     }
 
@@ -432,52 +457,60 @@ mod tests {
     #[test]
     fn a_process_that_is_left_does_not_get_the_code_of_the_next_one() {
         let mut case = Case::new();
-        case.records = vec![
-            (1, 6, What::Switch(7)),
-            (2, 7, What::File),
-            (5, 7, What::Switch(8)),
-            (6, 8, What::File),
-            (9, 8, What::Switch(7)),
-            (12, 7, What::Switch(8)),
+        case.actions = vec![
+            action(1, 6, What::Switch(7)),
+            action(2, 7, What::File),
+            action(5, 7, What::Switch(8)),
+            action(6, 8, What::File),
+            action(9, 8, What::Switch(7)),
+            action(12, 7, What::Switch(8)),
         ];
-        case.notes = vec![(3, SPACE, 0, &[0x90]), (7, 0x6000, 0, &[0xcc])];
-        case.spaces.extend([(4, 0x6000), (8, SPACE), (11, 0x6000)]);
-        assert_eq!(case.pieces(), [(7, 8, 0, vec![0xcc])]);
+        case.notes = vec![note(3, SPACE, 0, &[0x90]), note(7, 0x6000, 0, &[0xcc])];
+        case.spaces.extend([in_space(4, 0x6000), in_space(8, SPACE), in_space(11, 0x6000)]);
+        assert_eq!(case.pieces(), [piece(7, 8, 0, &[0xcc])]);
     }
 
     #[test]
     fn a_fork_has_the_code_of_its_parent_in_an_address_space_with_other_code() {
         let mut case = Case::new();
-        case.records = vec![
-            (1, 6, What::Switch(7)),
-            (2, 7, What::File),
-            (3, 8, What::Fork(7)),
-            (5, 7, What::Switch(8)),
+        case.actions = vec![
+            action(1, 6, What::Switch(7)),
+            action(2, 7, What::File),
+            action(3, 8, What::Fork(7)),
+            action(5, 7, What::Switch(8)),
             // It ends, and the next child gets its address space, in which code is known.
-            (8, 8, What::Switch(7)),
-            (9, 9, What::Fork(7)),
-            (11, 7, What::Switch(9)),
+            action(8, 8, What::Switch(7)),
+            action(9, 9, What::Fork(7)),
+            action(11, 7, What::Switch(9)),
         ];
-        case.notes = vec![(2, SPACE, 0, &[0xcc]), (6, 0x6000, 0, &[0xcc]), (7, 0x6000, 4, &[0xcd])];
-        case.spaces.extend([(4, 0x6000), (8, SPACE), (10, 0x6000)]);
-        assert_eq!(case.pieces(), [(2, 7, 0, vec![0xcc]), (7, 8, 4, vec![0xcd]), (11, 9, 4, vec![0xcd])]);
+        case.notes =
+            vec![note(2, SPACE, 0, &[0xcc]), note(6, 0x6000, 0, &[0xcc]), note(7, 0x6000, 4, &[0xcd])];
+        case.spaces.extend([in_space(4, 0x6000), in_space(8, SPACE), in_space(10, 0x6000)]);
+        assert_eq!(
+            case.pieces(),
+            [piece(2, 7, 0, &[0xcc]), piece(7, 8, 4, &[0xcd]), piece(11, 9, 4, &[0xcd])]
+        );
     }
 
     #[test]
     fn code_without_a_file_is_kept_once() {
         let mut case = Case::new();
-        case.records =
-            vec![(1, 6, What::Switch(7)), (2, 7, What::Bare), (4, 7, What::Bare), (5, 7, What::File)];
-        case.notes = vec![(3, SPACE, 0, &[0x90, 1]), (6, SPACE, 1, &[1, 2])];
+        case.actions = vec![
+            action(1, 6, What::Switch(7)),
+            action(2, 7, What::Bare),
+            action(4, 7, What::Bare),
+            action(5, 7, What::File),
+        ];
+        case.notes = vec![note(3, SPACE, 0, &[0x90, 1]), note(6, SPACE, 1, &[1, 2])];
         // The code that ran last at the address differs from the file.
-        assert_eq!(case.pieces(), [(3, 7, 0, vec![0x90, 1]), (5, 7, 1, vec![1]), (6, 7, 2, vec![2])]);
+        assert_eq!(case.pieces(), [piece(3, 7, 0, &[0x90, 1]), piece(5, 7, 1, &[1]), piece(6, 7, 2, &[2])]);
     }
 
     /// A processor that starts runs code at addresses without a mapping, and no process.
     #[test]
     fn code_of_no_process_is_kept() {
         let mut case = Case::new();
-        case.notes = vec![(3, 0, 0, &[0xfa])];
-        assert_eq!(case.pieces(), [(3, 0, 0, vec![0xfa])]);
+        case.notes = vec![note(3, 0, 0, &[0xfa])];
+        assert_eq!(case.pieces(), [piece(3, 0, 0, &[0xfa])]);
     }
 }

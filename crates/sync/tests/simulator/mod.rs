@@ -34,8 +34,7 @@ pub struct Oscillator {
     start_ticks: f64,
     /// One for each [`PIECE_NS`].
     pieces: Vec<Piece>,
-    /// (true time, jump in ns).
-    pub steps: Vec<(f64, f64)>,
+    steps: Vec<Step>,
     slews: Vec<Slew>,
 }
 
@@ -45,6 +44,13 @@ struct Piece {
     drift: f64,
     phase: f64,
     turn: f64,
+}
+
+/// A jump at a true time, both in nanoseconds.
+#[derive(Clone, Debug)]
+struct Step {
+    time: f64,
+    jump: f64,
 }
 
 /// A further drift for some nanoseconds of true time, as NTP slews.
@@ -95,7 +101,7 @@ impl Oscillator {
     }
 
     pub fn stepping(mut self, time_ns: f64, jump_ns: f64) -> Oscillator {
-        self.steps.push((time_ns, jump_ns));
+        self.steps.push(Step { time: time_ns, jump: jump_ns });
         self
     }
 
@@ -110,7 +116,7 @@ impl Oscillator {
         let index = ((time / PIECE_NS).max(0.0) as usize).min(self.pieces.len() - 1);
         let Piece { drift, phase, turn } = self.pieces[index];
         let apart = time - index as f64 * PIECE_NS;
-        let jumps: f64 = self.steps.iter().filter(|step| step.0 <= time).map(|step| step.1).sum();
+        let jumps: f64 = self.steps.iter().filter(|step| step.time <= time).map(|step| step.jump).sum();
         let slewed = |slew: &Slew| (time - slew.from).clamp(0.0, slew.duration) * slew.drift;
         let slewed: f64 = self.slews.iter().map(slewed).sum();
         time + phase + drift * apart + turn * apart * apart / 2.0 + jumps + slewed

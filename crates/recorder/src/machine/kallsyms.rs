@@ -1,0 +1,31 @@
+//! The kernel's symbols, as /proc/kallsyms lists them: an address in 16 digits, a type, a name.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::Path,
+};
+
+/// Positions in a line.
+const DIGITS: usize = 16;
+const KIND: usize = 17;
+const NAME: usize = 19;
+
+/// The lines about code: types t and w.
+pub(super) fn text_symbols(path: &Path) -> io::Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    for line in BufReader::new(File::open(path)?).split(b'\n') {
+        let line = line?;
+        if line.get(KIND).is_some_and(|kind| b"tTwW".contains(kind)) {
+            kept.extend(line);
+            kept.push(b'\n');
+        }
+    }
+    Ok(kept)
+}
+
+/// The address of the first symbol of this name.
+pub(super) fn address(kallsyms: &[u8], name: &[u8]) -> Option<u64> {
+    let line = kallsyms.split(|&byte| byte == b'\n').find(|line| line.get(NAME..) == Some(name))?;
+    u64::from_str_radix(std::str::from_utf8(line.get(..DIGITS)?).ok()?, 16).ok()
+}
