@@ -28,6 +28,8 @@ use proptest::{prelude::*, test_runner::TestRunner};
 
 #[path = "../../analyses/tests/law/cut.rs"]
 mod cut;
+#[path = "../../analyses/tests/traces/parts.rs"]
+mod parts;
 #[path = "../../analyses/tests/agreement/sums.rs"]
 mod sums;
 #[path = "../../analyses/tests/traces/tables.rs"]

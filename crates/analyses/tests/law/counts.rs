@@ -7,7 +7,7 @@ use hodo_model::{
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
-use crate::traces::{flow::merge_all, parts_of};
+use crate::traces::{flow::merge_all, parts::parts_of};
 
 /// The width of time spans.
 const WIDTH: i128 = 10;

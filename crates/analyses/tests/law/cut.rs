@@ -8,8 +8,8 @@ use hodo_model::{
 };
 
 use crate::{
+    parts::{merge_neighbours, parts_of},
     tables::{fold, fold_part, span, table, time, travelled},
-    traces::{merge_neighbours, parts_of},
 };
 
 /// The tables of a trace as one chunk, and of the same trace cut after the events that `cuts` marks, with the parts

@@ -29,7 +29,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use proptest::prelude::ProptestConfig;
 
 use flow::FlowLaw;
-use traces::{config, tables};
+use traces::{config, parts, tables};
 
 /// Checks control flow without a decoder.
 struct Law;

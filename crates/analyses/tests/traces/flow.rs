@@ -8,7 +8,7 @@ use hodo_model::{
 };
 use proptest::prelude::*;
 
-use super::{merge_neighbours, parts_of};
+use super::parts::{merge_neighbours, parts_of};
 
 struct Numbers;
 

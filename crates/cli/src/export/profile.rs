@@ -77,8 +77,8 @@ pub(super) fn sources(command: &Export, write: WriteSources) -> Result<ExitCode,
     Ok(code)
 }
 
-/// A line of a source file.
-struct LineRow {
+/// A line of a source file that is there.
+struct ExecutedLine {
     file: String,
     line: u64,
     executions: u64,
@@ -93,7 +93,7 @@ pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Fai
     let table = &tables[0];
     let mut modules: BTreeSet<String> = BTreeSet::new();
     let mut files: BTreeMap<String, bool> = BTreeMap::new();
-    let mut rows: Vec<LineRow> = Vec::new();
+    let mut rows: Vec<ExecutedLine> = Vec::new();
     for batch in table.batches() {
         let row = |&LineRow { module, file, line, executions }: &LineRow<'_>| {
             if !modules.contains(module) {
@@ -107,7 +107,7 @@ pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Fai
                 None => *files.entry(file.to_owned()).or_insert(Path::new(file).is_file()),
             };
             if is_there {
-                rows.push(LineRow { file: file.to_owned(), line, executions });
+                rows.push(ExecutedLine { file: file.to_owned(), line, executions });
             }
             Ok::<(), Infallible>(())
         };
