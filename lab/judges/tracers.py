@@ -73,6 +73,8 @@ def perf(path):
         if not line.startswith("["):
             continue
         name, time, cpu, pid, tid, _, _, fields = json.loads(line)
+        # At the last switch of a thread that has ended, the kernel knows its process no longer, and writes -1.
+        pid = None if pid == 0xFFFFFFFF else pid
         fields = {key: clean(value) for key, value in fields.items()} | {"sample pid": pid, "sample tid": tid}
         if "args" in fields:
             data = bytes(fields["args"])
