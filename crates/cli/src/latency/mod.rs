@@ -219,17 +219,24 @@ pub fn trees(
     let spans = spans.expect("executions of control flow say whose they are, and which instructions");
     experiment.with(|traces| {
         let flow = only(traces)?;
-        let chunks = match request.chunks {
-            Chunks::Bytes(_) => request.chunks,
-            _ => CHUNKS_IN_ORDER,
-        };
-        let reading = Reading::new(request.threads, chunks);
+        let reading = reading_in_order(request);
         // The trees need two passes.
         let progress = begin(flow.bytes() * 2);
-        let (trees, _) = latency::trees(flow, &spans, reading, |done| progress.set(done));
+        let numbers = hodo_engine::numbers(flow, reading, |done| progress.set(done));
+        let (trees, _) =
+            latency::trees(flow, &spans, &numbers, reading, |done| progress.set(flow.bytes() + done));
         progress.finish();
         Ok(Some(trees).filter(|_| !progress.is_interrupted()))
     })
+}
+
+/// Returns a reading of a whole recording for results that come in order.
+pub fn reading_in_order(request: &Request) -> Reading<'static> {
+    let chunks = match request.chunks {
+        Chunks::Bytes(_) => request.chunks,
+        _ => CHUNKS_IN_ORDER,
+    };
+    Reading::new(request.threads, chunks)
 }
 
 /// Draws all tables for people.

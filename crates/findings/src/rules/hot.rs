@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::unequal;
+use super::{growth, unequal};
 use crate::{
     Evidence, Finding, Row, Rule,
     call_tree::{self, TREE},
@@ -67,7 +67,7 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         for (index, ((name, _), hot)) in hot.iter().take(MOST).enumerate() {
             let weight = share(hot.instructions, whole);
             if index == 0 || weight >= LEAST {
-                findings.push(finding(name, hot, weight));
+                findings.push(finding(evidence, name, hot, weight));
             }
         }
     }
@@ -77,7 +77,7 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     findings
 }
 
-fn finding(name: &str, hot: &Hot, weight: f64) -> Finding {
+fn finding(evidence: &Evidence<'_>, name: &str, hot: &Hot, weight: f64) -> Finding {
     let most = hot.callers.iter().max_by_key(|(_, called)| called.instructions);
     let part = format!("{} of the run is in {}", percent(weight), text::name(name));
     let sentence = match most {
@@ -102,5 +102,12 @@ fn finding(name: &str, hot: &Hot, weight: f64) -> Finding {
             count(hot.instructions)
         ),
     };
+    // What its caller's cost depends on often is the reason.
+    let caller = most.map(|(caller, _)| caller.as_str()).filter(|caller| !caller.is_empty());
+    let depends = [Some(name), caller].into_iter().flatten().find_map(|name| {
+        let dependence = growth::dependence(evidence, name)?;
+        Some(format!("The cost of {}: {dependence}", text::name(name)))
+    });
+    let sentence = text::with(sentence, depends);
     Finding { rule: RULE.name, weight, sentence, command: "report tree".to_owned() }
 }

@@ -1,12 +1,13 @@
 //! Each rule, on a table that passes its threshold and on one that does not.
 
 use hodo_findings::{
-    CAUSES, Evidence, Execution, Finding, Need, PATTERNS, Question, RULES, findings, further, needs,
-    patterns, questions, table, why,
+    CAUSES, Evidence, Execution, Executions, Finding, Need, PATTERNS, Question, RULES, findings, further,
+    needs, patterns, questions, table, why,
 };
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
 mod calls;
+mod growth;
 mod hot;
 
 const SECOND: u64 = 1_000_000_000;
@@ -291,62 +292,16 @@ fn a_slow_first_call_is_no_tail() {
     assert_eq!(rules(&[(("latency", "histogram"), &cheap)]), [] as [&str; 0], "too cheap");
 }
 
-/// Executions of `append` with these costs, in a run of `whole` instructions.
-fn hungry(costs: &[u64], whole: u64) -> [Table; 3] {
-    let total: u64 = costs.iter().sum();
-    let row: [Value; 6] = [
-        "append".into(),
-        "program".into(),
-        (costs.len() as u64).into(),
-        total.into(),
-        costs[costs.len() / 2].into(),
-        costs.iter().copied().max().into(),
-    ];
-    let columns =
-        ["function", "module", "count", "instructions_total", "instructions_p50", "instructions_max"];
-    let latency = made("latency", &[], &columns, &[&row]);
-    let row: [Value; 3] = ["append".into(), "program".into(), total.into()];
-    let columns = ["function", "module", "total_instructions"];
-    let functions = made("functions", &[("instructions", whole)], &columns, &[&row]);
-    let execution = |(number, &instructions): (u64, &u64)| Execution { begin: Some(number), instructions };
-    let executions: Vec<Execution> = (0..).zip(costs).map(execution).collect();
-    [latency, functions, patterns("append", "program", &executions, None)]
-}
-
-#[test]
-fn growth_is_strong_large_and_of_much_of_the_run() {
-    let found = |costs: &[u64], whole| {
-        let [latency, functions, patterns] = &hungry(costs, whole);
-        let tables =
-            [(("latency", "histogram"), latency), (("functions", ""), functions), (PATTERNS, patterns)];
-        found(&tables)
-    };
-    let growing: Vec<u64> = (0..200).map(|number| 40 + 14 * number).collect();
-    let [finding] = &found(&growing, 400_000)[..] else { panic!("one finding") };
-    assert_eq!(finding.rule, "growth");
-    assert!(
-        finding.sentence.contains("append costs more with each call: 14 instructions more"),
-        "{}",
-        finding.sentence
-    );
-    assert_eq!(found(&growing, 6_000_000), [], "little of the run");
-    let slightly: Vec<u64> = (0..200).map(|number| 4000 + number).collect();
-    assert_eq!(found(&slightly, 400_000), [], "at most 1.5 times");
-    let [latency, functions, _] = &hungry(&growing, 400_000);
-    let evidence = Evidence::new(vec![(("latency", "histogram"), latency), (("functions", ""), functions)]);
-    assert_eq!(questions(&evidence)[0].function, "append");
-    let [latency, functions, _] = &hungry(&[100; 200], 40_000);
-    let evidence = Evidence::new(vec![(("latency", "histogram"), latency), (("functions", ""), functions)]);
-    assert_eq!(questions(&evidence), [], "equal costs do not grow");
-}
-
 #[test]
 fn slow_executions_in_a_rhythm() {
     let executions = kinds([990, 10], [5, 30], 0.03, 5);
     let table = |every: usize| {
         let cost = |number: usize| if number % every == 7 { 30 } else { 5 };
-        let execution = |number| Execution { begin: None, instructions: cost(number) };
-        patterns("get", "program", &(0..1000).map(execution).collect::<Vec<_>>(), Some(30))
+        let execution =
+            |number| Execution { number: number as u64, begin: None, instructions: cost(number) };
+        let all: Vec<Execution> = (0..1000).map(execution).collect();
+        let slow = all.iter().filter(|one| one.instructions >= 30).copied().collect();
+        patterns("get", "program", &Executions { all, step: 1, slow })
     };
     let found = |patterns: &Table, executions: &Table| {
         found(&[(("latency", "histogram"), executions), (PATTERNS, patterns)])
@@ -392,12 +347,14 @@ fn recursive_functions_have_no_tail() {
 fn causes_of_a_tail_are_named_with_what_ran_more() {
     let latency = executions(100, 88, 0.5, 2_000);
     let evidence = Evidence::new(vec![(("latency", "histogram"), &latency)]);
-    let question =
-        Question { function: "serve<'a>".to_owned(), module: "program".to_owned(), compares: true };
+    let question = Question {
+        function: "serve<'a>".to_owned(),
+        module: "program".to_owned(),
+        slow_from: 0,
+        compares: true,
+        counts: false,
+    };
     assert_eq!(questions(&evidence), [question]);
-    let many = executions(1_000_001, 88, 0.5, 20_000_000);
-    let evidence = Evidence::new(vec![(("latency", "histogram"), &many)]);
-    assert_eq!(questions(&evidence), [], "they would not fit into memory");
     let names =
         ["extra_", "extra_there_", "extra_self_"].map(|name| [format!("{name}min"), format!("{name}max")]);
     let mut columns = vec![Column::integer("executions", Unit::Count)];
@@ -481,7 +438,12 @@ fn findings_are_a_table() {
 #[test]
 fn every_rule_says_what_it_reads_and_has_a_test() {
     for rule in RULES {
-        let tests = [include_str!("main.rs"), include_str!("calls.rs"), include_str!("hot.rs")];
+        let tests = [
+            include_str!("main.rs"),
+            include_str!("calls.rs"),
+            include_str!("growth.rs"),
+            include_str!("hot.rs"),
+        ];
         let name = format!("\"{}\"", rule.name);
         let is_tested = tests.iter().any(|text| text.contains(&name));
         assert!(is_tested, "add a test of both sides of the threshold of {}", rule.name);

@@ -1,27 +1,23 @@
 //! `hodo explain`.
 
+mod closer;
+
 use std::{
-    cmp::Reverse,
     collections::BTreeMap,
     io::{self, Write},
     process::ExitCode,
 };
 
-use hodo_engine::{
-    Experiment, Needs, Request, Traces,
-    latency::{self, CallTree, Interval},
-};
+use hodo_engine::{Experiment, Needs, Request};
 use hodo_findings::{
-    CAUSES, Evidence, Execution, Finding, Need, PATTERNS, Question, RULES, Rule, WIDTH, findings, further,
-    needs, patterns, questions, table, why, wrapped,
+    Evidence, Finding, Need, RULES, Rule, WIDTH, findings, further, needs, questions, table, why, wrapped,
 };
-use hodo_model::{FunctionId, Intervals, Parameters, Role, Selection, Table};
+use hodo_model::{Parameters, Table};
 
 use crate::{
     arguments::{Explain, Input},
     failure::{Failure, INTERRUPTED, written},
     input,
-    latency::{question::only, trees},
     output::{self, Destination},
     progress::Progress,
 };
@@ -118,9 +114,8 @@ fn read(
         }
         read.tables.extend(by_need(outcome.tables, &needs));
     }
-    let Some(closer) = closer_look(input, experiment, &request, &questions(&read.evidence()))? else {
-        return Ok(None);
-    };
+    let questions = questions(&read.evidence());
+    let Some(closer) = closer::look(input, experiment, &request, &questions)? else { return Ok(None) };
     read.tables.extend(closer);
     Ok(Some(read))
 }
@@ -153,96 +148,6 @@ fn by_need(tables: Vec<Table>, needs: &[Need]) -> Vec<(Need, Table)> {
         Some((views[(*count - 1) % views.len()], table))
     };
     tables.into_iter().filter_map(need).collect()
-}
-
-/// Looks at each execution of functions: returns tables of the patterns in their sequence, and of why slow ones were slow,
-/// by comparison with a typical one. `None` if interrupted. Only of whole recordings of control flow: of parts executions
-/// have no numbers.
-fn closer_look(
-    input: &Input,
-    experiment: &Experiment,
-    request: &Request,
-    questions: &[Question],
-) -> Result<Option<Vec<(Need, Table)>>, Failure> {
-    let mut tables = Vec::new();
-    if questions.is_empty() || input.time.is_some() || input.call.is_some() {
-        return Ok(Some(tables));
-    }
-    let mut compared: Vec<(&str, Vec<Interval>)> = Vec::new();
-    for Question { function: name, module, compares } in questions {
-        // Of several recordings, or of several functions with that name in one file, no tables are made.
-        let named =
-            |traces: &Traces<'_>| latency::function(only(traces).ok()?, &format!("{name}@{module}")).ok();
-        let function = experiment.with(named);
-        let Some(function) = function else { continue };
-        let Some(intervals) = executions(input, experiment, request, function)? else { return Ok(None) };
-        tables.push((PATTERNS, patterns_of(name, module, &intervals)));
-        // Only what is compared stays in memory.
-        let sides = if *compares { sides(&intervals) } else { None };
-        compared.extend(sides.map(|sides| (name.as_str(), sides.into_iter().cloned().collect())));
-    }
-    let asked: Vec<&Interval> = compared.iter().flat_map(|(_, sides)| sides).collect();
-    if asked.is_empty() {
-        return Ok(Some(tables));
-    }
-    let Some(trees) = trees(experiment, request, &asked, &|bytes| Progress::new(bytes, input.quiet))? else {
-        return Ok(None);
-    };
-    let mut trees = trees.into_iter();
-    for (name, sides) in &compared {
-        let trees: Vec<CallTree> = trees.by_ref().take(sides.len()).collect();
-        if let Some((typical, slow)) = trees.split_first() {
-            let summary = vec![("function", (*name).into())];
-            tables.push((CAUSES, latency::compare(typical, slow).causes_table(summary)));
-        }
-    }
-    Ok(Some(tables))
-}
-
-/// Returns the patterns in the executions of the thread that has most of them.
-fn patterns_of(name: &str, module: &str, intervals: &[Interval]) -> Table {
-    let mut threads: BTreeMap<&str, Vec<&Interval>> = BTreeMap::new();
-    for interval in intervals.iter().filter(|one| one.ended.is_complete() && one.level == 0) {
-        threads.entry(&interval.thread).or_default().push(interval);
-    }
-    let most = threads.into_values().max_by_key(Vec::len).unwrap_or_default();
-    let execution =
-        |one: &&Interval| Execution { begin: one.begin, instructions: one.instructions.unwrap_or(0) };
-    let executions: Vec<Execution> = most.iter().map(execution).collect();
-    patterns(name, module, &executions, latency::slow_from(&most))
-}
-
-/// Returns all executions of a function; `None` if interrupted.
-fn executions(
-    input: &Input,
-    experiment: &Experiment,
-    request: &Request,
-    function: FunctionId,
-) -> Result<Option<Vec<Interval>>, Failure> {
-    // Threads were selected when the recording was opened.
-    let selection = Selection { view: "executions".to_owned(), ..Selection::default() };
-    let intervals = Some(Intervals::Function(function));
-    let parameters = Parameters { selection, intervals, alone: true, ..Parameters::default() };
-    let reports = hodo_engine::reports_for(Role::Intervals);
-    let request = Request { reports, views: Vec::new(), parameters, ..request.clone() };
-    let progress = Progress::new(experiment.work(&request), input.quiet);
-    let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
-    progress.finish();
-    let intervals = outcome.tables.first().and_then(latency::of_table).unwrap_or_default();
-    Ok((!progress.is_interrupted()).then_some(intervals))
-}
-
-/// The most slow executions of a function that are compared.
-const MOST_COMPARED: usize = 1000;
-
-/// Returns a typical execution, then slow ones, evenly spread if they are many.
-fn sides(intervals: &[Interval]) -> Option<Vec<&Interval>> {
-    let mut order: Vec<&Interval> =
-        intervals.iter().filter(|interval| interval.ended.is_complete()).collect();
-    order.sort_by_key(|interval| Reverse((interval.instructions, interval.time)));
-    let slow = latency::slowest(&order);
-    let step = slow.len().div_ceil(MOST_COMPARED).max(1);
-    Some([latency::typical(&order)?].into_iter().chain(slow.into_iter().step_by(step)).collect())
 }
 
 /// Formats the findings for people.
