@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     Sides,
     identity::{Match, Modules, match_modules, own_name, without_clone},
+    rename::renamed,
 };
 
 /// The cost of a node or function on one side.
@@ -60,6 +61,8 @@ pub(crate) struct Function {
     pub(crate) module: String,
     /// The function's names on each side.
     pub(crate) names: Sides<BTreeSet<String>>,
+    /// Whether its names differ, and equal counts and neighbours say that it is one function.
+    pub(crate) is_renamed: bool,
 }
 
 /// A function on one call path.
@@ -77,7 +80,7 @@ pub(crate) struct Node {
 pub(crate) struct Union {
     pub(crate) functions: Vec<Function>,
     pub(crate) nodes: Vec<Node>,
-    /// Notes on matched modules whose names differ.
+    /// Notes on matched modules and functions whose names differ.
     pub(crate) notes: Vec<String>,
 }
 
@@ -156,8 +159,31 @@ impl Union {
             modules
         });
         let matches = match_modules(modules);
+        let by_names = Union::with(tables, &matches, Renames::default());
+        let renames: Renames = renamed(&by_names)
+            .into_iter()
+            .map(|pair| {
+                let [a, b] = [pair.a, pair.b].map(|function| &by_names.functions[function as usize]);
+                ((b.module.clone(), b.name.clone()), a.name.clone())
+            })
+            .collect();
+        if renames.is_empty() {
+            return by_names;
+        }
+        let mut notes: Vec<String> = renames
+            .iter()
+            .map(|((_, b), a)| format!("{a} of A may be {b} of B: calls, callers and callees are equal"))
+            .collect();
+        notes.sort_unstable();
+        let mut union = Union::with(tables, &matches, renames);
+        union.notes.append(&mut notes);
+        union
+    }
+
+    fn with(tables: Sides<&[Table]>, matches: &[Match], renames: Renames) -> Union {
         let mut growing = UnionBuilder {
             union: Union::default(),
+            renames,
             known: FxHashMap::default(),
             nodes: FxHashMap::default(),
         };
@@ -168,7 +194,7 @@ impl Union {
                 matches.iter().enumerate().filter_map(|(index, found)| Some((name(found)?, index))).collect();
             let tables = if is_b { tables.b } else { tables.a };
             for (recording, table) in (0u32..).zip(tables) {
-                growing.add(table, recording, is_b, &places, &matches);
+                growing.add(table, recording, is_b, &places, matches);
             }
         }
         growing.union
@@ -198,9 +224,13 @@ fn note(found: &Match) -> Option<String> {
     })
 }
 
+/// For the module and the name of a function of B, its name in A.
+type Renames = FxHashMap<(String, String), String>;
+
 /// A union under construction.
 struct UnionBuilder {
     union: Union,
+    renames: Renames,
     /// Function indices, by index of the module match and name.
     known: FxHashMap<(usize, String), u32>,
     nodes: FxHashMap<(Option<u32>, u32), u32>,
@@ -237,18 +267,22 @@ impl UnionBuilder {
     }
 
     fn function(&mut self, row: &PathRow<'_>, is_b: bool, module: usize, matches: &[Match]) -> u32 {
-        let name = own_name(row.function, row.module);
+        let of = match &matches[module].names {
+            Sides { a: Some(a), b: Some(b) } if a != b => format!("{a} → {b}"),
+            Sides { a: Some(name), .. } | Sides { b: Some(name), .. } => name.clone(),
+            Sides { a: None, b: None } => String::new(),
+        };
         let functions = &mut self.union.functions;
+        let shown = without_clone(row.function).to_owned();
+        let key = (of, shown);
+        let before = self.renames.get(&key).filter(|_| is_b);
+        let name = before.map_or_else(|| own_name(row.function, row.module), String::as_str);
         let index = *self.known.entry((module, name.to_owned())).or_insert_with(|| {
-            let module = match &matches[module].names {
-                Sides { a: Some(a), b: Some(b) } if a != b => format!("{a} → {b}"),
-                Sides { a: Some(name), .. } | Sides { b: Some(name), .. } => name.clone(),
-                Sides { a: None, b: None } => String::new(),
-            };
-            let name = without_clone(row.function).to_owned();
-            functions.push(Function { name, module, names: Sides::default() });
+            let (module, name) = key.clone();
+            functions.push(Function { name, module, names: Sides::default(), is_renamed: false });
             functions.len() as u32 - 1
         });
+        functions[index as usize].is_renamed |= before.is_some();
         let names = functions[index as usize].names.side(is_b);
         if !names.contains(row.function) {
             names.insert(row.function.to_owned());

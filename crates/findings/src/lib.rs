@@ -7,12 +7,15 @@
 //!                                               │   does their cost grow, are slow ones regular? ──► of patterns
 //!                                               │   which size does their cost depend on? ──► of sizes
 //!                                               └─► further: tables that few inputs need
+//!
+//! tables of two sides compared by crates/compare ──Evidence──► DIFFERENCE_RULES ──► Finding… ──► `hodo explain A B`
 //! ```
 //!
 //! A rule never guesses: each number of a finding is in a table, and each finding states the command that shows the
 //! table. [`Rule::help`] states the thresholds, and [`why`] which of them kept a rule from a finding. A rule is one function in `rules/` and one line in [`RULES`].
 
 mod call_tree;
+mod difference;
 mod evidence;
 mod rules;
 mod series;
@@ -20,6 +23,7 @@ mod sizes;
 mod text;
 mod why;
 
+pub use difference::{DIFFERENCE_RULES, DIVERGENCE, LATENCIES, PATHS, differences};
 pub use evidence::{CAUSES, Evidence, PATTERNS, Row, SIZES};
 pub use series::{Execution, Executions, patterns};
 pub use sizes::{BlockSizes, Sized, sizes};

@@ -143,11 +143,11 @@ struct Found<'s> {
 fn find<'s>(sized: &'s Sized<'_>) -> Option<Found<'s>> {
     let costs = || sized.executions.iter().map(|one| one.instructions);
     let with = |sizes: &[u64]| dependence(&sizes.iter().copied().zip(costs()).collect::<Vec<_>>());
-    let by_number: Vec<Point> =
-        sized.executions.iter().map(|one| (one.number, one.instructions)).collect();
+    let by_number: Vec<Point> = sized.executions.iter().map(|one| (one.number, one.instructions)).collect();
     let by_number = order(&by_number);
     let mut blocks: Vec<&BlockSizes> = sized.loops.iter().collect();
-    let total = |block: &BlockSizes| block.counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
+    let total =
+        |block: &BlockSizes| block.counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
     blocks.sort_by_key(|block| std::cmp::Reverse(total(block)));
     blocks.dedup_by(|next, before| next.counts == before.counts);
     blocks.truncate(MOST_BLOCKS);
@@ -231,11 +231,8 @@ mod tests {
 
     /// The executions of points, in that order, with the sizes as a block.
     fn sized(points: &[Point]) -> Table {
-        let execution = |(number, &(_, instructions)): (u64, &Point)| Execution {
-            number,
-            begin: None,
-            instructions,
-        };
+        let execution =
+            |(number, &(_, instructions)): (u64, &Point)| Execution { number, begin: None, instructions };
         let executions: Vec<Execution> = (1..).zip(points).map(execution).collect();
         let counts = points.iter().map(|(size, _)| *size).collect();
         let loops = vec![BlockSizes { at: "x.c:1".to_owned(), counts }];
@@ -276,7 +273,8 @@ mod tests {
     fn equal_sizes_explain_nothing() {
         let points: Vec<Point> = (0..400).map(|number| (5, number * 7 % 400)).collect();
         assert_eq!(dependence(&points), None);
-        let near: Vec<Point> = (0..400).map(|number| (300 + number * 7 % 400, 300 + number * 7 % 400)).collect();
+        let near: Vec<Point> =
+            (0..400).map(|number| (300 + number * 7 % 400, 300 + number * 7 % 400)).collect();
         assert_eq!(dependence(&near), None, "the largest is not four times the smallest");
     }
 }

@@ -233,7 +233,10 @@ fn unlisted() -> [Unlisted; 4] {
         }),
         ("digests", || Made::of_flow(Digests { wanted: 3..1000, block: 4, modules: vec![5, 6] })),
         ("block counts", || {
-            let of = |index, executions| CountedExecutions { function: FunctionId { module: 1, index }, executions };
+            let of = |index, executions| CountedExecutions {
+                function: FunctionId { module: 1, index },
+                executions,
+            };
             let of = vec![of(0, vec![0..5, 9..400]), of(1, vec![2..30, 31..1000])];
             Made::of_flow(BlockCounts { of })
         }),

@@ -193,7 +193,8 @@ impl Look<'_, '_> {
 
     /// Returns the table of the size that the cost of executions depends on.
     fn sizes(&self, asked: &Asked<'_>, counted: &[SampledExecution], blocks: Vec<LoopBlock>) -> Table {
-        let loops = blocks.into_iter().map(|block| BlockSizes { at: block.at, counts: block.counts }).collect();
+        let loops =
+            blocks.into_iter().map(|block| BlockSizes { at: block.at, counts: block.counts }).collect();
         let executions: Vec<Execution> = counted.iter().map(execution).collect();
         let bytes_of = |one: &SampledExecution| {
             let tid = one.location(self.flow).tid.into();
@@ -203,7 +204,11 @@ impl Look<'_, '_> {
             true => Vec::new(),
             false => counted.iter().map(bytes_of).collect(),
         };
-        sizes(&asked.question.function, &asked.question.module, &Sized { executions: &executions, bytes, loops })
+        sizes(
+            &asked.question.function,
+            &asked.question.module,
+            &Sized { executions: &executions, bytes, loops },
+        )
     }
 }
 

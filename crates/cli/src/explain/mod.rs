@@ -1,6 +1,7 @@
 //! `hodo explain`.
 
 mod closer;
+mod difference;
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +11,8 @@ use std::{
 
 use hodo_engine::{Experiment, Needs, Request};
 use hodo_findings::{
-    Evidence, Finding, Need, RULES, Rule, WIDTH, findings, further, needs, questions, table, why, wrapped,
+    DIFFERENCE_RULES, Evidence, Finding, Need, RULES, Rule, WIDTH, findings, further, needs, questions,
+    table, why, wrapped,
 };
 use hodo_model::{Parameters, Table};
 
@@ -25,35 +27,51 @@ use crate::{
 /// Runs the command.
 pub fn run(command: &Explain) -> Result<ExitCode, Failure> {
     if command.list {
-        let lines = RULES.iter().map(|rule| format!("{:16} {}\n", rule.name, rule.help));
+        let rules = RULES.iter().chain(DIFFERENCE_RULES);
+        let lines = rules.map(|rule| format!("{:16} {}\n", rule.name, rule.help));
         written(io::stdout().write_all(lines.collect::<String>().as_bytes()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let rule = command.why.as_deref().map(rule).transpose()?;
+    if let Some(sides) = difference::sides(command)? {
+        return difference::run(command, rule, &sides);
+    }
     let experiment = input::experiment(&command.input, Needs::ALL)?;
     let progress = Progress::new(work(&command.input, &experiment)?, command.input.quiet);
     let read = read(&command.input, &experiment, &mut |done| progress.set(done))?;
     progress.finish();
     let Some(read) = read else { return Ok(ExitCode::from(INTERRUPTED)) };
-    let found = findings(&read.evidence());
-    let text = match rule {
-        Some(rule) => why(rule, &read.evidence()),
-        None if command.output.format == "text" => text(&found, read.tables.len(), command),
-        None => {
-            output::draw(table(&found), &command.output)?;
-            return Ok(input::exit_code_of(&command.input, &experiment, read.lossless));
-        }
-    };
+    let nothing = format!(
+        "Nothing stands out: no number of {} tables passes a threshold (`hodo explain --list`).\n",
+        read.tables.len()
+    );
+    match rule {
+        Some(rule) => write(&why(rule, &read.evidence(), findings), command)?,
+        None => draw(&findings(&read.evidence()), &nothing, command)?,
+    }
+    Ok(input::exit_code_of(&command.input, &experiment, read.lossless))
+}
+
+/// Draws findings in the chosen format; `nothing` is the text if there are none.
+fn draw(found: &[Finding], nothing: &str, command: &Explain) -> Result<(), Failure> {
+    match command.output.format.as_str() {
+        "text" if found.is_empty() => write(nothing, command),
+        "text" => write(&text(found, command), command),
+        _ => output::draw(table(found), &command.output),
+    }
+}
+
+fn write(text: &str, command: &Explain) -> Result<(), Failure> {
     let mut out = Destination::open(command.output.output.as_deref())?;
     written(out.write_all(text.as_bytes()))?;
-    out.finish()?;
-    Ok(input::exit_code_of(&command.input, &experiment, read.lossless))
+    out.finish()
 }
 
 /// Returns the rule with this name.
 fn rule(name: &str) -> Result<&'static Rule, Failure> {
-    RULES.iter().find(|rule| rule.name == name).ok_or_else(|| {
-        let names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
+    let rules = || RULES.iter().chain(DIFFERENCE_RULES);
+    rules().find(|rule| rule.name == name).ok_or_else(|| {
+        let names: Vec<&str> = rules().map(|rule| rule.name).collect();
         Failure::usage(format!("--why {name}: no such rule; the rules are {}", names.join(", ")))
     })
 }
@@ -151,14 +169,10 @@ fn by_need(tables: Vec<Table>, needs: &[Need]) -> Vec<(Need, Table)> {
 }
 
 /// Formats the findings for people.
-fn text(found: &[Finding], tables: usize, command: &Explain) -> String {
-    let names: Vec<String> = command.input.files.iter().map(|file| file.display().to_string()).collect();
+fn text(found: &[Finding], command: &Explain) -> String {
+    let files = command.baseline.iter().chain(&command.input.files);
+    let names: Vec<String> = files.map(|file| file.display().to_string()).collect();
     let inputs = names.join(" ");
-    if found.is_empty() {
-        return format!(
-            "Nothing stands out: no number of {tables} tables passes a threshold (`hodo explain --list`).\n"
-        );
-    }
     let limit = command.output.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let mut text = String::new();
     for (number, finding) in (1..).zip(found.iter().take(limit)) {

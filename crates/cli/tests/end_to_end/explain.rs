@@ -221,3 +221,28 @@ fn a_rule_says_why_it_did_not_fire() {
     let refused = why("no-such-rule");
     assert!(refused.code == 2 && refused.stderr.contains("heavy-tail"), "{refused:?}");
 }
+
+#[test]
+fn two_recordings_are_explained_by_their_difference() {
+    let folder = Folder::new();
+    let [old, new] = ["50", "10"].map(|every| recorded(&folder, "modes.c", &["3000", every]));
+    let text = hodo(&["explain", "-q", &old, &new]).fine().stdout;
+    let expected = " 1. rebuild ran 300 times instead of 60, 4,002 instructions each as before, in … → answer → rebuild.";
+    assert!(text.starts_with(expected), "{text}");
+    assert!(text.contains("They diverge at answer (modes.c:"), "{text}");
+    let table = hodo(&["explain", "-q", "--format", "json", &old, &new]).fine().json();
+    assert_eq!(table["rows"][0][1], "runs-more-often");
+    let why = hodo(&["explain", "-q", "--why", "costs-more", &old, &new]).fine().stdout;
+    assert!(why.contains("It did not fire"), "{why}");
+    let same = hodo(&["explain", "-q", &old, &old]).fine().stdout;
+    assert!(same.starts_with("No difference stands out: no difference: "), "{same}");
+}
+
+#[test]
+fn traces_of_events_are_compared_with_a_baseline() {
+    let trace = fixture("ctf/lttng2.13-kernel");
+    let same = hodo(&["explain", "-q", "--baseline", &trace, &trace]).fine().stdout;
+    assert!(same.starts_with("No difference stands out"), "{same}");
+    let several = hodo(&["explain", "--baseline", &trace, &trace, &trace]);
+    assert!(several.stderr.contains("--baseline compares one input with another"), "{several:?}");
+}

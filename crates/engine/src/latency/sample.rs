@@ -128,7 +128,8 @@ impl ExecutionSample {
     /// Returns the slow executions, every Nth of them in order: the slow kind, or the slowest 1 % by rank. `from` is the
     /// least number of instructions of one.
     pub fn slow(&self, from: u64) -> Thinned {
-        let mut slow = if self.all.is_whole() || from < self.slow_from { &self.all } else { &self.slow }.clone();
+        let mut slow =
+            if self.all.is_whole() || from < self.slow_from { &self.all } else { &self.slow }.clone();
         slow.kept.retain(|one| one.instructions >= from);
         slow
     }
@@ -254,12 +255,10 @@ impl CallSink for Sampler {
                     thread.functions.entry(index).or_default().open += 1;
                 }
             }
-            Moment::End { call } => {
-                match self.indices.get(&call.function) {
-                    Some(&index) => self.end(index, &call),
-                    None => self.settle(call.before + call.instructions),
-                }
-            }
+            Moment::End { call } => match self.indices.get(&call.function) {
+                Some(&index) => self.end(index, &call),
+                None => self.settle(call.before + call.instructions),
+            },
             Moment::Gap => {
                 if let Some(thread) = self.threads.get_mut(&self.context) {
                     thread.last.clear();
@@ -288,14 +287,10 @@ mod tests {
 
     #[test]
     fn what_does_not_return_is_no_execution() {
-        let function = FunctionId::default();
+        let function = FunctionId { module: 0, index: 0 };
         let mut sampler = Sampler {
             indices: FxHashMap::from_iter([(function, 0)]),
-            samples: vec![ExecutionSample {
-                all: Thinned::new(9),
-                slow: Thinned::new(9),
-                slow_from: 7,
-            }],
+            samples: vec![ExecutionSample { all: Thinned::new(9), slow: Thinned::new(9), slow_from: 7 }],
             threads: BTreeMap::new(),
             context: 0,
         };
@@ -307,8 +302,19 @@ mod tests {
         };
         // The second contains another; the fourth ends in a gap, the last one with the trace.
         let moments = [
-            begin(0), end(0, 5), begin(10), begin(12), end(12, 2), end(10, 8), begin(20), end(20, 3), begin(30),
-            end(30, 4), Moment::Gap, begin(40), end(40, 4),
+            begin(0),
+            end(0, 5),
+            begin(10),
+            begin(12),
+            end(12, 2),
+            end(10, 8),
+            begin(20),
+            end(20, 3),
+            begin(30),
+            end(30, 4),
+            Moment::Gap,
+            begin(40),
+            end(40, 4),
         ];
         moments.into_iter().for_each(|moment| sampler.moment(moment));
         let [sample] = &sampler.samples[..] else { panic!("one function") };

@@ -56,9 +56,8 @@ fn grows(row: &Row<'_>) -> bool {
 
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let by_number = by_number(evidence);
-    let by_size = by_size(evidence).filter(|(function, _)| {
-        by_number.as_ref().is_none_or(|(grown, _)| grown != function)
-    });
+    let by_size = by_size(evidence)
+        .filter(|(function, _)| by_number.as_ref().is_none_or(|(grown, _)| grown != function));
     by_number.into_iter().chain(by_size).map(|(_, finding)| finding).collect()
 }
 
@@ -99,7 +98,10 @@ fn by_number(evidence: &Evidence<'_>) -> Option<(String, Finding)> {
         percent(weight),
         percent(THRESHOLD),
     );
-    Some((most.text("function").to_owned(), Finding { rule: RULE.name, weight, sentence, command: command(most) }))
+    Some((
+        most.text("function").to_owned(),
+        Finding { rule: RULE.name, weight, sentence, command: command(most) },
+    ))
 }
 
 /// Returns the finding on growth that is faster than a size, and its function.
@@ -128,7 +130,10 @@ fn by_size(evidence: &Evidence<'_>) -> Option<(String, Finding)> {
         percent(weight),
         percent(THRESHOLD),
     );
-    Some((row.text("function").to_owned(), Finding { rule: RULE.name, weight, sentence, command: command(&row) }))
+    Some((
+        row.text("function").to_owned(),
+        Finding { rule: RULE.name, weight, sentence, command: command(&row) },
+    ))
 }
 
 fn names<'r>(row: &'r Row<'_>) -> [&'r str; 2] {
@@ -144,7 +149,10 @@ fn units(row: &Row<'_>) -> (&'static str, String) {
 }
 
 fn command(row: &Row<'_>) -> String {
-    format!("latency --by executions --function {}", quoted(&qualified(row.text("function"), row.text("module"))))
+    format!(
+        "latency --by executions --function {}",
+        quoted(&qualified(row.text("function"), row.text("module")))
+    )
 }
 
 /// Says what the cost of a function depends on, if it is a size: `4 instructions for each of 5 to 6,000 iterations`.

@@ -1,12 +1,13 @@
 //! Each rule, on a table that passes its threshold and on one that does not.
 
 use hodo_findings::{
-    CAUSES, Evidence, Execution, Executions, Finding, Need, PATTERNS, Question, RULES, findings, further,
-    needs, patterns, questions, table, why,
+    CAUSES, DIFFERENCE_RULES, Evidence, Execution, Executions, Finding, Need, PATTERNS, Question, RULES,
+    Rule, findings, further, needs, patterns, questions, table, why,
 };
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
 mod calls;
+mod difference;
 mod growth;
 mod hot;
 
@@ -297,8 +298,7 @@ fn slow_executions_in_a_rhythm() {
     let executions = kinds([990, 10], [5, 30], 0.03, 5);
     let table = |every: usize| {
         let cost = |number: usize| if number % every == 7 { 30 } else { 5 };
-        let execution =
-            |number| Execution { number: number as u64, begin: None, instructions: cost(number) };
+        let execution = |number| Execution { number: number as u64, begin: None, instructions: cost(number) };
         let all: Vec<Execution> = (0..1000).map(execution).collect();
         let slow = all.iter().filter(|one| one.instructions >= 30).copied().collect();
         patterns("get", "program", &Executions { all, step: 1, slow })
@@ -321,7 +321,8 @@ fn slow_executions_in_a_rhythm() {
 fn a_rule_says_why_it_finds_nothing() {
     let slow = kinds([149, 1], [5, 100], 0.5, 100);
     let evidence = Evidence::new(vec![(("latency", "histogram"), &slow)]);
-    let why = |name: &str| why(RULES.iter().find(|rule| rule.name == name).expect("a rule"), &evidence);
+    let why =
+        |name: &str| why(RULES.iter().find(|rule| rule.name == name).expect("a rule"), &evidence, findings);
     assert!(
         why("heavy-tail").contains("the tail of get costs most, 50 % of the run; only its first"),
         "{}",
@@ -437,10 +438,11 @@ fn findings_are_a_table() {
 
 #[test]
 fn every_rule_says_what_it_reads_and_has_a_test() {
-    for rule in RULES {
+    for rule in RULES.iter().chain(DIFFERENCE_RULES) {
         let tests = [
             include_str!("main.rs"),
             include_str!("calls.rs"),
+            include_str!("difference.rs"),
             include_str!("growth.rs"),
             include_str!("hot.rs"),
         ];
@@ -448,8 +450,9 @@ fn every_rule_says_what_it_reads_and_has_a_test() {
         let is_tested = tests.iter().any(|text| text.contains(&name));
         assert!(is_tested, "add a test of both sides of the threshold of {}", rule.name);
         assert!(!rule.needs.is_empty() && !rule.help.is_empty(), "{}", rule.name);
-        assert!(rule.needs.iter().all(|need| needs().contains(need)), "{}", rule.name);
     }
+    let is_read = |rule: &Rule| rule.needs.iter().all(|need| needs().contains(need));
+    assert!(RULES.iter().all(is_read));
 }
 
 /// A cause of a critical path: wait, call, cause, comm, host, detail, total.
