@@ -11,8 +11,9 @@
 use hodo_model::{Table, Value};
 
 use crate::{
-    Evidence, Finding, Need, Row, Rule,
-    text::{self, count, duration, percent, rate, share, times},
+    Evidence, Finding, Need, Row, Rule, link,
+    numbers::Numbers,
+    text::{self, count, percent, rate, share, times},
 };
 
 /// The call paths of both sides, from `crates/compare`.
@@ -299,19 +300,31 @@ fn arisen(evidence: &Evidence<'_>, rule: &'static str) -> Vec<Finding> {
 fn finding(tree: &Tree, arisen: &Arisen, rule: &'static str, all: f64) -> Finding {
     let more = arisen.amount.more();
     let of_a = if tree.whole.a > 0.0 { more.abs() / tree.whole.a } else { 1.0 };
+    let mut numbers = Numbers::default();
+    let node = &tree.nodes[arisen.index];
+    numbers.function("function", &node.name);
+    numbers.rate("a_calls", node.calls.a);
+    numbers.rate("b_calls", node.calls.b);
+    numbers.rate("a_instructions", arisen.amount.a);
+    numbers.rate("b_instructions", arisen.amount.b);
     let (verb, added) = if more > 0.0 { ("more", "what was added") } else { ("less", "what fell away") };
     Finding {
         rule,
         weight: of_a.min(1.0),
         sentence: format!(
             "{}, in {}. That is {} instructions {verb}, {} of {added} and {} of A.",
-            arisen.words(&tree.nodes[arisen.index]),
+            arisen.words(node),
             text::path(&tree.path(arisen.index)),
-            count(more.abs().round() as u64),
-            percent(share_of(more, all)),
-            if of_a > 2.0 { format!("{of_a:.1} times those") } else { percent(of_a) },
+            numbers.count("difference", more.abs().round() as u64),
+            numbers.percent("share_of_change", share_of(more, all)),
+            match numbers.percent("share_of_a", of_a) {
+                _ if of_a > 2.0 => format!("{of_a:.1} times those"),
+                share => share,
+            },
         ),
         command: "diff --by path".to_owned(),
+        link: link::diff(),
+        numbers: numbers.list(),
     }
 }
 
@@ -331,21 +344,27 @@ fn slower(evidence: &Evidence<'_>) -> Vec<Finding> {
             if a > 0.0 && b > a * (1.0 + SLOWER) && more > 0.0 && weight > MUCH {
                 let name = ["call", "name", "comm", "kind"].map(|column| row.text(column));
                 let name = name.into_iter().find(|name| !name.is_empty()).unwrap_or(table.name());
+                let mut numbers = Numbers::default();
                 findings.push(Finding {
                     rule: "slower",
                     weight,
                     sentence: format!(
                         "{name} is slower ({}): the median is {} instead of {} (threshold {}), and all take {} more together, {} of \
                          the time in A (threshold {}).",
-                        table.name(),
-                        duration(b as u64),
-                        duration(a as u64),
-                        percent(SLOWER),
-                        duration(more as u64),
-                        percent(weight),
-                        percent(MUCH),
+                        numbers.text("report", table.name()),
+                        numbers.duration("b_p50_ns", b as u64),
+                        numbers.duration("a_p50_ns", a as u64),
+                        numbers.percent("growth_threshold", SLOWER),
+                        numbers.duration("more_ns", more as u64),
+                        numbers.percent("share", weight),
+                        numbers.percent("threshold", MUCH),
                     ),
                     command: "diff".to_owned(),
+                    link: link::diff(),
+                    numbers: {
+                        numbers.text("name", name);
+                        numbers.list()
+                    },
                 });
             }
         }
@@ -379,6 +398,8 @@ fn renamed(evidence: &Evidence<'_>) -> Vec<Finding> {
         weight: 0.0,
         sentence: text::fitted(&head, &shown),
         command: "diff".to_owned(),
+        link: link::diff(),
+        numbers: vec![("functions", (pairs.len() as u64).into())],
     }]
 }
 
@@ -398,17 +419,20 @@ fn divergence(evidence: &Evidence<'_>) -> Vec<Finding> {
         _ => 0,
     };
     let common = at.figure("common_instructions");
+    let mut numbers = Numbers::default();
     vec![Finding {
         rule: "divergence",
         weight: 0.0,
         sentence: format!(
             "They diverge at {}, after {} common instructions of main ({} of A's): A goes on at {}, B at {}.",
             place(at),
-            count(common),
-            percent(share(common, whole)),
+            numbers.count("common_instructions", common),
+            numbers.percent("share_of_a", share(common, whole)),
             place(a),
             place(b),
         ),
         command: "diff --divergence".to_owned(),
+        link: link::diff(),
+        numbers: numbers.list(),
     }]
 }

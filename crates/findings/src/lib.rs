@@ -17,6 +17,8 @@
 mod call_tree;
 mod difference;
 mod evidence;
+mod link;
+mod numbers;
 mod rules;
 mod series;
 mod sizes;
@@ -30,7 +32,7 @@ pub use sizes::{BlockSizes, Sized, sizes};
 pub use text::{WIDTH, wrapped};
 pub use why::why;
 
-use hodo_model::{Column, Shape, Table, Unit};
+use hodo_model::{Column, Shape, Table, Unit, Value};
 
 /// A report that a rule reads: its name and view.
 pub type Need = (&'static str, &'static str);
@@ -71,6 +73,8 @@ pub const RULES: &[Rule] = &[
     rules::interrupts::STORM,
     rules::interrupts::OFF,
     rules::exceptions::RULE,
+    rules::allocation::RULE,
+    rules::recursion::RULE,
     rules::recorder::RULE,
     rules::hot::RULE,
 ];
@@ -86,6 +90,10 @@ pub struct Finding {
     pub sentence: String,
     /// The command line after `hodo` that shows the evidence, without the input.
     pub command: String,
+    /// Where the page of `hodo view` shows it, as the end of its address: `#view=timeline&t0=…`.
+    pub link: String,
+    /// The numbers and names of the sentence. Names of numbers are stable; times are in nanoseconds, shares from 0 to 1.
+    pub numbers: Vec<(&'static str, Value)>,
 }
 
 /// Returns the reports that the rules read, each once.
@@ -174,10 +182,12 @@ pub fn table(findings: &[Finding]) -> Table {
         Column::name("rule"),
         Column::text("finding"),
         Column::text("command"),
+        Column::text("link").secondary(),
     ];
     let row = |finding: &Finding| {
-        let (sentence, command) = (finding.sentence.as_str(), finding.command.as_str());
-        vec![finding.weight.into(), finding.rule.into(), sentence.into(), command.into()]
+        let [sentence, command, link] =
+            [&finding.sentence, &finding.command, &finding.link].map(|text| text.as_str());
+        vec![finding.weight.into(), finding.rule.into(), sentence.into(), command.into(), link.into()]
     };
     let summary = vec![("findings", (findings.len() as u64).into())];
     Table::new("explain", Shape::Counters, summary, columns, findings.iter().map(row))

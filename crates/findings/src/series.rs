@@ -19,6 +19,8 @@ pub struct Execution {
     pub number: u64,
     /// Begin in nanoseconds, if known.
     pub begin: Option<u64>,
+    /// End in nanoseconds, if known.
+    pub end: Option<u64>,
     /// Number of instructions executed in it.
     pub instructions: u64,
 }
@@ -266,7 +268,11 @@ pub fn patterns(function: &str, module: &str, executions: &Executions) -> Table 
         Column::integer("slow_every", Unit::Count),
         Column::integer("slow_every_ns", Unit::Nanoseconds),
         Column::real("slow_strength", Unit::Share),
+        Column::integer("slowest_begin_ns", Unit::Nanoseconds),
+        Column::integer("slowest_end_ns", Unit::Nanoseconds),
     ];
+    let slowest = slow.iter().chain(all).max_by_key(|execution| execution.instructions);
+    let slowest = slowest.and_then(|execution| execution.begin.zip(execution.end));
     let real = |value: Option<f64>| value.map_or(Value::Null, Value::from);
     let row = vec![
         function.into(),
@@ -283,6 +289,8 @@ pub fn patterns(function: &str, module: &str, executions: &Executions) -> Table 
         calls.into(),
         time.into(),
         real(rhythm.map(|rhythm| rhythm.strength)),
+        slowest.map(|(begin, _)| begin).into(),
+        slowest.map(|(_, end)| end).into(),
     ];
     Table::new("patterns", Shape::Counters, Vec::new(), columns, [row])
 }
@@ -319,6 +327,7 @@ pub(crate) mod tests {
         let execution = |(number, &instructions): (u64, &u64)| Execution {
             number,
             begin: Some(number * 1_000_000),
+            end: None,
             instructions,
         };
         (1..).zip(costs).map(execution).collect()
@@ -351,6 +360,7 @@ pub(crate) mod tests {
             Execution {
                 number: number as u64,
                 begin: Some(begin),
+                end: None,
                 instructions: 1000 + next() / 400 + if is_slow { 500 } else { 0 },
             }
         };
@@ -387,7 +397,12 @@ pub(crate) mod tests {
         let mut next = noise(5, 1_000);
         let execution = |number: u64| {
             let begin = (number / 100) * (number / 100) * 1_000_000 + number % 100 * 1_000;
-            Execution { number, begin: Some(begin), instructions: 1_000 + begin / 10_000 + next() / 100 }
+            Execution {
+                number,
+                begin: Some(begin),
+                end: None,
+                instructions: 1_000 + begin / 10_000 + next() / 100,
+            }
         };
         let executions: Vec<Execution> = (0..2_000).map(execution).collect();
         let by_time = growth(&executions, 1).and_then(|found| found.by_time).expect("growth with time");
@@ -421,7 +436,7 @@ pub(crate) mod tests {
         #[test]
         fn any_executions_have_a_row(executions in prop::collection::vec((any::<Option<u64>>(), any::<u64>()), 0..300), from: u64) {
             let executions = (1..).zip(executions);
-            let all: Vec<Execution> = executions.map(|(number, (begin, instructions))| Execution { number, begin, instructions }).collect();
+            let all: Vec<Execution> = executions.map(|(number, (begin, instructions))| Execution { number, begin, end: begin, instructions }).collect();
             let slow = slow(&all, from);
             prop_assert_eq!(patterns("f", "m", &Executions { all, step: 1, slow }).row_count(), 1);
         }

@@ -231,8 +231,12 @@ mod tests {
 
     /// The executions of points, in that order, with the sizes as a block.
     fn sized(points: &[Point]) -> Table {
-        let execution =
-            |(number, &(_, instructions)): (u64, &Point)| Execution { number, begin: None, instructions };
+        let execution = |(number, &(_, instructions)): (u64, &Point)| Execution {
+            number,
+            begin: None,
+            end: None,
+            instructions,
+        };
         let executions: Vec<Execution> = (1..).zip(points).map(execution).collect();
         let counts = points.iter().map(|(size, _)| *size).collect();
         let loops = vec![BlockSizes { at: "x.c:1".to_owned(), counts }];

@@ -213,7 +213,7 @@ impl Look<'_, '_> {
 }
 
 fn execution(one: &SampledExecution) -> Execution {
-    Execution { number: one.number, begin: one.begin, instructions: one.instructions }
+    Execution { number: one.number, begin: one.begin, end: one.end, instructions: one.instructions }
 }
 
 /// Returns the patterns in the executions of the thread that has most of them.

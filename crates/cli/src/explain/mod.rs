@@ -20,6 +20,7 @@ use crate::{
     arguments::{Explain, Input},
     failure::{Failure, INTERRUPTED, written},
     input,
+    latency::json_of,
     output::{self, Destination},
     progress::Progress,
 };
@@ -57,8 +58,36 @@ fn draw(found: &[Finding], nothing: &str, command: &Explain) -> Result<(), Failu
     match command.output.format.as_str() {
         "text" if found.is_empty() => write(nothing, command),
         "text" => write(&text(found, command), command),
+        "json" => write(&json(found, command)?, command),
         _ => output::draw(table(found), &command.output),
     }
+}
+
+/// Formats the findings as the JSON of their table, with an object for each: the rule, the numbers of the sentence by name,
+/// the command and the link.
+fn json(found: &[Finding], command: &Explain) -> Result<String, Failure> {
+    let mut text = Vec::new();
+    let options = output::options(command.output.limit, &command.output);
+    written(output::view(&command.output).draw(&table(found), &options, &mut text))?;
+    let mut text = String::from_utf8(text).expect("JSON is UTF-8");
+    let objects: Vec<serde_json::Value> = found.iter().map(object).collect();
+    // A further member goes before the closing brace of the table's object.
+    let end = text.rfind('}').expect("a table is an object");
+    text.insert_str(end, &format!(",\n\"findings\":{}", serde_json::Value::from(objects)));
+    Ok(text)
+}
+
+fn object(finding: &Finding) -> serde_json::Value {
+    let numbers: serde_json::Map<String, serde_json::Value> =
+        finding.numbers.iter().map(|(name, value)| ((*name).to_owned(), json_of(value))).collect();
+    serde_json::json!({
+        "rule": finding.rule,
+        "weight": finding.weight,
+        "sentence": finding.sentence,
+        "numbers": numbers,
+        "command": finding.command,
+        "link": finding.link,
+    })
 }
 
 fn write(text: &str, command: &Explain) -> Result<(), Failure> {
@@ -183,7 +212,8 @@ fn text(found: &[Finding], command: &Explain) -> String {
             text.push_str(line);
             text.push('\n');
         }
-        text.push_str(&format!("    hodo {} {inputs}\n\n", finding.command));
+        // For a shell the link is a comment, so the line can be copied as it is.
+        text.push_str(&format!("    hodo {} {inputs}  {}\n\n", finding.command, finding.link));
     }
     text
 }

@@ -325,13 +325,16 @@ fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<
     out.finish()
 }
 
+/// Converts a value of a table.
+pub fn json_of(value: &hodo_model::Value) -> serde_json::Value {
+    let mut text = Vec::new();
+    value.cell().write_json(&mut text);
+    serde_json::from_slice(&text).expect("a cell is JSON")
+}
+
 /// Converts a table to an object: its summary, and an object per row.
 fn table_json(table: &Table) -> serde_json::Value {
-    let value = |value: &hodo_model::Value| {
-        let mut text = Vec::new();
-        value.cell().write_json(&mut text);
-        serde_json::from_slice::<serde_json::Value>(&text).expect("a cell is JSON")
-    };
+    let value = json_of;
     let summary: serde_json::Map<_, _> =
         table.summary.iter().map(|(name, own)| ((*name).to_owned(), value(own))).collect();
     let row = |cells: Vec<hodo_model::Value>| {

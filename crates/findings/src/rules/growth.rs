@@ -6,6 +6,8 @@ use crate::{
     Evidence, Finding, Need, PATTERNS, Row, Rule, SIZES,
     call_tree::{self, TREE},
     evidence::figure,
+    link,
+    numbers::Numbers,
     text::{self, count, percent, rate, share},
 };
 
@@ -75,33 +77,35 @@ fn by_number(evidence: &Evidence<'_>) -> Option<(String, Finding)> {
     })?;
     let weight = share(most.integer("growth_extra"), whole);
     let callee = call_tree::main_callee(evidence, most.text("function"));
-    let mostly = callee.map_or_else(String::new, |callee| format!(", most of it in {}", text::name(&callee)));
-    let name = text::name(most.text("function"));
+    let mut numbers = Numbers::default();
+    let name = numbers.function("function", most.text("function"));
+    let mostly = callee.map_or_else(String::new, |callee| {
+        format!(", most of it in {}", numbers.function("callee", &callee))
+    });
     let head = match most.knows("growth_per_ms") {
         true => format!(
             "{name} costs more the later it runs{mostly}: {} instructions more for each millisecond",
-            rate(most.real("growth_per_ms"))
+            numbers.rate("more_per_ms", most.real("growth_per_ms"))
         ),
         false => format!(
             "{name} costs more with each call{mostly}: {} instructions more than the one before",
-            rate(most.real("growth"))
+            numbers.rate("more_per_execution", most.real("growth"))
         ),
     };
     let sentence = format!(
         "{head}, from {} to {} in {} executions (strength {}, threshold {}). What they ran beyond the first is {} of the run \
          (threshold {}).",
-        count(most.integer("growth_first")),
-        count(most.integer("growth_last")),
-        count(most.integer("executions")),
-        percent(most.real("growth_strength")),
-        percent(STRENGTH),
-        percent(weight),
-        percent(THRESHOLD),
+        numbers.count("first_instructions", most.integer("growth_first")),
+        numbers.count("last_instructions", most.integer("growth_last")),
+        numbers.count("executions", most.integer("executions")),
+        numbers.percent("strength", most.real("growth_strength")),
+        numbers.percent("strength_threshold", STRENGTH),
+        numbers.percent("share", weight),
+        numbers.percent("threshold", THRESHOLD),
     );
-    Some((
-        most.text("function").to_owned(),
-        Finding { rule: RULE.name, weight, sentence, command: command(most) },
-    ))
+    let (command, link) = (command(most), link::slowest(evidence, most));
+    let finding = Finding { rule: RULE.name, weight, sentence, command, link, numbers: numbers.list() };
+    Some((most.text("function").to_owned(), finding))
 }
 
 /// Returns the finding on growth that is faster than a size, and its function.
@@ -116,24 +120,24 @@ fn by_size(evidence: &Evidence<'_>) -> Option<(String, Finding)> {
     let (weight, row) =
         weighted.filter(|(weight, _)| *weight > THRESHOLD).max_by(|one, other| one.0.total_cmp(&other.0))?;
     let (unit, units) = units(&row);
+    let mut numbers = Numbers::default();
     let sentence = format!(
-        "{} costs more for each {unit} the more there are: {} instructions for each of {} {units}, {} for each of {} (power {:.1}, \
+        "{} costs more for each {unit} the more there are: {} instructions for each of {} {units}, {} for each of {} (power {}, \
          strength {}, threshold {}). What they ran beyond the first rate is {} of the run (threshold {}).",
-        text::name(row.text("function")),
-        rate(row.real("first_rate")),
-        count(row.integer("smallest")),
-        rate(row.real("last_rate")),
-        count(row.integer("largest")),
-        row.real("power"),
-        percent(row.real("strength")),
-        percent(STRENGTH),
-        percent(weight),
-        percent(THRESHOLD),
+        numbers.function("function", row.text("function")),
+        numbers.rate("smallest_instructions_per_unit", row.real("first_rate")),
+        numbers.count("smallest", row.integer("smallest")),
+        numbers.rate("largest_instructions_per_unit", row.real("last_rate")),
+        numbers.count("largest", row.integer("largest")),
+        numbers.ratio("power", row.real("power")),
+        numbers.percent("strength", row.real("strength")),
+        numbers.percent("strength_threshold", STRENGTH),
+        numbers.percent("share", weight),
+        numbers.percent("threshold", THRESHOLD),
     );
-    Some((
-        row.text("function").to_owned(),
-        Finding { rule: RULE.name, weight, sentence, command: command(&row) },
-    ))
+    let (command, link) = (command(&row), link::slowest(evidence, &row));
+    let finding = Finding { rule: RULE.name, weight, sentence, command, link, numbers: numbers.list() };
+    Some((row.text("function").to_owned(), finding))
 }
 
 fn names<'r>(row: &'r Row<'_>) -> [&'r str; 2] {

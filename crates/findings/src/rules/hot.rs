@@ -7,7 +7,9 @@ use crate::{
     Evidence, Finding, Row, Rule,
     call_tree::{self, TREE},
     evidence::figure,
-    text::{self, count, percent, share, times},
+    link,
+    numbers::Numbers,
+    text::{self, percent, share},
 };
 
 /// The most functions that are reported.
@@ -79,7 +81,12 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
 
 fn finding(evidence: &Evidence<'_>, name: &str, hot: &Hot, weight: f64) -> Finding {
     let most = hot.callers.iter().max_by_key(|(_, called)| called.instructions);
-    let part = format!("{} of the run is in {}", percent(weight), text::name(name));
+    let mut numbers = Numbers::default();
+    let part = format!(
+        "{} of the run is in {}",
+        numbers.percent("share", weight),
+        numbers.function("function", name)
+    );
     let sentence = match most {
         Some((caller, called)) if !caller.is_empty() && called.calls > 0 => {
             let each = called.instructions / called.calls;
@@ -92,14 +99,14 @@ fn finding(evidence: &Evidence<'_>, name: &str, hot: &Hot, weight: f64) -> Findi
             };
             format!(
                 "{part}, called by {} {}{mostly}, {} instructions each. {less}.",
-                text::name(caller),
-                times(called.calls),
-                count(each)
+                numbers.function("caller", caller),
+                numbers.times("calls", called.calls),
+                numbers.count("instructions_each", each)
             )
         }
         _ => format!(
             "{part} itself, {} instructions. Less work there would make it less.",
-            count(hot.instructions)
+            numbers.count("instructions", hot.instructions)
         ),
     };
     // What its caller's cost depends on often is the reason.
@@ -109,5 +116,6 @@ fn finding(evidence: &Evidence<'_>, name: &str, hot: &Hot, weight: f64) -> Findi
         Some(format!("The cost of {}: {dependence}", text::name(name)))
     });
     let sentence = text::with(sentence, depends);
-    Finding { rule: RULE.name, weight, sentence, command: "report tree".to_owned() }
+    let (command, link) = ("report tree".to_owned(), link::flame());
+    Finding { rule: RULE.name, weight, sentence, command, link, numbers: numbers.list() }
 }

@@ -1,10 +1,6 @@
 //! Many small reads and writes.
 
-use crate::{
-    Evidence, Finding, Rule,
-    evidence::span,
-    text::{count, duration, percent, share, thread},
-};
+use crate::{Evidence, Finding, Rule, evidence::span, link, numbers::Numbers, text::share};
 
 /// An operation of fewer bytes than this is small.
 const SMALL: u64 = 512;
@@ -29,21 +25,24 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         let bytes = row.integer("read_bytes").saturating_add(row.integer("written_bytes"));
         let part = share(row.integer("total_ns"), span);
         let is_small = operations >= FEWEST && bytes > 0 && bytes / operations < SMALL && part > THRESHOLD;
+        let mut numbers = Numbers::default();
         is_small.then(|| Finding {
             rule: RULE.name,
             weight: part,
             sentence: format!(
                 "{} makes many small reads and writes: {} of {} bytes on average, {} in all, {} of the trace (thresholds: \
                  {} times, {SMALL} bytes, {}).",
-                thread(row),
-                count(operations),
-                count(bytes / operations),
-                duration(row.integer("total_ns")),
-                percent(part),
-                count(FEWEST),
-                percent(THRESHOLD),
+                numbers.thread(row),
+                numbers.count("operations", operations),
+                numbers.count("average_bytes", bytes / operations),
+                numbers.duration("total_ns", row.integer("total_ns")),
+                numbers.percent("share", part),
+                numbers.count("fewest", FEWEST),
+                numbers.percent("threshold", THRESHOLD),
             ),
             command: format!("report io --by file --tid {}", row.integer("tid")),
+            link: link::table("io", "file"),
+            numbers: numbers.list(),
         })
     });
     found.collect()

@@ -8,7 +8,8 @@ use hodo_model::{Table, Value};
 
 use super::rhythm;
 use crate::{
-    Evidence, Finding, Need, Row, Rule, call_tree,
+    Evidence, Finding, Need, Row, Rule, call_tree, link,
+    numbers::Numbers,
     text::{self, count, fitted, percent, share, times},
 };
 
@@ -174,34 +175,39 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
             known.push(path);
         }
         let rhythm = rhythm::words(evidence, name).map_or_else(String::new, |words| format!(" ({words})"));
-        findings.push(finding(&one, &rhythm, &causes.map(sentences).unwrap_or_default()));
+        let link = link::slowest(evidence, &one.row);
+        let mut finding = finding(&one, &rhythm, &causes.map(sentences).unwrap_or_default(), link);
+        finding.numbers.extend(causes.map(cause_numbers).unwrap_or_default());
+        findings.push(finding);
     }
     findings
 }
 
-fn finding(one: &Executions<'_>, rhythm: &str, parts: &[String]) -> Finding {
-    let row = &one.row;
-    let number = |column: &str| count(row.integer(column));
-    let (name, weight) = (text::name(row.text("function")), one.weight());
-    let typical = one.typical;
+fn finding(one: &Executions<'_>, rhythm: &str, parts: &[String], link: String) -> Finding {
+    let (row, weight, mut numbers) = (&one.row, one.weight(), Numbers::default());
+    let name = numbers.function("function", row.text("function"));
     let long = if one.is_kind() { row.integer("slow_p50") } else { one.long() };
-    let times = count(long / typical.max(1));
-    let costs = percent(weight);
-    let (fast, slow) = (number("fast_count"), number("slow_count"));
-    let kinds = format!(
-        "{fast} executions run {} instructions (median), {slow}{rhythm} run {}, {times} times as many, {costs} of the run",
-        count(typical),
-        number("slow_p50"),
-    );
+    let typical = numbers.count("typical_instructions", one.typical);
+    let times = numbers.count("times_as_many", long / one.typical.max(1));
+    let costs = numbers.percent("share", weight);
+    numbers.count("executions", one.count());
+    let kinds = match one.is_kind() {
+        true => format!(
+            "{} executions run {typical} instructions (median), {}{rhythm} run {}, {times} times as many, {costs} of the run",
+            numbers.count("fast", row.integer("fast_count")),
+            numbers.count("slow", row.integer("slow_count")),
+            numbers.count("slow_p50_instructions", row.integer("slow_p50")),
+        ),
+        false => String::new(),
+    };
     let head = match (one.is_large, one.is_kind()) {
         (true, true) => format!("{name} has two kinds of executions: {kinds}."),
         (false, true) => format!("{name} has a heavy tail: {kinds}."),
         (_, false) => format!(
-            "{name} has a heavy tail: the longest of {} executions ran {} instructions, {times} times the median of {}; the \
+            "{name} has a heavy tail: the longest of {} executions ran {} instructions, {times} times the median of {typical}; the \
              slowest 1 % cost {costs} of the run.",
             count(one.count()),
-            number("instructions_max"),
-            count(typical),
+            numbers.count("longest_instructions", row.integer("instructions_max")),
         ),
     };
     let qualified = qualified(row.text("function"), row.text("module"));
@@ -210,6 +216,8 @@ fn finding(one: &Executions<'_>, rhythm: &str, parts: &[String]) -> Finding {
         weight,
         sentence: fitted(&head, parts),
         command: format!("latency --compare --function {}", quoted(&qualified)),
+        link,
+        numbers: numbers.list(),
     }
 }
 
@@ -227,6 +235,26 @@ fn sentences(causes: &Table) -> Vec<String> {
     let all = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.integer("extra_total")));
     let named = rows.iter().filter(|row| share(row.integer("extra_total"), all) >= LEAST_SHARE);
     named.map(cause).collect()
+}
+
+/// Returns the numbers of the most costly cause.
+fn cause_numbers(causes: &Table) -> Vec<(&'static str, Value)> {
+    let rows = Row::all(causes);
+    let Some(row) = rows.first() else { return Vec::new() };
+    let mut numbers = vec![("cause_path", row.text("path").into())];
+    for (name, column) in [
+        ("cause_executions", "executions"),
+        ("cause_least_more", "extra_min"),
+        ("cause_most_more", "extra_max"),
+        ("cause_typical_calls", "typical_calls"),
+        ("cause_least_calls", "calls_min"),
+        ("cause_most_calls", "calls_max"),
+    ] {
+        if row.knows(column) {
+            numbers.push((name, row.integer(column).into()));
+        }
+    }
+    numbers
 }
 
 fn cause(row: &Row<'_>) -> String {

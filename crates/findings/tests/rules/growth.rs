@@ -24,8 +24,12 @@ fn hungry(costs: &[u64], whole: u64) -> [Table; 3] {
     let row: [Value; 3] = ["append".into(), "program".into(), total.into()];
     let columns = ["function", "module", "total_instructions"];
     let functions = made("functions", &[("instructions", whole)], &columns, &[&row]);
-    let execution =
-        |(number, &instructions): (u64, &u64)| Execution { number, begin: Some(number), instructions };
+    let execution = |(number, &instructions): (u64, &u64)| Execution {
+        number,
+        begin: Some(number),
+        end: Some(number + 1),
+        instructions,
+    };
     let all: Vec<Execution> = (0..).zip(costs).map(execution).collect();
     [latency, functions, patterns("append", "program", &Executions { all, step: 1, slow: Vec::new() })]
 }
@@ -62,7 +66,8 @@ fn sized(cost: fn(u64) -> u64, whole: u64) -> [Table; 3] {
     let counts: Vec<u64> = (0..200).map(|number| 1 + number * 77 % 200).collect();
     let costs: Vec<u64> = counts.iter().map(|size| cost(*size)).collect();
     let [latency, functions, _] = hungry(&costs, whole);
-    let execution = |(number, &instructions): (u64, &u64)| Execution { number, begin: None, instructions };
+    let execution =
+        |(number, &instructions): (u64, &u64)| Execution { number, begin: None, end: None, instructions };
     let executions: Vec<Execution> = (1..).zip(&costs).map(execution).collect();
     let loops = vec![BlockSizes { at: "list.c:7".to_owned(), counts }];
     let sized = Sized { executions: &executions, bytes: Vec::new(), loops };
@@ -79,7 +84,7 @@ fn costs_grow_faster_than_a_size() {
     let [finding] = &found(|size| 10 * size * size, whole)[..] else { panic!("one finding") };
     assert_eq!(finding.rule, "growth");
     let expected = "append costs more for each iteration of a loop the more there are: 50 instructions for each of 5 iterations at \
-                    list.c:7, 1,960 for each of 196 (power 2.0, strength 100 %, threshold 80 %).";
+                    list.c:7, 1,960 for each of 196 (power 2.00, strength 100 %, threshold 80 %).";
     assert!(finding.sentence.starts_with(expected), "{}", finding.sentence);
     assert_eq!(found(|size| 10 * size * size, 6 * whole), [], "little of the run");
     assert_eq!(found(|size| 900 * size, whole), [], "each iteration costs the same");

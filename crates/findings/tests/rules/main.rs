@@ -6,6 +6,7 @@ use hodo_findings::{
 };
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
+mod allocation;
 mod calls;
 mod difference;
 mod growth;
@@ -32,7 +33,12 @@ fn made(
 }
 
 fn found(tables: &[(Need, &Table)]) -> Vec<Finding> {
-    findings(&Evidence::new(tables.to_vec()))
+    let found = findings(&Evidence::new(tables.to_vec()));
+    for finding in &found {
+        assert!(finding.link.starts_with("#view=") && !finding.numbers.is_empty(), "{finding:?}");
+        assert!(!finding.sentence.contains("  "), "{}", finding.sentence);
+    }
+    found
 }
 
 /// The names of the rules that find something.
@@ -298,7 +304,8 @@ fn slow_executions_in_a_rhythm() {
     let executions = kinds([990, 10], [5, 30], 0.03, 5);
     let table = |every: usize| {
         let cost = |number: usize| if number % every == 7 { 30 } else { 5 };
-        let execution = |number| Execution { number: number as u64, begin: None, instructions: cost(number) };
+        let execution =
+            |number| Execution { number: number as u64, begin: None, end: None, instructions: cost(number) };
         let all: Vec<Execution> = (0..1000).map(execution).collect();
         let slow = all.iter().filter(|one| one.instructions >= 30).copied().collect();
         patterns("get", "program", &Executions { all, step: 1, slow })
@@ -434,6 +441,9 @@ fn findings_are_a_table() {
     let table = table(&found(&[(("cpu", "thread"), &cpu)]));
     assert_eq!(table.row_count(), 1);
     assert_eq!(table.rows()[0][1], "lost".into());
+    assert_eq!(table.rows()[0][4], "#view=tables&report=lost".into());
+    let numbers = &found(&[(("cpu", "thread"), &cpu)])[0].numbers;
+    assert_eq!(*numbers, [("events", 12u64.into()), ("packets", 0u64.into())]);
 }
 
 #[test]
@@ -441,6 +451,7 @@ fn every_rule_says_what_it_reads_and_has_a_test() {
     for rule in RULES.iter().chain(DIFFERENCE_RULES) {
         let tests = [
             include_str!("main.rs"),
+            include_str!("allocation.rs"),
             include_str!("calls.rs"),
             include_str!("difference.rs"),
             include_str!("growth.rs"),
