@@ -10,6 +10,8 @@
 //! Both are robust: a few extreme executions change no median and no most frequent distance. Neither finds anything in
 //! shuffled executions.
 
+use std::collections::BTreeSet;
+
 use hodo_model::{Column, Shape, Table, Unit, Value};
 
 /// An execution of a function. Executions come in order of their begin.
@@ -23,6 +25,8 @@ pub struct Execution {
     pub end: Option<u64>,
     /// Number of instructions executed in it.
     pub instructions: u64,
+    /// A number of the function that called it.
+    pub caller: u64,
 }
 
 /// The executions of a function by one thread.
@@ -241,6 +245,15 @@ fn by_time(slow: &[Execution]) -> Option<Rhythm> {
     (is_enough && strength >= KEEPS).then_some(Rhythm { distance: Distance::Time(middle), strength })
 }
 
+/// Returns the share of slow executions whose caller called the function for slow ones only.
+fn slow_by_caller(all: &[Execution], slow: &[Execution]) -> Option<f64> {
+    let least = slow.iter().map(|execution| execution.instructions).min()?;
+    let fast = all.iter().filter(|execution| execution.instructions < least);
+    let of_fast: BTreeSet<u64> = fast.map(|execution| execution.caller).collect();
+    let own = slow.iter().filter(|execution| !of_fast.contains(&execution.caller)).count();
+    Some(own as f64 / slow.len() as f64)
+}
+
 /// Returns the patterns in the executions of a function as a table with one row, further evidence for
 /// [`findings`](crate::findings).
 pub fn patterns(function: &str, module: &str, executions: &Executions) -> Table {
@@ -268,6 +281,7 @@ pub fn patterns(function: &str, module: &str, executions: &Executions) -> Table 
         Column::integer("slow_every", Unit::Count),
         Column::integer("slow_every_ns", Unit::Nanoseconds),
         Column::real("slow_strength", Unit::Share),
+        Column::real("slow_by_caller", Unit::Share),
         Column::integer("slowest_begin_ns", Unit::Nanoseconds),
         Column::integer("slowest_end_ns", Unit::Nanoseconds),
     ];
@@ -289,6 +303,7 @@ pub fn patterns(function: &str, module: &str, executions: &Executions) -> Table 
         calls.into(),
         time.into(),
         real(rhythm.map(|rhythm| rhythm.strength)),
+        real(slow_by_caller(all, slow)),
         slowest.map(|(begin, _)| begin).into(),
         slowest.map(|(_, end)| end).into(),
     ];
@@ -329,6 +344,7 @@ pub(crate) mod tests {
             begin: Some(number * 1_000_000),
             end: None,
             instructions,
+            caller: 0,
         };
         (1..).zip(costs).map(execution).collect()
     }
@@ -362,6 +378,7 @@ pub(crate) mod tests {
                 begin: Some(begin),
                 end: None,
                 instructions: 1000 + next() / 400 + if is_slow { 500 } else { 0 },
+                caller: 0,
             }
         };
         (0..COUNT).map(execution).collect()
@@ -402,6 +419,7 @@ pub(crate) mod tests {
                 begin: Some(begin),
                 end: None,
                 instructions: 1_000 + begin / 10_000 + next() / 100,
+                caller: 0,
             }
         };
         let executions: Vec<Execution> = (0..2_000).map(execution).collect();
@@ -436,7 +454,7 @@ pub(crate) mod tests {
         #[test]
         fn any_executions_have_a_row(executions in prop::collection::vec((any::<Option<u64>>(), any::<u64>()), 0..300), from: u64) {
             let executions = (1..).zip(executions);
-            let all: Vec<Execution> = executions.map(|(number, (begin, instructions))| Execution { number, begin, end: begin, instructions }).collect();
+            let all: Vec<Execution> = executions.map(|(number, (begin, instructions))| Execution { number, begin, end: begin, instructions, caller: number % 3 }).collect();
             let slow = slow(&all, from);
             prop_assert_eq!(patterns("f", "m", &Executions { all, step: 1, slow }).row_count(), 1);
         }

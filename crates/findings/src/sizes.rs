@@ -236,6 +236,7 @@ mod tests {
             begin: None,
             end: None,
             instructions,
+            caller: 0,
         };
         let executions: Vec<Execution> = (1..).zip(points).map(execution).collect();
         let counts = points.iter().map(|(size, _)| *size).collect();

@@ -1,6 +1,6 @@
 // Batches of different sizes, in which each item is compared with all others: twice the items cost four times as much.
 // case: batches whose items are compared with each other
-// finds: deduplicate costs more for each iteration|power 2.0
+// finds: deduplicate costs more for each iteration|power 1.9,power 2.0
 
 #include <stdlib.h>
 

@@ -213,7 +213,9 @@ impl Look<'_, '_> {
 }
 
 fn execution(one: &SampledExecution) -> Execution {
-    Execution { number: one.number, begin: one.begin, end: one.end, instructions: one.instructions }
+    let caller =
+        one.caller.map_or(u64::MAX, |caller| u64::from(caller.module) << 32 | u64::from(caller.index));
+    Execution { number: one.number, begin: one.begin, end: one.end, instructions: one.instructions, caller }
 }
 
 /// Returns the patterns in the executions of the thread that has most of them.
@@ -261,10 +263,22 @@ fn causes(compared: &[(&Asked<'_>, Vec<SampledExecution>)], trees: Vec<CallTree>
     tables
 }
 
+/// The least ratio of long executions to short ones, of which 5 % are longer and shorter, that a size may explain.
+const LEAST_RATIO: u64 = 4;
+
+/// Returns whether the lengths of executions differ enough to count their loops, which takes two passes.
+fn differs(sample: &ExecutionSample) -> bool {
+    let mut lengths: Vec<u64> = sample.all.kept.iter().map(|one| one.instructions).collect();
+    lengths.sort_unstable();
+    let few = lengths.len() / 20;
+    let ends = lengths.get(few).zip(lengths.len().checked_sub(few + 1).map(|last| lengths[last]));
+    ends.is_some_and(|(short, long)| long >= short.saturating_mul(LEAST_RATIO))
+}
+
 /// Returns the functions whose loops are counted, each with executions of all lengths, of one thread and in order.
 fn counted<'a, 'q>(asked: &'a [Asked<'q>]) -> Vec<(&'a Asked<'q>, Vec<SampledExecution>)> {
     let mut counted: Vec<(&Asked<'_>, Vec<SampledExecution>)> = Vec::new();
-    for one in asked.iter().filter(|one| one.question.counts) {
+    for one in asked.iter().filter(|one| one.question.counts && differs(&one.sample)) {
         let mut executions = match counted.first() {
             Some((_, first)) => one.sample.all.of_thread_of(&first[0]),
             None => one.sample.all.of_main_thread(),

@@ -40,6 +40,8 @@ pub struct SampledExecution {
     pub first: u64,
     /// Number of instructions executed in it.
     pub instructions: u64,
+    /// The function that called it.
+    pub caller: Option<FunctionId>,
     /// The index of its thread in [`Trace::threads`].
     context: u32,
 }
@@ -184,6 +186,8 @@ struct OfFunction {
 
 #[derive(Default)]
 struct OfThread {
+    /// The functions that run, the innermost last.
+    stack: Vec<FunctionId>,
     functions: FxHashMap<usize, OfFunction>,
     /// Executions that ended at the last instruction so far. If nothing follows, they did not return: flow is missing, or
     /// the trace ends.
@@ -231,6 +235,7 @@ impl Sampler {
             end: call.end.map(|time| time.0),
             first: call.before,
             instructions: call.instructions,
+            caller: call.depth.checked_sub(1).and_then(|caller| thread.stack.get(caller)).copied(),
             context: self.context,
         };
         thread.last.push((index, execution));
@@ -248,10 +253,12 @@ impl CallSink for Sampler {
 
     fn moment(&mut self, moment: Moment) {
         match moment {
-            Moment::Begin { function, before, .. } => {
+            Moment::Begin { depth, function, before, .. } => {
                 self.settle(before);
+                let thread = self.threads.entry(self.context).or_default();
+                thread.stack.resize(depth, function);
+                thread.stack.push(function);
                 if let Some(&index) = self.indices.get(&function) {
-                    let thread = self.threads.entry(self.context).or_default();
                     thread.functions.entry(index).or_default().open += 1;
                 }
             }
@@ -274,7 +281,15 @@ mod tests {
     use super::*;
 
     fn execution(number: u64) -> SampledExecution {
-        SampledExecution { number, begin: None, end: None, first: number * 10, instructions: 5, context: 0 }
+        SampledExecution {
+            number,
+            begin: None,
+            end: None,
+            first: number * 10,
+            instructions: 5,
+            caller: None,
+            context: 0,
+        }
     }
 
     #[test]

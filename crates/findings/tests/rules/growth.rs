@@ -29,6 +29,7 @@ fn hungry(costs: &[u64], whole: u64) -> [Table; 3] {
         begin: Some(number),
         end: Some(number + 1),
         instructions,
+        caller: 0,
     };
     let all: Vec<Execution> = (0..).zip(costs).map(execution).collect();
     [latency, functions, patterns("append", "program", &Executions { all, step: 1, slow: Vec::new() })]
@@ -66,8 +67,13 @@ fn sized(cost: fn(u64) -> u64, whole: u64) -> [Table; 3] {
     let counts: Vec<u64> = (0..200).map(|number| 1 + number * 77 % 200).collect();
     let costs: Vec<u64> = counts.iter().map(|size| cost(*size)).collect();
     let [latency, functions, _] = hungry(&costs, whole);
-    let execution =
-        |(number, &instructions): (u64, &u64)| Execution { number, begin: None, end: None, instructions };
+    let execution = |(number, &instructions): (u64, &u64)| Execution {
+        number,
+        begin: None,
+        end: None,
+        instructions,
+        caller: 0,
+    };
     let executions: Vec<Execution> = (1..).zip(&costs).map(execution).collect();
     let loops = vec![BlockSizes { at: "list.c:7".to_owned(), counts }];
     let sized = Sized { executions: &executions, bytes: Vec::new(), loops };

@@ -287,6 +287,16 @@ fn two_kinds_of_executions_are_one_finding_however_many_are_slow() {
 }
 
 #[test]
+fn one_long_execution_is_no_tail() {
+    // The run has 1,000 instructions.
+    let found =
+        |longest: u64, share| found(&[(("latency", "histogram"), &kinds([149, 1], [5, longest], share, 5))]);
+    assert_eq!(found(405, 0.4), []);
+    assert_eq!(found(205, 0.5).len(), 1, "others have most of it");
+    assert_eq!(found(605, 0.6).len(), 1, "half of the run");
+}
+
+#[test]
 fn a_slow_first_call_is_no_tail() {
     let found = |counts, first| found(&[(("latency", "histogram"), &kinds(counts, [5, 100], 0.5, first))]);
     let [finding] = &found([149, 1], 100)[..] else { panic!("one finding") };
@@ -304,8 +314,13 @@ fn slow_executions_in_a_rhythm() {
     let executions = kinds([990, 10], [5, 30], 0.03, 5);
     let table = |every: usize| {
         let cost = |number: usize| if number % every == 7 { 30 } else { 5 };
-        let execution =
-            |number| Execution { number: number as u64, begin: None, end: None, instructions: cost(number) };
+        let execution = |number| Execution {
+            number: number as u64,
+            begin: None,
+            end: None,
+            instructions: cost(number),
+            caller: 0,
+        };
         let all: Vec<Execution> = (0..1000).map(execution).collect();
         let slow = all.iter().filter(|one| one.instructions >= 30).copied().collect();
         patterns("get", "program", &Executions { all, step: 1, slow })
@@ -322,6 +337,26 @@ fn slow_executions_in_a_rhythm() {
     );
     assert_eq!(found(&table(400), &executions), [], "fewer than 5");
     assert_eq!(found(&table(100), &kinds([990, 10], [5, 30], 0.02, 5)), [], "at most 2 % of the run");
+}
+
+#[test]
+fn callers_that_only_get_slow_executions_decide() {
+    let found = |caller: fn(u64) -> u64| {
+        let execution = |number| Execution {
+            number,
+            begin: None,
+            end: None,
+            instructions: if number % 100 == 7 { 80_000 } else { 5 },
+            caller: caller(number),
+        };
+        let all: Vec<Execution> = (0..3000).map(execution).collect();
+        let slow = all.iter().filter(|one| one.instructions > 5).copied().collect();
+        let patterns = patterns("get", "program", &Executions { all, step: 1, slow });
+        found(&[(("latency", "histogram"), &kinds([2970, 30], [5, 80_000], 0.9, 5)), (PATTERNS, &patterns)])
+    };
+    assert_eq!(found(|_| 1)[0].rule, "heavy-tail");
+    assert_eq!(found(|number| number % 100 / 8)[0].rule, "heavy-tail", "its caller gets fast ones too");
+    assert_eq!(found(|number| u64::from(number % 100 == 7)), []);
 }
 
 #[test]
