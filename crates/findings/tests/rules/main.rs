@@ -145,6 +145,15 @@ fn small_reads_are_many_small_and_slow() {
     assert_eq!(rules(999, 1_000, SECOND / 10), [] as [&str; 0]);
     assert_eq!(rules(1_000, 512_000, SECOND / 10), [] as [&str; 0]);
     assert_eq!(rules(1_000, 1_000, SECOND / 20), [] as [&str; 0]);
+    let row: [Value; 6] =
+        ["db".into(), 3u64.into(), 0u64.into(), 50_000u64.into(), 2_000u64.into(), (SECOND / 2).into()];
+    let columns = ["comm", "tid", "read_bytes", "written_bytes", "operations", "total_ns"];
+    let threads = made("io", &[], &columns, &[&row]);
+    let sync: [Value; 3] = ["sync".into(), 1_000u64.into(), (SECOND * 9 / 20).into()];
+    let operations = made("io", &[], &["operation", "count", "total_ns"], &[&sync]);
+    let both = [(("io", "thread"), &threads), (("io", "operation"), &operations)];
+    assert_eq!(self::rules(&both), [] as [&str; 0], "most of the time is that of fsync");
+    assert_eq!(self::rules(&both[..1]), ["small-io"]);
 }
 
 #[test]
