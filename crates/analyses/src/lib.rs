@@ -19,6 +19,7 @@ pub mod io;
 pub mod irq;
 pub mod latency;
 pub mod locks;
+pub mod loops;
 pub mod lost;
 pub mod memory;
 pub mod messages;

@@ -4,7 +4,9 @@
 //! tables of call paths of A ─┐                      ┌─ grown: new paths, and those with more instructions
 //!                            ├─ union of trees ─ rows ─ shrunk: vanished paths, and those with fewer
 //! tables of call paths of B ─┘  (functions matched  └─ summary: totals, per execution
-//!                               by symbol, module)
+//!                               by symbol, module;
+//!                               renamed ones by counts
+//!                               and neighbours)
 //!
 //! tables of latencies of A, of B ── rows matched by their names ── the same
 //! ```
@@ -15,6 +17,7 @@
 mod identity;
 mod latency;
 mod profile;
+mod rename;
 mod sides;
 pub mod statistics;
 mod union;

@@ -404,6 +404,9 @@ impl Comparison {
             amount("a_self_instructions"),
             amount("b_self_instructions"),
             Column::name("change"),
+            Column::real("a_calls", Unit::Count),
+            Column::real("b_calls", Unit::Count),
+            Column::text("matched"),
         ];
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.union.nodes.len()];
         let mut waiting: Vec<(usize, u64)> = Vec::new();
@@ -418,6 +421,7 @@ impl Comparison {
             let node = &self.union.nodes[index];
             let (own, function) =
                 (self.instructions(&node.amounts), &self.union.functions[node.function as usize]);
+            let calls = self.rate(&node.amounts, |amount| amount.calls);
             rows.push(vec![
                 depth.into(),
                 function.name.as_str().into(),
@@ -425,6 +429,9 @@ impl Comparison {
                 own.a.into(),
                 own.b.into(),
                 self.change(&node.amounts).map_or("same", Change::name).into(),
+                calls.a.into(),
+                calls.b.into(),
+                names(function).into(),
             ]);
             waiting.extend(children[index].iter().map(|&child| (child, depth + 1)));
         }
@@ -503,16 +510,23 @@ impl Comparison {
         if let Some(&instructions) = inlined.get(&function.name).filter(|_| is_alone) {
             return Some(format!("inlined in {side}: {} instructions", number(instructions as f64)));
         }
-        let Sides { a, b } = &function.names;
-        let list = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let is_plain = |names: &BTreeSet<String>| names.iter().all(|name| *name == function.name);
-        let differ = a != b && !a.is_empty() && !b.is_empty() || !is_plain(a) || !is_plain(b);
-        differ.then(|| match (a.is_empty(), b.is_empty()) {
-            (false, true) => list(a),
-            (true, false) => list(b),
-            _ => format!("{} → {}", list(a), list(b)),
-        })
+        names(function)
     }
+}
+
+/// Describes how a function was matched, if not by its name.
+fn names(function: &Function) -> Option<String> {
+    let Sides { a, b } = &function.names;
+    let list = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let is_plain = |names: &BTreeSet<String>| names.iter().all(|name| *name == function.name);
+    let differ = a != b && !a.is_empty() && !b.is_empty() || !is_plain(a) || !is_plain(b);
+    let both = || format!("{} → {}", list(a), list(b));
+    differ.then(|| match (a.is_empty(), b.is_empty()) {
+        _ if function.is_renamed => format!("renamed? {}", both()),
+        (false, true) => list(a),
+        (true, false) => list(b),
+        _ => both(),
+    })
 }
 
 /// An amount of each side per execution.

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     Sides,
     identity::{Match, Modules, match_modules, own_name, without_clone},
+    rename::renamed,
     sides::Side,
 };
 
@@ -62,6 +63,8 @@ pub(crate) struct Function {
     pub(crate) module: String,
     /// The function's names on each side.
     pub(crate) names: Sides<BTreeSet<String>>,
+    /// Whether its names differ, and equal counts and neighbours say that it is one function.
+    pub(crate) is_renamed: bool,
 }
 
 /// A function on one call path.
@@ -79,7 +82,7 @@ pub(crate) struct Node {
 pub(crate) struct Union {
     pub(crate) functions: Vec<Function>,
     pub(crate) nodes: Vec<Node>,
-    /// Notes on matched modules whose names differ.
+    /// Notes on matched modules and functions whose names differ.
     pub(crate) notes: Vec<String>,
 }
 
@@ -168,12 +171,39 @@ impl Union {
             modules
         });
         let matches = match_modules(modules);
+        let by_names = Union::with(tables, &matches, Renames::default());
+        let renames: Renames = renamed(&by_names)
+            .into_iter()
+            .map(|pair| {
+                let [a, b] = [pair.a, pair.b].map(|function| &by_names.functions[function as usize]);
+                ((b.module.clone(), b.name.clone()), a.name.clone())
+            })
+            .collect();
+        if renames.is_empty() {
+            return by_names;
+        }
+        let mut notes: Vec<String> = renames
+            .iter()
+            .map(|((_, b), a)| format!("{a} of A may be {b} of B: calls, callers and callees are equal"))
+            .collect();
+        notes.sort_unstable();
+        let mut union = Union::with(tables, &matches, renames);
+        union.notes.append(&mut notes);
+        union
+    }
+
+    fn with(tables: Sides<&[Table]>, matches: &[Match], renames: Renames) -> Union {
         let union = Union { notes: matches.iter().filter_map(note).collect(), ..Union::default() };
-        let mut builder =
-            UnionBuilder { union, matches, functions: FxHashMap::default(), nodes: FxHashMap::default() };
+        let mut builder = UnionBuilder {
+            union,
+            matches,
+            renames,
+            functions: FxHashMap::default(),
+            nodes: FxHashMap::default(),
+        };
         for (side, tables) in [(Side::A, tables.a), (Side::B, tables.b)] {
             let mut match_of_module: FxHashMap<String, usize> = FxHashMap::default();
-            for (index, matched) in builder.matches.iter().enumerate() {
+            for (index, matched) in matches.iter().enumerate() {
                 match_of_module.extend(matched.names.each().of(side).clone().map(|name| (name, index)));
             }
             for (recording, table) in (0u32..).zip(tables) {
@@ -211,17 +241,21 @@ fn note(matched: &Match) -> Option<String> {
     })
 }
 
+/// For the module and the name of a function of B, its name in A.
+type Renames = FxHashMap<(String, String), String>;
+
 /// A union under construction.
-struct UnionBuilder {
+struct UnionBuilder<'m> {
     union: Union,
-    matches: Vec<Match>,
+    matches: &'m [Match],
+    renames: Renames,
     /// Function indices, by index of the module match and name.
     functions: FxHashMap<(usize, String), u32>,
     /// Node indices, by parent and function.
     nodes: FxHashMap<(Option<u32>, u32), u32>,
 }
 
-impl UnionBuilder {
+impl UnionBuilder<'_> {
     /// Adds a recording's table of paths. `match_of_module` has the index of the match of each module of the side.
     fn add(&mut self, table: &Table, recording: u32, side: Side, match_of_module: &FxHashMap<String, usize>) {
         // The nodes on the path of the previous row, with the names of its frames on this side.
@@ -247,18 +281,21 @@ impl UnionBuilder {
 
     /// Returns the index of a row's function; `module` is the index of its module's match.
     fn function(&mut self, row: &PathRow<'_>, side: Side, module: usize) -> u32 {
-        let name = own_name(row.function, row.module);
+        let shown_module = match &self.matches[module].names {
+            Sides { a: Some(a), b: Some(b) } if a != b => format!("{a} → {b}"),
+            Sides { a: Some(name), .. } | Sides { b: Some(name), .. } => name.clone(),
+            Sides { a: None, b: None } => String::new(),
+        };
         let functions = &mut self.union.functions;
+        let key = (shown_module, without_clone(row.function).to_owned());
+        let old_name = self.renames.get(&key).filter(|_| side == Side::B);
+        let name = old_name.map_or_else(|| own_name(row.function, row.module), String::as_str);
         let index = *self.functions.entry((module, name.to_owned())).or_insert_with(|| {
-            let module = match &self.matches[module].names {
-                Sides { a: Some(a), b: Some(b) } if a != b => format!("{a} → {b}"),
-                Sides { a: Some(name), .. } | Sides { b: Some(name), .. } => name.clone(),
-                Sides { a: None, b: None } => String::new(),
-            };
-            let name = without_clone(row.function).to_owned();
-            functions.push(Function { name, module, names: Sides::default() });
+            let (module, name) = key.clone();
+            functions.push(Function { name, module, names: Sides::default(), is_renamed: false });
             functions.len() as u32 - 1
         });
+        functions[index as usize].is_renamed |= old_name.is_some();
         let names = functions[index as usize].names.of(side);
         if !names.contains(row.function) {
             names.insert(row.function.to_owned());

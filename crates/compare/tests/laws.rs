@@ -161,7 +161,10 @@ proptest! {
 
     #[test]
     fn swapped_sides_change_signs(a in group(), b in group(), rows in kinds()) {
-        let there = deltas(&compare(&a, &b, rows));
+        let there = compare(&a, &b, rows);
+        // A renamed function has its name of A.
+        prop_assume!(there.notes().is_empty());
+        let there = deltas(&there);
         let back = deltas(&compare(&b, &a, rows));
         let opposite = |change: &str| match change {
             "new" => "vanished",
@@ -253,6 +256,37 @@ fn split_parts_belong_to_their_function() {
     let split = usual(&[row_of(0, 90, 0), cold, row_of(1, 50, 3)]);
     let comparison = compare(&Group::single(whole), &Group::single(split), Rows::Paths);
     assert!(comparison.is_empty(), "{:?}", comparison.table());
+}
+
+/// A function with another name is the same if its calls and its neighbours are equal, and no other one is like it.
+#[test]
+fn renamed_functions_are_one_function() {
+    let compared = |other: u64, names: [&str; 4]| {
+        let rows = [(0, 0, 0, 100, 1, 0), (0, 1, 0, 50, 3, 0), (1, 2, 0, 60, 4, 0), (1, 3, 0, 70, other, 0)];
+        let name = |names: [&'static str; 4]| move |function: u8, _| names[usize::from(function)].to_owned();
+        let old = table(&rows, name(["main", "read", "parse", "old"]), "m");
+        let mut rows = rows;
+        rows[2].3 += 5;
+        let names: [&'static str; 4] = names.map(|name| &*name.to_owned().leak());
+        let new = table(&rows, name(names), "m");
+        compare(&(vec![old], vec![1]), &(vec![new], vec![1]), Rows::Functions)
+    };
+    let changes = |comparison: &Comparison| -> Vec<(String, String)> {
+        deltas(comparison).into_iter().map(|((_, name), (change, ..))| (name, change)).collect()
+    };
+    let grown = |name: &str| vec![(name.to_owned(), "grown".to_owned())];
+    let renamed = compared(5, ["main", "read", "parse_header", "old"]);
+    assert_eq!(changes(&renamed), grown("parse"));
+    assert_eq!(
+        renamed.notes(),
+        ["parse of A may be parse_header of B: calls, callers and callees are equal"]
+    );
+    let matched = renamed.tree().rows()[2][8].clone();
+    assert_eq!(matched, "renamed? parse → parse_header".into());
+    let two = compared(4, ["main", "read", "parse_header", "new"]);
+    assert_eq!(two.notes().len(), 1, "equal instructions decide for one of two: {:?}", two.notes());
+    let no_caller = compared(5, ["start", "read", "parse", "old"]);
+    assert!(no_caller.notes().is_empty(), "{:?}", no_caller.notes());
 }
 
 /// With five recordings per side, a slower function is significant and an unchanged one is not.

@@ -1,5 +1,7 @@
 //! The call tree as rules read it: without the linker's stubs, and with the border between a program and its libraries.
 
+use std::collections::BTreeMap;
+
 use crate::{Evidence, Need, Row};
 
 /// The call tree of all threads.
@@ -33,17 +35,36 @@ pub(crate) fn visit<'t, 'a>(rows: &'t [Row<'a>], mut see: impl FnMut(Node<'_, 't
     }
 }
 
-/// Returns the file of the program itself: the one that contains `main`.
+/// A file that runs less than this share of the instructions only starts the program that is in another one.
+const STARTER: f64 = 0.005;
+
+/// Returns the file of the program itself: the one that contains `main`. If that only starts what is in a library, as of
+/// Python, the library with the most instructions.
 pub(crate) fn program<'t>(rows: &'t [Row<'_>]) -> Option<&'t str> {
     let main = rows.iter().find(|row| row.text("function") == "main")?;
-    Some(main.text("module")).filter(|module| !module.is_empty())
+    let program = Some(main.text("module")).filter(|module| !module.is_empty())?;
+    let mut modules: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in rows {
+        let own = modules.entry(row.text("module")).or_default();
+        *own = own.saturating_add(row.integer("self_instructions"));
+    }
+    let all = modules.values().fold(0, |sum: u64, own| sum.saturating_add(*own));
+    let own = modules.get(program).copied().unwrap_or(0);
+    let starts = (own as f64) < all as f64 * STARTER;
+    let most = modules.into_iter().max_by_key(|(_, own)| *own).map(|(module, _)| module);
+    if starts { most } else { Some(program) }
+}
+
+/// Returns whether a module is code that was compiled while the program ran.
+fn is_jitted(module: &str) -> bool {
+    module.starts_with("perf-") && module.ends_with(".map") || module.starts_with("jitted-")
 }
 
 impl<'t, 'a> Node<'_, 't, 'a> {
     /// Returns the function by which the program entered a library, for what runs there, and the program's function that
     /// called it; the node itself and its caller elsewhere.
     pub(crate) fn entry(&self, program: Option<&str>) -> (&'t Row<'a>, Option<&'t Row<'a>>) {
-        let is_own = |row: &Row<'_>| program == Some(row.text("module"));
+        let is_own = |row: &Row<'_>| program == Some(row.text("module")) || is_jitted(row.text("module"));
         match self.callers.iter().rposition(|caller| is_own(caller)) {
             Some(caller) if !is_own(self.row) => {
                 (self.callers.get(caller + 1).copied().unwrap_or(self.row), Some(self.callers[caller]))
@@ -56,7 +77,7 @@ impl<'t, 'a> Node<'_, 't, 'a> {
 /// Returns the callee of a function that has most of the function's instructions, if one has more than half of them.
 pub(crate) fn main_callee(evidence: &Evidence<'_>, function: &str) -> Option<String> {
     let rows = evidence.rows(TREE);
-    let (mut whole, mut callees) = (0u64, std::collections::BTreeMap::<&str, u64>::new());
+    let (mut whole, mut callees) = (0u64, BTreeMap::<&str, u64>::new());
     visit(&rows, |node| {
         let total = node.row.integer("total_instructions");
         if node.row.text("function") == function {

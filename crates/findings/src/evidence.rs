@@ -10,6 +10,9 @@ pub const CAUSES: Need = ("causes", "");
 /// The name of tables of the patterns in executions of functions, which [`crate::patterns`] makes.
 pub const PATTERNS: Need = ("patterns", "");
 
+/// The name of tables of what the cost of executions depends on, which [`crate::sizes`] makes.
+pub const SIZES: Need = ("sizes", "");
+
 /// Tables of reports, as evidence for findings.
 #[derive(Debug)]
 pub struct Evidence<'a> {
@@ -83,6 +86,11 @@ impl<'a> Row<'a> {
             Some(Value::Real(real)) => *real,
             _ => 0.0,
         }
+    }
+
+    /// Returns whether a flag is set; false if it is unknown or the column is missing.
+    pub(crate) fn flag(&self, column: &str) -> bool {
+        matches!(self.cell(column), Some(Value::Boolean(true)))
     }
 
     /// Returns a text; empty if it is unknown or the column is missing.

@@ -5,25 +5,34 @@
 //!                                               │                  ▲
 //!                                               ├─► questions: why are these functions slow? ──► tables of causes
 //!                                               │   does their cost grow, are slow ones regular? ──► of patterns
+//!                                               │   which size does their cost depend on? ──► of sizes
 //!                                               └─► further: tables that few inputs need
+//!
+//! tables of two sides compared by crates/compare ──Evidence──► DIFFERENCE_RULES ──► Finding… ──► `hodo explain A B`
 //! ```
 //!
 //! A rule never guesses: each number of a finding is in a table, and each finding states the command that shows the
 //! table. [`Rule::help`] states the thresholds, and [`why`] which of them kept a rule from a finding. A rule is one function in `rules/` and one line in [`RULES`].
 
 mod call_tree;
+mod difference;
 mod evidence;
+mod link;
+mod numbers;
 mod rules;
 mod series;
+mod sizes;
 mod text;
 mod why;
 
-pub use evidence::{CAUSES, Evidence, PATTERNS, Row};
-pub use series::{Execution, patterns};
+pub use difference::{DIFFERENCE_RULES, DIVERGENCE, LATENCIES, PATHS, differences};
+pub use evidence::{CAUSES, Evidence, PATTERNS, Row, SIZES};
+pub use series::{Execution, Executions, patterns};
+pub use sizes::{BlockSizes, Sized, sizes};
 pub use text::{WIDTH, wrapped};
 pub use why::why;
 
-use hodo_model::{Column, Shape, Table, Unit};
+use hodo_model::{Column, Shape, Table, Unit, Value};
 
 /// A report that a rule reads: its name and view.
 pub type Need = (&'static str, &'static str);
@@ -64,6 +73,8 @@ pub const RULES: &[Rule] = &[
     rules::interrupts::STORM,
     rules::interrupts::OFF,
     rules::exceptions::RULE,
+    rules::allocation::RULE,
+    rules::recursion::RULE,
     rules::recorder::RULE,
     rules::hot::RULE,
 ];
@@ -79,6 +90,10 @@ pub struct Finding {
     pub sentence: String,
     /// The command line after `hodo` that shows the evidence, without the input.
     pub command: String,
+    /// Where the page of `hodo view` shows it, as the end of its address: `#view=timeline&t0=…`.
+    pub link: String,
+    /// The numbers and names of the sentence. Names of numbers are stable; times are in nanoseconds, shares from 0 to 1.
+    pub numbers: Vec<(&'static str, Value)>,
 }
 
 /// Returns the reports that the rules read, each once.
@@ -96,33 +111,38 @@ pub struct Question {
     pub function: String,
     /// Its module.
     pub module: String,
+    /// The least number of instructions of a slow execution: of the slow kind, or of the slowest 1 %.
+    pub slow_from: u64,
     /// Whether slow executions shall be compared with typical ones. The table of causes, with the function's name as
     /// `function` in its summary, is further evidence ([`CAUSES`]).
     pub compares: bool,
+    /// Whether the iterations of its loops shall be counted. What its cost depends on is further evidence ([`SIZES`]).
+    pub counts: bool,
 }
 
-/// The most executions of a function that is looked at closer: each takes some hundred bytes.
-const MOST_EXECUTIONS: u64 = 1_000_000;
-
-/// Returns the functions whose executions are worth a closer look, and not too many for memory. Their [`patterns`] are
-/// further evidence ([`PATTERNS`]).
+/// Returns the functions whose executions are worth a closer look. Their [`patterns`] are further evidence ([`PATTERNS`]).
 pub fn questions(evidence: &Evidence<'_>) -> Vec<Question> {
-    let question = |row: &Row<'_>, compares| {
+    let mut questions: Vec<Question> = Vec::new();
+    let mut ask = |row: &Row<'_>, compares: bool, counts: bool| {
         let [function, module] = ["function", "module"].map(|name| row.text(name).to_owned());
-        Question { function, module, compares }
-    };
-    let is_bounded = |row: &Row<'_>| row.integer("count") <= MOST_EXECUTIONS;
-    let tails = rules::tails::heavy(evidence);
-    let tails = tails.iter().map(|one| &one.row).filter(|row| is_bounded(row));
-    let mut questions: Vec<Question> = tails.map(|row| question(row, true)).collect();
-    let others =
-        [rules::growth::candidates(evidence), rules::rhythm::candidates(evidence)].into_iter().flatten();
-    for other in others.filter(is_bounded).map(|row| question(&row, false)) {
-        let is_new = |known: &Question| (&known.function, &known.module) != (&other.function, &other.module);
-        if questions.iter().all(is_new) {
-            questions.push(other);
+        // Lengths in the table are rounded by up to 1/64.
+        let slow_from = match row.integer("slow_from") {
+            0 => row.integer("instructions_p99"),
+            from => from,
+        };
+        let slow_from = slow_from - slow_from / 32;
+        let is_known = |known: &&mut Question| known.function == function && known.module == module;
+        match questions.iter_mut().find(is_known) {
+            Some(known) => {
+                known.compares |= compares;
+                known.counts |= counts;
+            }
+            None => questions.push(Question { function, module, slow_from, compares, counts }),
         }
-    }
+    };
+    rules::tails::heavy(evidence).iter().for_each(|one| ask(&one.row, true, false));
+    rules::growth::candidates(evidence).iter().for_each(|row| ask(row, false, true));
+    rules::rhythm::candidates(evidence).iter().for_each(|row| ask(row, false, false));
     questions
 }
 
@@ -162,10 +182,12 @@ pub fn table(findings: &[Finding]) -> Table {
         Column::name("rule"),
         Column::text("finding"),
         Column::text("command"),
+        Column::text("link").secondary(),
     ];
     let row = |finding: &Finding| {
-        let (sentence, command) = (finding.sentence.as_str(), finding.command.as_str());
-        vec![finding.weight.into(), finding.rule.into(), sentence.into(), command.into()]
+        let [sentence, command, link] =
+            [&finding.sentence, &finding.command, &finding.link].map(|text| text.as_str());
+        vec![finding.weight.into(), finding.rule.into(), sentence.into(), command.into(), link.into()]
     };
     let summary = vec![("findings", (findings.len() as u64).into())];
     Table::new("explain", Shape::Counters, summary, columns, findings.iter().map(row))

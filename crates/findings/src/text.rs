@@ -20,6 +20,11 @@ pub(crate) fn percent(share: f64) -> String {
     if percent < 10.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
+/// Formats instructions per unit: whole from 10 on.
+pub(crate) fn rate(rate: f64) -> String {
+    if rate >= 10.0 { count(rate.round() as u64) } else { format!("{rate:.2}") }
+}
+
 /// Formats a count with digits in groups of three, such as `1,000,000`.
 pub(crate) fn count(count: u64) -> String {
     let digits = count.to_string();
@@ -132,6 +137,12 @@ pub(crate) fn fitted(head: &str, parts: &[String]) -> String {
         sentence.push('.');
     }
     sentence
+}
+
+/// Appends a sentence if the text then still fits.
+pub(crate) fn with(head: String, sentence: Option<String>) -> String {
+    let longer = sentence.map(|sentence| format!("{head} {sentence}."));
+    longer.filter(|longer| wrapped(longer, WIDTH).len() <= MOST_LINES).unwrap_or(head)
 }
 
 /// Breaks text into lines of at most `width` characters, between words and not before `%`.

@@ -1,12 +1,12 @@
 //! Why a rule finds something in an input, or nothing.
 
 use crate::{
-    Evidence, Rule, findings, rules,
+    Evidence, Finding, Rule, rules,
     text::{WIDTH, count, wrapped},
 };
 
-/// Returns what a rule looks for, what it read, and why it found something or nothing.
-pub fn why(rule: &Rule, evidence: &Evidence<'_>) -> String {
+/// Returns what a rule looks for, what it read, and why it found something or nothing. `findings` applies all rules.
+pub fn why(rule: &Rule, evidence: &Evidence<'_>, findings: fn(&Evidence<'_>) -> Vec<Finding>) -> String {
     let mut text = wrapped(&format!("{}: {}.", rule.name, rule.help), WIDTH).join("\n") + "\n\n";
     for &need in rule.needs {
         let (report, view) = need;

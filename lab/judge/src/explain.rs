@@ -227,12 +227,15 @@ fn record(case: &Case, folder: &Path) -> Outcome<PathBuf> {
         command::capture(&mut record)?;
         return Ok(recording);
     }
-    let binary = compile(&case.program, folder)?;
     if case.program.recorder == Recorder::Native {
-        record.args(["--engine", "native", "--"]).arg(&binary).args(&case.arguments);
+        record
+            .args(["--engine", "native", "--"])
+            .args(prepared(&case.program, folder)?)
+            .args(&case.arguments);
         command::capture(&mut record)?;
         return Ok(recording);
     }
+    let binary = compile(&case.program, folder)?;
     record.args(["--engine", "ftrace", "-e", "sched", "-e", "irq", "-e", "syscalls", "-e", "block"]);
     record.args(["--buffer-size", "32M", "--", "chrt", "--fifo", "10"]);
     if case.program.recorder == Recorder::SlowDisk {
@@ -245,6 +248,31 @@ fn record(case: &Case, folder: &Path) -> Outcome<PathBuf> {
     let arguments = case.arguments.iter().map(|word| word.replace("{program}", &binary.to_string_lossy()));
     command::capture(record.arg(&binary).args(arguments))?;
     Ok(recording)
+}
+
+/// Returns the words of the command that runs a program; of Java they lack the class. What a run-time compiler made has its
+/// names in a list that the runtime writes for perf.
+fn prepared(program: &Program, folder: &Path) -> Outcome<Vec<String>> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
+    Ok(match program.source.extension().and_then(|extension| extension.to_str()) {
+        Some("py") => vec![workloads::python()?, "-I".to_owned(), "-S".to_owned(), text(&program.source)],
+        Some("js") => [words(&["node", "--perf-basic-prof"]), vec![text(&program.source)]].concat(),
+        Some("java") => {
+            let mut compile = Command::new("javac");
+            command::quietly(compile.arg("-d").arg(folder).arg(&program.source).current_dir(folder))?;
+            const FLAGS: &[&str] = &[
+                "java",
+                "-XX:+UnlockDiagnosticVMOptions",
+                "-XX:+DumpPerfMapAtExit",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                "-cp",
+            ];
+            [words(FLAGS), vec![text(folder)]].concat()
+        }
+        _ => vec![text(&compile(program, folder)?)],
+    })
 }
 
 fn compile(program: &Program, folder: &Path) -> Outcome<PathBuf> {

@@ -354,6 +354,9 @@ pub struct Explain {
     /// Show a rule, what it read of this input, and why it found something or nothing
     #[arg(long, value_name = "RULE")]
     pub why: Option<String>,
+    /// Explain how the input differs from this one, as two recordings of control flow are explained
+    #[arg(long, value_name = "INPUT")]
+    pub baseline: Option<PathBuf>,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
@@ -367,11 +370,13 @@ Examples:
   hodo explain kernel-trace/               what threads waited for, and what interrupted them
   hodo explain hodo.data                   findings about the control flow of a program
   hodo explain --time 10%-20% trace.dat    findings in a part of the trace
+  hodo explain old.data new.data           what differs between two recordings of control flow
+  hodo explain --baseline old/ new/        the same of traces of events, which else are opened together
   hodo explain --list                      the rules
   hodo explain --why heavy-tail hodo.data  why a rule found something in a recording, or nothing";
 
 /// The periods that `hodo report periods` measures.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Periods")]
 pub struct PeriodArguments {
     /// Periods begin at these events: a name or pattern, optionally with a condition, such as 'sched_wakeup where tid

@@ -239,17 +239,24 @@ pub fn trees(
     let spans = spans.expect("executions of control flow say whose they are, and which instructions");
     experiment.with(|traces| {
         let flow = only(traces)?;
-        let chunks = match request.chunks {
-            Chunks::Bytes(_) => request.chunks,
-            _ => CHUNKS_IN_ORDER,
-        };
-        let reading = Reading::new(request.threads, chunks);
+        let reading = reading_in_order(request);
         // The trees need two passes.
         let progress = begin(flow.bytes() * 2);
-        let (trees, _) = latency::trees(flow, &spans, reading, |done| progress.set(done));
+        let numbers = hodo_engine::numbers(flow, reading, |done| progress.set(done));
+        let (trees, _) =
+            latency::trees(flow, &spans, &numbers, reading, |done| progress.set(flow.bytes() + done));
         progress.finish();
         Ok(Some(trees).filter(|_| !progress.is_interrupted()))
     })
+}
+
+/// Returns a reading of a whole recording for results that come in order.
+pub fn reading_in_order(request: &Request) -> Reading<'static> {
+    let chunks = match request.chunks {
+        Chunks::Bytes(_) => request.chunks,
+        _ => CHUNKS_IN_ORDER,
+    };
+    Reading::new(request.threads, chunks)
 }
 
 /// Draws all tables for people.
@@ -334,13 +341,16 @@ fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<
     out.finish()
 }
 
+/// Converts a value of a table.
+pub fn json_of(value: &hodo_model::Value) -> serde_json::Value {
+    let mut text = Vec::new();
+    value.cell().write_json(&mut text);
+    serde_json::from_slice(&text).expect("a cell is JSON")
+}
+
 /// Converts a table to an object: its summary, and an object per row.
 fn table_json(table: &Table) -> serde_json::Value {
-    let value = |value: &hodo_model::Value| {
-        let mut text = Vec::new();
-        value.cell().write_json(&mut text);
-        serde_json::from_slice::<serde_json::Value>(&text).expect("a cell is JSON")
-    };
+    let value = json_of;
     let summary: serde_json::Map<_, _> =
         table.summary.iter().map(|(name, own)| ((*name).to_owned(), value(own))).collect();
     let row = |cells: Vec<hodo_model::Value>| {

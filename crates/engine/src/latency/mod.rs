@@ -8,8 +8,10 @@
 //! ```
 
 mod compare;
+mod loops;
 mod off_cpu;
 mod resolve;
+mod sample;
 mod slowest;
 mod trees;
 
@@ -19,6 +21,8 @@ pub use hodo_analyses::latency::{
     bins, grouped, histogram, humps, may_be_written, nearest_of, of_table, parse, percentile, shipped,
     summary, user_pairs,
 };
+pub use loops::{LoopBlock, loops};
 pub use resolve::{function, markers};
-pub use slowest::{ExecutionLocation, location, slow_from, slowest, typical};
+pub use sample::{ExecutionSample, SampledExecution, Thinned, WantedFunction, sample};
+pub use slowest::{ExecutionLocation, Measured, location, slow_from, slowest, typical};
 pub use trees::{CallNode, CallTree, trees};

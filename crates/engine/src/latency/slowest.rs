@@ -4,16 +4,33 @@ use std::ops::Range;
 
 use super::{Interval, humps};
 
+/// An execution whose length is known.
+pub trait Measured {
+    /// Number of instructions executed in it; `None` for events.
+    fn instructions(&self) -> Option<u64>;
+
+    /// Duration in nanoseconds, if known.
+    fn time(&self) -> Option<u64>;
+}
+
+impl Measured for Interval {
+    fn instructions(&self) -> Option<u64> {
+        self.instructions
+    }
+
+    fn time(&self) -> Option<u64> {
+        self.time
+    }
+}
+
 /// Call trees in memory at most.
 const MOST_TREES: usize = 20_000;
 
 /// Returns the slowest 1 % of executions; of two kinds of executions ([`humps`]) all slow ones if they are more; at most
 /// 20,000. They are given worst first.
-pub fn slowest<'i>(worst_first: &[&'i Interval]) -> Vec<&'i Interval> {
-    let slow: Vec<&Interval> = match large_hump(worst_first) {
-        Some(from) => {
-            worst_first.iter().copied().filter(|execution| execution.instructions >= Some(from)).collect()
-        }
+pub fn slowest<'i, E: Measured>(worst_first: &[&'i E]) -> Vec<&'i E> {
+    let slow: Vec<&E> = match large_hump(worst_first) {
+        Some(from) => worst_first.iter().copied().filter(|execution| execution.instructions() >= Some(from)).collect(),
         None => worst_first.iter().copied().take(worst_first.len().div_ceil(100)).collect(),
     };
     slow.into_iter().take(MOST_TREES).collect()
@@ -21,17 +38,17 @@ pub fn slowest<'i>(worst_first: &[&'i Interval]) -> Vec<&'i Interval> {
 
 /// Returns the median execution by instructions; of two kinds of executions the median of the fast ones if the slow ones
 /// are more than 1 %.
-pub fn typical<'i>(executions: &[&'i Interval]) -> Option<&'i Interval> {
+pub fn typical<'i, E: Measured>(executions: &[&'i E]) -> Option<&'i E> {
     let mut sorted = executions.to_vec();
     if let Some(from) = large_hump(executions) {
-        sorted.retain(|execution| execution.instructions < Some(from));
+        sorted.retain(|execution| execution.instructions() < Some(from));
     }
-    sorted.sort_by_key(|interval| (interval.instructions, interval.time));
+    sorted.sort_by_key(|interval| (interval.instructions(), interval.time()));
     sorted.get(sorted.len().checked_sub(1)? / 2).copied()
 }
 
 /// Returns the instructions of the shortest slow execution: of the slow kind, or of the slowest 1 % by rank.
-pub fn slow_from(executions: &[&Interval]) -> Option<u64> {
+pub fn slow_from<E: Measured>(executions: &[&E]) -> Option<u64> {
     let lengths = lengths(executions);
     let mut rank = (executions.len() as u64).div_ceil(100);
     let by_rank = lengths.iter().rev().find(|(_, count)| {
@@ -42,15 +59,15 @@ pub fn slow_from(executions: &[&Interval]) -> Option<u64> {
 }
 
 /// Returns the lengths of executions in ascending order, with their counts.
-fn lengths(executions: &[&Interval]) -> Vec<(u64, u64)> {
-    let mut lengths: Vec<u64> = executions.iter().filter_map(|execution| execution.instructions).collect();
+fn lengths<E: Measured>(executions: &[&E]) -> Vec<(u64, u64)> {
+    let mut lengths: Vec<u64> = executions.iter().filter_map(|execution| execution.instructions()).collect();
     lengths.sort_unstable();
     lengths.chunk_by(|one, other| one == other).map(|same| (same[0], same.len() as u64)).collect()
 }
 
 /// Returns the instructions of the shortest execution of the slow kind, if there are two kinds and the slow ones are more
 /// than 1 %.
-fn large_hump(executions: &[&Interval]) -> Option<u64> {
+fn large_hump<E: Measured>(executions: &[&E]) -> Option<u64> {
     let humps = humps(&lengths(executions))?;
     (humps.slow.count > (executions.len() as u64).div_ceil(100)).then_some(humps.from)
 }

@@ -8,7 +8,11 @@ use rustc_hash::FxHashMap;
 
 use super::{off_cpu::OffCpu, slowest::ExecutionLocation};
 use crate::{
-    flow::{calls::CallSink, selection_filter::Spans, trace::Trace},
+    flow::{
+        calls::CallSink,
+        selection_filter::{Numbers, Spans},
+        trace::Trace,
+    },
     losses::Losses,
     reading::{Reading, Window},
 };
@@ -84,23 +88,20 @@ struct OpenFunction {
 struct Grower<'x, 'f> {
     flow: &'x Trace<'f>,
     off_cpu: Option<OffCpu>,
-    /// Executions that have not begun, by context; the next execution is last.
-    pending: BTreeMap<u32, Vec<(usize, Range<u64>)>>,
+    /// Executions that have not begun.
+    pending: PendingExecutions,
     growing: BTreeMap<u32, Vec<OpenExecution>>,
     trees: Vec<Tree>,
     context: u32,
 }
 
-/// Returns the call trees of executions. `progress` receives the number of bytes decoded so far, over two passes, and
-/// returns whether to continue.
-pub fn trees(
-    flow: &Trace<'_>,
-    executions: &[ExecutionLocation],
-    reading: Reading<'_>,
-    mut progress: impl FnMut(u64) -> bool + Send,
-) -> (Vec<CallTree>, Losses) {
+/// Executions by context, each with its index; the next one is last.
+type PendingExecutions = BTreeMap<u32, Vec<(usize, Range<u64>)>>;
+
+/// Returns executions by context, and what to decode for them.
+pub(super) fn spans_of(flow: &Trace<'_>, executions: &[ExecutionLocation]) -> (PendingExecutions, Spans) {
     let mut spans = Spans::default();
-    let mut pending: BTreeMap<u32, Vec<(usize, Range<u64>)>> = BTreeMap::new();
+    let mut pending = PendingExecutions::new();
     for (index, ExecutionLocation { pid, tid, instructions }) in executions.iter().enumerate() {
         let mut of_thread =
             flow.threads.iter().zip(0..).filter(|(thread, _)| (thread.pid, thread.tid) == (*pid, *tid));
@@ -113,13 +114,24 @@ pub fn trees(
         spans.by_context.insert(context, joined(list.iter().map(|(_, range)| range.clone())));
         list.reverse();
     }
-    let numbers = crate::flow::selection_filter::numbers(flow, reading, &mut progress);
-    let before = flow.bytes();
-    let reading = Reading { numbers: Some(&numbers), spans: Some(&spans), window: Window::ALL, ..reading };
+    (pending, spans)
+}
+
+/// Returns the call trees of executions. `numbers` are of the same reading. `progress` receives the number of bytes decoded
+/// so far, and returns whether to continue.
+pub fn trees(
+    flow: &Trace<'_>,
+    executions: &[ExecutionLocation],
+    numbers: &Numbers,
+    reading: Reading<'_>,
+    progress: impl FnMut(u64) -> bool + Send,
+) -> (Vec<CallTree>, Losses) {
+    let (pending, spans) = spans_of(flow, executions);
+    let reading = Reading { numbers: Some(numbers), spans: Some(&spans), window: Window::ALL, ..reading };
     let trees = executions.iter().map(|_| Tree::default()).collect();
     let off_cpu = OffCpu::of(flow.recording.of_host());
     let mut grower = Grower { flow, off_cpu, pending, growing: BTreeMap::new(), trees, context: 0 };
-    let losses = crate::flow::calls::calls(flow, reading, &mut grower, |done| progress(before + done));
+    let losses = crate::flow::calls::calls(flow, reading, &mut grower, progress);
     (grower.trees.into_iter().map(Tree::finish).collect(), losses)
 }
 

@@ -3,7 +3,9 @@
 use crate::{
     Evidence, Finding, Need, Row, Rule,
     evidence::{figure, span},
-    text::{count, duration, percent, share},
+    link,
+    numbers::Numbers,
+    text::{count, share},
 };
 
 const CALLS: Need = ("syscalls", "call");
@@ -119,6 +121,8 @@ impl Habit {
         if calls < self.fewest || per_second < self.rate.into() || part < self.share {
             return Vec::new();
         }
+        let mut numbers = Numbers::default();
+        numbers.count("calls", calls);
         vec![Finding {
             rule: rule.name,
             weight: part,
@@ -126,12 +130,14 @@ impl Habit {
                 "{}: {}, {} on average, {} a second, {} of the trace together (threshold: {}).",
                 self.says,
                 rows.iter().map(times).collect::<Vec<_>>().join(", "),
-                duration(total / calls.max(1)),
-                count(per_second as u64),
-                percent(part),
+                numbers.duration("average_ns", total / calls.max(1)),
+                numbers.count("per_second", per_second as u64),
+                numbers.percent("share", part),
                 rule.help,
             ),
             command: "report syscalls".to_owned(),
+            link: link::table("syscalls", ""),
+            numbers: numbers.list(),
         }]
     }
 }
@@ -183,18 +189,21 @@ fn failing(evidence: &Evidence<'_>) -> Vec<Finding> {
         let fails = failures >= FEWEST_FAILURES
             && share(failures, calls) > MOST_FAIL
             && share(failures, all) > OF_ALL;
+        let mut numbers = Numbers::default();
         fails.then(|| Finding {
             rule: FAILING.name,
             weight: share(row.integer("total_ns"), span),
             sentence: format!(
                 "A program looks for what is not there: {} failed {} times of {}, {} of all system calls (threshold {}).",
-                row.text("call"),
-                count(failures),
-                count(calls),
-                percent(share(failures, all)),
-                percent(OF_ALL),
+                numbers.text("call", row.text("call")),
+                numbers.count("failures", failures),
+                numbers.count("calls", calls),
+                numbers.percent("share_of_calls", share(failures, all)),
+                numbers.percent("threshold", OF_ALL),
             ),
             command: "report syscalls".to_owned(),
+            link: link::table("syscalls", ""),
+            numbers: numbers.list(),
         })
     });
     found.collect()

@@ -1,9 +1,6 @@
 //! Runnable threads that waited for a CPU.
 
-use crate::{
-    Evidence, Finding, Rule,
-    text::{duration, percent, share, thread},
-};
+use crate::{Evidence, Finding, Rule, link, numbers::Numbers, text::share};
 
 /// Largest acceptable share of runnable time that threads wait for a CPU.
 const THRESHOLD: f64 = 0.2;
@@ -24,19 +21,22 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     if waiting_share <= THRESHOLD {
         return Vec::new();
     }
+    let mut numbers = Numbers::default();
     vec![Finding {
         rule: RULE.name,
         weight: waiting_share,
         sentence: format!(
             "CPUs are contended: threads waited {} for a CPU, {} of the time in which they could run (threshold {}). \
              {} waited longest: {}; it ran for {}.",
-            duration(waiting),
-            percent(waiting_share),
-            percent(THRESHOLD),
-            thread(most),
-            duration(most.integer("runnable_ns")),
-            duration(most.integer("running_ns")),
+            numbers.duration("waited_ns", waiting),
+            numbers.percent("share", waiting_share),
+            numbers.percent("threshold", THRESHOLD),
+            numbers.thread(most),
+            numbers.duration("thread_waited_ns", most.integer("runnable_ns")),
+            numbers.duration("thread_ran_ns", most.integer("running_ns")),
         ),
         command: "report states".to_owned(),
+        link: link::table("states", ""),
+        numbers: numbers.list(),
     }]
 }

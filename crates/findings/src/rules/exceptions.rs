@@ -1,4 +1,4 @@
-//! Exceptions in a hot path.
+//! Exceptions in a hot path: who throws them, who catches them, what they cost.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,9 @@ use crate::{
     Evidence, Finding, Rule,
     call_tree::{self, TREE},
     evidence::figure,
-    text::{self, count, percent, share},
+    link,
+    numbers::Numbers,
+    text::{count, share},
 };
 
 /// Functions through which every thrown exception passes.
@@ -16,56 +18,83 @@ const THRESHOLD: f64 = 0.05;
 
 pub(crate) const RULE: Rule = Rule {
     name: "exceptions",
-    help: "exceptions that take more than 5 % of the executed instructions",
+    help: "exceptions that take more than 5 % of the executed instructions; where most are thrown, and where caught",
     needs: &[("functions", ""), TREE],
     find,
 };
+
+/// Functions that begin the handling of an exception, called where it is caught.
+const CATCHES: &[&str] = &["__cxa_begin_catch", "__rust_panic_cleanup"];
+/// Begins of the names of functions of a language's library that catch for their caller.
+const WRAPPERS: &[&str] = &["std::panic", "core::panic", "__rust_try"];
 
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for table in evidence.tables(("functions", "")) {
         let whole = figure(table, "instructions");
         let rows = evidence.rows(("functions", ""));
-        let raises =
-            rows.iter().filter(|row| RAISES.iter().any(|name| row.text("function").starts_with(name)));
+        let raises = rows.iter().filter(|row| is_of(RAISES, row.text("function")));
         let Some(most) = raises.max_by_key(|row| row.integer("total_instructions")) else { continue };
         // A throw may jump to the unwinder instead of calling it.
         let calls = most.integer("calls").saturating_add(most.integer("jumps"));
         let instructions = most.integer("total_instructions");
         let part = share(instructions, whole);
-        if part > THRESHOLD {
-            findings.push(Finding {
-                rule: RULE.name,
-                weight: part,
-                sentence: format!(
-                    "Exceptions are thrown in a hot path{}: {} ran {} times and executed {} instructions with what it \
-                     called, {} of all (threshold {}), {} each time.",
-                    thrower(evidence).map_or_else(String::new, |name| format!(", by {}", text::name(&name))),
-                    most.text("function"),
-                    count(calls),
-                    count(instructions),
-                    percent(part),
-                    percent(THRESHOLD),
-                    count(instructions / calls.max(1)),
-                ),
-                command: "report functions".to_owned(),
-            });
+        if part <= THRESHOLD {
+            continue;
         }
+        let mut numbers = Numbers::default();
+        let thrown = mostly("thrown", by_caller(evidence, RAISES), &mut numbers);
+        let caught = mostly("caught", by_caller(evidence, CATCHES), &mut numbers);
+        findings.push(Finding {
+            rule: RULE.name,
+            weight: part,
+            sentence: format!(
+                "Exceptions are thrown in a hot path{thrown}{caught}: {} ran {} times and executed {} instructions with what \
+                 it called, {} of all (threshold {}), {} each time.",
+                numbers.function("function", most.text("function")),
+                numbers.count("count", calls),
+                numbers.count("instructions", instructions),
+                numbers.percent("share", part),
+                numbers.percent("threshold", THRESHOLD),
+                numbers.count("instructions_each", instructions / calls.max(1)),
+            ),
+            command: "report functions".to_owned(),
+            link: link::flame(),
+            numbers: numbers.list(),
+        });
     }
     findings
 }
 
-/// Returns the function that raised the most exceptions.
-fn thrower(evidence: &Evidence<'_>) -> Option<String> {
-    let is_raise = |function: &str| RAISES.iter().any(|name| function.starts_with(name));
+fn is_of(names: &[&str], function: &str) -> bool {
+    names.iter().any(|name| function.starts_with(name))
+}
+
+/// Says in which function most exceptions are thrown, or caught, and how many.
+fn mostly(what: &'static str, by: BTreeMap<String, u64>, numbers: &mut Numbers) -> String {
+    let Some((function, most)) = by.iter().max_by_key(|(_, count)| **count) else { return String::new() };
+    let all = by.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+    let [by_name, count_name] = match what {
+        "thrown" => ["thrown_by", "thrown_there"],
+        _ => ["caught_by", "caught_there"],
+    };
+    let verb = if what == "thrown" { ", by" } else { ", and caught by" };
+    let name = numbers.function(by_name, function);
+    let times = numbers.times(count_name, *most);
+    if *most == all { format!("{verb} {name}") } else { format!("{verb} {name} {times} of {}", count(all)) }
+}
+
+/// Returns how often each function called one of these, without those that catch for their caller.
+fn by_caller(evidence: &Evidence<'_>, names: &[&str]) -> BTreeMap<String, u64> {
+    let mut callers: BTreeMap<String, u64> = BTreeMap::new();
     let rows = evidence.rows(TREE);
-    let mut throwers: BTreeMap<&str, u64> = BTreeMap::new();
     call_tree::visit(&rows, |node| {
-        let caller = node.callers.last().map_or("", |caller| caller.text("function"));
-        if is_raise(node.row.text("function")) && !is_raise(caller) && !caller.is_empty() {
-            let raised = throwers.entry(caller).or_default();
-            *raised = raised.saturating_add(node.row.integer("entries"));
+        let is_first = node.callers.last().is_none_or(|caller| !is_of(names, caller.text("function")));
+        let caller = node.callers.iter().rev().find(|caller| !is_of(WRAPPERS, caller.text("function")));
+        if let Some(caller) = caller.filter(|_| is_first && is_of(names, node.row.text("function"))) {
+            let count = callers.entry(caller.text("function").to_owned()).or_default();
+            *count = count.saturating_add(node.row.integer("entries"));
         }
     });
-    throwers.into_iter().max_by_key(|(_, raised)| *raised).map(|(name, _)| name.to_owned())
+    callers
 }

@@ -1,10 +1,7 @@
 //! Functions of which only the first execution is slow: they set something up.
 
 use super::tails::{Executions, qualified, quoted};
-use crate::{
-    Evidence, Finding, Need, Rule,
-    text::{self, count, percent, share},
-};
+use crate::{Evidence, Finding, Need, Rule, link, numbers::Numbers, text::share};
 
 /// Largest share of the run that a first call may cost beyond a typical one without a finding.
 const THRESHOLD: f64 = 0.02;
@@ -38,22 +35,25 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
 
 fn finding(weight: f64, one: &Executions<'_>) -> Finding {
     let row = &one.row;
+    let mut numbers = Numbers::default();
     Finding {
         rule: RULE.name,
         weight,
         sentence: format!(
             "{} is slow in its first call only: that ran {} instructions, the {} others {} (median). It is one-time work, {} of \
              the run (threshold {}).",
-            text::name(row.text("function")),
-            count(row.integer("instructions_first")),
-            count(row.integer("fast_count")),
-            count(row.integer("fast_p50")),
-            percent(weight),
-            percent(THRESHOLD),
+            numbers.function("function", row.text("function")),
+            numbers.count("first_instructions", row.integer("instructions_first")),
+            numbers.count("others", row.integer("fast_count")),
+            numbers.count("others_p50_instructions", row.integer("fast_p50")),
+            numbers.percent("share", weight),
+            numbers.percent("threshold", THRESHOLD),
         ),
         command: format!(
             "latency --compare --function {}",
             quoted(&qualified(row.text("function"), row.text("module")))
         ),
+        link: link::executions(row),
+        numbers: numbers.list(),
     }
 }

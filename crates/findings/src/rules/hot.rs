@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::unequal;
+use super::{growth, unequal};
 use crate::{
     Evidence, Finding, Row, Rule,
     call_tree::{self, TREE},
     evidence::figure,
-    text::{self, count, percent, share, times},
+    link,
+    numbers::Numbers,
+    text::{self, percent, share},
 };
 
 /// The most functions that are reported.
@@ -67,7 +69,7 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         for (index, ((name, _), hot)) in hot.iter().take(MOST).enumerate() {
             let weight = share(hot.instructions, whole);
             if index == 0 || weight >= LEAST {
-                findings.push(finding(name, hot, weight));
+                findings.push(finding(evidence, name, hot, weight));
             }
         }
     }
@@ -77,9 +79,14 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     findings
 }
 
-fn finding(name: &str, hot: &Hot, weight: f64) -> Finding {
+fn finding(evidence: &Evidence<'_>, name: &str, hot: &Hot, weight: f64) -> Finding {
     let most = hot.callers.iter().max_by_key(|(_, called)| called.instructions);
-    let part = format!("{} of the run is in {}", percent(weight), text::name(name));
+    let mut numbers = Numbers::default();
+    let part = format!(
+        "{} of the run is in {}",
+        numbers.percent("share", weight),
+        numbers.function("function", name)
+    );
     let sentence = match most {
         Some((caller, called)) if !caller.is_empty() && called.calls > 0 => {
             let each = called.instructions / called.calls;
@@ -92,15 +99,23 @@ fn finding(name: &str, hot: &Hot, weight: f64) -> Finding {
             };
             format!(
                 "{part}, called by {} {}{mostly}, {} instructions each. {less}.",
-                text::name(caller),
-                times(called.calls),
-                count(each)
+                numbers.function("caller", caller),
+                numbers.times("calls", called.calls),
+                numbers.count("instructions_each", each)
             )
         }
         _ => format!(
             "{part} itself, {} instructions. Less work there would make it less.",
-            count(hot.instructions)
+            numbers.count("instructions", hot.instructions)
         ),
     };
-    Finding { rule: RULE.name, weight, sentence, command: "report tree".to_owned() }
+    // What its caller's cost depends on often is the reason.
+    let caller = most.map(|(caller, _)| caller.as_str()).filter(|caller| !caller.is_empty());
+    let depends = [Some(name), caller].into_iter().flatten().find_map(|name| {
+        let dependence = growth::dependence(evidence, name)?;
+        Some(format!("The cost of {}: {dependence}", text::name(name)))
+    });
+    let sentence = text::with(sentence, depends);
+    let (command, link) = ("report tree".to_owned(), link::flame());
+    Finding { rule: RULE.name, weight, sentence, command, link, numbers: numbers.list() }
 }

@@ -3,7 +3,9 @@
 use crate::{
     Evidence, Finding, Rule,
     evidence::{figure, span},
-    text::{count, duration, percent, share},
+    link,
+    numbers::Numbers,
+    text::share,
 };
 
 /// Largest acceptable share of one CPU's time in an interrupt's handler.
@@ -37,22 +39,25 @@ fn storms(evidence: &Evidence<'_>) -> Vec<Finding> {
         let (number, total) = (row.integer("count"), row.integer("total_ns"));
         let time_share = share(total, span);
         let rate = (u128::from(number) * 1_000_000_000 / u128::from(span)) as u64;
+        let mut numbers = Numbers::default();
         (time_share > TIME || rate > RATE).then(|| Finding {
             rule: STORM.name,
             weight: time_share,
             sentence: format!(
                 "{}: {} {} ran {} times, {} a second, for {} in all, {} of a CPU (thresholds: {} a second, {}).",
                 if rate > RATE { "Interrupts come in a storm" } else { "Interrupts take much of a CPU" },
-                row.text("kind"),
-                row.text("name"),
-                count(number),
-                count(rate),
-                duration(total),
-                percent(time_share),
-                count(RATE),
-                percent(TIME),
+                numbers.text("kind", row.text("kind")),
+                numbers.text("name", row.text("name")),
+                numbers.count("count", number),
+                numbers.count("per_second", rate),
+                numbers.duration("total_ns", total),
+                numbers.percent("share", time_share),
+                numbers.count("per_second_threshold", RATE),
+                numbers.percent("threshold", TIME),
             ),
             command: "report irq".to_owned(),
+            link: link::table("irq", ""),
+            numbers: numbers.list(),
         })
     });
     found.collect()
@@ -66,14 +71,17 @@ fn off(evidence: &Evidence<'_>) -> Vec<Finding> {
     if max <= LONGEST_OFF {
         return Vec::new();
     }
+    let mut numbers = Numbers::default();
     vec![Finding {
         rule: OFF.name,
         weight: share(figure(table, "total_ns"), span(table)),
         sentence: format!(
             "Interrupts were off for {} at once (threshold {}).",
-            duration(max),
-            duration(LONGEST_OFF),
+            numbers.duration("longest_ns", max),
+            numbers.duration("threshold_ns", LONGEST_OFF),
         ),
         command: "report irqoff".to_owned(),
+        link: link::table("irqoff", ""),
+        numbers: numbers.list(),
     }]
 }

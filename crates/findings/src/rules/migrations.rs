@@ -1,9 +1,6 @@
 //! Threads that migrate between CPUs too often.
 
-use crate::{
-    Evidence, Finding, Rule,
-    text::{count, duration, percent, share, thread},
-};
+use crate::{Evidence, Finding, Rule, link, numbers::Numbers, text::share};
 
 /// Running time per migration, in nanoseconds, below which a thread migrates too often.
 const RUNNING_PER_MIGRATION: u64 = 1_000_000;
@@ -33,19 +30,22 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     };
     let all: u64 = storms.iter().map(|(_, migrations, _)| migrations).sum();
     let switches: u64 = storms.iter().map(|(row, ..)| row.integer("switches")).sum();
+    let mut numbers = Numbers::default();
     vec![Finding {
         rule: RULE.name,
         weight: share(all, switches),
         sentence: format!(
             "Threads migrate all the time: {} moved {} times between CPUs, once per {} of running (threshold 1 ms). \
              Threads that did so: {}, {} times together, with {} of their switches.",
-            thread(most),
-            count(migrations),
-            duration(time / migrations.max(1)),
-            count(storms.len() as u64),
-            count(all),
-            percent(share(all, switches)),
+            numbers.thread(most),
+            numbers.count("migrations", migrations),
+            numbers.duration("running_per_migration_ns", time / migrations.max(1)),
+            numbers.count("threads", storms.len() as u64),
+            numbers.count("all_migrations", all),
+            numbers.percent("share", share(all, switches)),
         ),
         command: "report sched".to_owned(),
+        link: link::table("sched", ""),
+        numbers: numbers.list(),
     }]
 }

@@ -1,5 +1,6 @@
 //! The rules: each looks for one kind of cause.
 
+pub(crate) mod allocation;
 pub(crate) mod calls;
 pub(crate) mod contention;
 pub(crate) mod exceptions;
@@ -11,6 +12,7 @@ pub(crate) mod lost;
 pub(crate) mod migrations;
 pub(crate) mod path;
 pub(crate) mod recorder;
+pub(crate) mod recursion;
 pub(crate) mod rhythm;
 pub(crate) mod small;
 pub(crate) mod tails;

@@ -5,7 +5,9 @@ use hodo_model::Value;
 use crate::{
     Evidence, Finding, Row, Rule,
     evidence::figure,
-    text::{count, duration, percent, share, thread},
+    link,
+    numbers::Numbers,
+    text::{share, thread},
 };
 
 /// The share of the path that a cause may have.
@@ -114,18 +116,21 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let found = groups(&rows).into_iter().filter_map(|group| {
         let part = share(group.total, span);
         let cause = cause(&group, own).filter(|_| part > THRESHOLD)?;
+        let mut numbers = Numbers::default();
         Some(Finding {
             rule: RULE.name,
             weight: part,
             sentence: format!(
                 "On the critical path of {subject}: {} of {}, {} (threshold {}), {} times, {cause}.",
-                duration(group.total),
-                duration(span),
-                percent(part),
-                percent(THRESHOLD),
-                count(group.count),
+                numbers.duration("total_ns", group.total),
+                numbers.duration("path_ns", span),
+                numbers.percent("share", part),
+                numbers.percent("threshold", THRESHOLD),
+                numbers.count("count", group.count),
             ),
             command: "path".to_owned(),
+            link: link::table("critical-path", "cause"),
+            numbers: numbers.list(),
         })
     });
     found.take(MOST).collect()

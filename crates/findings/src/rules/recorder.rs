@@ -2,11 +2,7 @@
 
 use hodo_model::RECORDERS_FUNCTIONS;
 
-use crate::{
-    Evidence, Finding, Rule,
-    evidence::figure,
-    text::{count, percent, share},
-};
+use crate::{Evidence, Finding, Rule, evidence::figure, link, numbers::Numbers, text::share};
 
 /// Largest share of the executed instructions that changes no conclusion.
 const THRESHOLD: f64 = 0.02;
@@ -27,18 +23,21 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         let part = share(instructions, figure(table, "instructions"));
         let most = own.max_by_key(|row| row.integer("total_instructions"));
         if let Some(most) = most.filter(|_| part > THRESHOLD) {
+            let mut numbers = Numbers::default();
             findings.push(Finding {
                 rule: RULE.name,
                 weight: part,
                 sentence: format!(
                     "The recorder itself made the kernel execute {} instructions, {} of all (threshold {}), most of them in {}; \
                      --without-recorder leaves them out.",
-                    count(instructions),
-                    percent(part),
-                    percent(THRESHOLD),
-                    most.text("function"),
+                    numbers.count("instructions", instructions),
+                    numbers.percent("share", part),
+                    numbers.percent("threshold", THRESHOLD),
+                    numbers.function("function", most.text("function")),
                 ),
                 command: "report functions --without-recorder".to_owned(),
+                link: link::table("functions", ""),
+                numbers: numbers.list(),
             });
         }
     }

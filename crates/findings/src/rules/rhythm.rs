@@ -4,7 +4,9 @@ use super::tails::{self, qualified, quoted};
 use crate::{
     Evidence, Finding, PATTERNS, Row, Rule,
     call_tree::is_stub,
-    text::{self, count, duration, percent},
+    link,
+    numbers::Numbers,
+    text::{count, duration, percent},
 };
 
 /// Least share of the run that a slow kind of executions costs.
@@ -72,25 +74,34 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         let strength = patterns.iter().find(|row| row.text("function") == name)?.real("slow_strength");
         let words = words.split(", ").next()?;
         let weight = row.real("slow_share");
+        let mut numbers = Numbers::default();
         Some(Finding {
             rule: RULE.name,
             weight,
             sentence: format!(
                 "Slow executions of {} come in a rhythm, {words}, with a strength of {}: {} of {} run {} instructions, the \
                  others {}; that costs {} of the run (threshold {}).",
-                text::name(name),
-                percent(strength),
-                count(row.integer("slow_count")),
-                count(row.integer("slow_count").saturating_add(row.integer("fast_count"))),
-                count(row.integer("slow_p50")),
-                count(row.integer("fast_p50")),
-                percent(weight),
-                percent(THRESHOLD),
+                numbers.function("function", name),
+                numbers.percent("strength", strength),
+                numbers.count("slow", row.integer("slow_count")),
+                numbers
+                    .count("executions", row.integer("slow_count").saturating_add(row.integer("fast_count"))),
+                numbers.count("slow_p50_instructions", row.integer("slow_p50")),
+                numbers.count("others_p50_instructions", row.integer("fast_p50")),
+                numbers.percent("share", weight),
+                numbers.percent("threshold", THRESHOLD),
             ),
             command: format!(
                 "latency --by executions --function {}",
                 quoted(&qualified(name, row.text("module")))
             ),
+            link: link::slowest(evidence, row),
+            numbers: {
+                let rhythm = patterns.iter().find(|row| row.text("function") == name)?;
+                numbers.count("every", rhythm.integer("slow_every"));
+                numbers.duration("every_ns", rhythm.integer("slow_every_ns"));
+                numbers.list()
+            },
         })
     };
     candidates(evidence).iter().filter_map(of).collect()

@@ -1,10 +1,6 @@
 //! Many small reads and writes.
 
-use crate::{
-    Evidence, Finding, Rule,
-    evidence::span,
-    text::{count, duration, percent, share, thread},
-};
+use crate::{Evidence, Finding, Rule, evidence::span, link, numbers::Numbers, text::share};
 
 /// An operation of fewer bytes than this is small.
 const SMALL: u64 = 512;
@@ -15,8 +11,8 @@ const THRESHOLD: f64 = 0.05;
 
 pub(crate) const RULE: Rule = Rule {
     name: "small-io",
-    help: "threads that read or write at least 1,000 times, below 512 bytes each, in more than 5 % of the trace",
-    needs: &[("io", "thread")],
+    help: "threads that read or write at least 1,000 times, below 512 bytes each, in more than 5 % of the trace, without the time of fsync and the like",
+    needs: &[("io", "thread"), ("io", "operation")],
     find,
 };
 
@@ -24,26 +20,34 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let Some(table) = evidence.table(("io", "thread")) else { return Vec::new() };
     let span = span(table);
     let rows = evidence.rows(("io", "thread"));
+    let operations = evidence.rows(("io", "operation"));
+    // Of which thread they are is not in the table: each may have made all of them.
+    let syncs = operations.iter().find(|row| row.text("operation") == "sync");
+    let [sync_count, sync_time] = ["count", "total_ns"].map(|name| syncs.map_or(0, |row| row.integer(name)));
     let found = rows.iter().filter_map(|row| {
-        let operations = row.integer("operations");
+        let operations = row.integer("operations").saturating_sub(sync_count);
+        let total = row.integer("total_ns").saturating_sub(sync_time);
         let bytes = row.integer("read_bytes").saturating_add(row.integer("written_bytes"));
-        let part = share(row.integer("total_ns"), span);
+        let part = share(total, span);
         let is_small = operations >= FEWEST && bytes > 0 && bytes / operations < SMALL && part > THRESHOLD;
+        let mut numbers = Numbers::default();
         is_small.then(|| Finding {
             rule: RULE.name,
             weight: part,
             sentence: format!(
                 "{} makes many small reads and writes: {} of {} bytes on average, {} in all, {} of the trace (thresholds: \
                  {} times, {SMALL} bytes, {}).",
-                thread(row),
-                count(operations),
-                count(bytes / operations),
-                duration(row.integer("total_ns")),
-                percent(part),
-                count(FEWEST),
-                percent(THRESHOLD),
+                numbers.thread(row),
+                numbers.count("operations", operations),
+                numbers.count("average_bytes", bytes / operations),
+                numbers.duration("total_ns", total),
+                numbers.percent("share", part),
+                numbers.count("fewest", FEWEST),
+                numbers.percent("threshold", THRESHOLD),
             ),
             command: format!("report io --by file --tid {}", row.integer("tid")),
+            link: link::table("io", "file"),
+            numbers: numbers.list(),
         })
     });
     found.collect()

@@ -8,7 +8,8 @@ use hodo_model::{Table, Value};
 
 use super::rhythm;
 use crate::{
-    Evidence, Finding, Need, Row, Rule, call_tree,
+    Evidence, Finding, Need, PATTERNS, Row, Rule, call_tree, link,
+    numbers::Numbers,
     text::{self, count, fitted, percent, share, times},
 };
 
@@ -31,6 +32,13 @@ const FEWEST: u64 = 20;
 const MANY: u64 = 100;
 /// Largest acceptable share of the run that the tail of few executions costs.
 const FEW_THRESHOLD: f64 = 0.1;
+/// Largest acceptable share of the run of a tail of which one execution has most: functions that everything passes through
+/// have such an execution.
+const OF_ONE: f64 = 0.5;
+/// As many slow executions of a kind are several, however long the longest is.
+const SEVERAL: u64 = 5;
+/// The share of slow executions from which their callers decide: these called the function for slow executions only.
+const BY_CALLER: f64 = 0.9;
 /// The most functions that are reported.
 const MOST: usize = 3;
 /// The least share of all extra instructions with which a cause is named.
@@ -41,7 +49,7 @@ const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
     name: "heavy-tail",
-    help: "functions whose slow executions run over 8 times as much as the median, and cost together, beyond the median, more of the run than: 1.5 % for a slow kind of executions (a gap of at least 4 times separates it from the others) with at most 1 % of them, 10 % up to 10 % of them, 25 % above; 5 % for the slowest 1 % by rank without a gap (10 % of a library's function), 10 % with fewer than 100 executions; at least 20, of a slow kind at most half of them",
+    help: "functions whose slow executions run over 8 times as much as the median, and cost together, beyond the median, more of the run than: 1.5 % for a slow kind of executions (a gap of at least 4 times separates it from the others) with at most 1 % of them, 10 % up to 10 % of them, 25 % above; 5 % for the slowest 1 % by rank without a gap (10 % of a library's function), at least 10 % with fewer than 100 executions; at least 20, of a slow kind at most half of them; no callers that only get slow ones; 50 % if one execution has most of it",
     needs: &[EXECUTIONS, FUNCTIONS],
     find,
 };
@@ -119,20 +127,29 @@ impl<'a> Executions<'a> {
 
     fn threshold(&self) -> f64 {
         let slow = self.row.integer("slow_count");
-        match self.is_kind() {
-            _ if self.count() < MANY => FEW_THRESHOLD,
+        let threshold = match self.is_kind() {
             false if self.is_own => NO_KIND,
             false => NO_KIND_OF_LIBRARY,
             true if slow.saturating_mul(10) > self.count() => FREQUENT_KIND,
             true if self.is_large => KIND,
             true => RARE_KIND,
-        }
+        };
+        if self.count() < MANY { threshold.max(FEW_THRESHOLD) } else { threshold }
+    }
+
+    /// Returns whether one execution has most of what the slow ones cost.
+    fn is_of_one(&self) -> bool {
+        let longest = self.row.integer("instructions_max").saturating_sub(self.typical);
+        let is_kind_of_many = self.is_kind() && self.row.integer("slow_count") >= SEVERAL;
+        !is_kind_of_many && share(longest, self.row.figure("instructions")) * 2.0 > self.weight()
     }
 
     fn is_heavy(&self) -> bool {
         // One slow execution of few is chance.
         let is_chance = self.count() < MANY && self.is_kind() && self.row.integer("slow_count") < 2;
-        self.count() >= FEWEST && self.is_long() && !is_chance && self.weight() > self.threshold()
+        let is_single = self.is_of_one() && self.weight() <= OF_ONE;
+        let is_tail = self.is_long() && !is_chance && !is_single;
+        self.count() >= FEWEST && is_tail && self.weight() > self.threshold()
     }
 }
 
@@ -163,6 +180,9 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for one in heavy(evidence) {
         let name = one.row.text("function");
+        if caller_decides(evidence, &one.row) {
+            continue;
+        }
         let causes = evidence.causes().find(|table| table.figure("function") == Some(&Value::from(name)));
         // A slow callee makes its callers slow too.
         let path = causes.and_then(main_path).unwrap_or_default();
@@ -174,34 +194,46 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
             known.push(path);
         }
         let rhythm = rhythm::words(evidence, name).map_or_else(String::new, |words| format!(" ({words})"));
-        findings.push(finding(&one, &rhythm, &causes.map(sentences).unwrap_or_default()));
+        let link = link::slowest(evidence, &one.row);
+        let mut finding = finding(&one, &rhythm, &causes.map(sentences).unwrap_or_default(), link);
+        finding.numbers.extend(causes.map(cause_numbers).unwrap_or_default());
+        findings.push(finding);
     }
     findings
 }
 
-fn finding(one: &Executions<'_>, rhythm: &str, parts: &[String]) -> Finding {
-    let row = &one.row;
-    let number = |column: &str| count(row.integer(column));
-    let (name, weight) = (text::name(row.text("function")), one.weight());
-    let typical = one.typical;
+/// Returns whether the slow executions are those that other functions called than the fast ones.
+fn caller_decides(evidence: &Evidence<'_>, row: &Row<'_>) -> bool {
+    let patterns = evidence.rows(PATTERNS);
+    let names = |row: &Row<'_>| ["function", "module"].map(|name| row.text(name).to_owned());
+    patterns.iter().any(|own| names(own) == names(row) && own.real("slow_by_caller") >= BY_CALLER)
+}
+
+fn finding(one: &Executions<'_>, rhythm: &str, parts: &[String], link: String) -> Finding {
+    let (row, weight, mut numbers) = (&one.row, one.weight(), Numbers::default());
+    let name = numbers.function("function", row.text("function"));
     let long = if one.is_kind() { row.integer("slow_p50") } else { one.long() };
-    let times = count(long / typical.max(1));
-    let costs = percent(weight);
-    let (fast, slow) = (number("fast_count"), number("slow_count"));
-    let kinds = format!(
-        "{fast} executions run {} instructions (median), {slow}{rhythm} run {}, {times} times as many, {costs} of the run",
-        count(typical),
-        number("slow_p50"),
-    );
+    let typical = numbers.count("typical_instructions", one.typical);
+    let times = numbers.count("times_as_many", long / one.typical.max(1));
+    let costs = numbers.percent("share", weight);
+    numbers.count("executions", one.count());
+    let kinds = match one.is_kind() {
+        true => format!(
+            "{} executions run {typical} instructions (median), {}{rhythm} run {}, {times} times as many, {costs} of the run",
+            numbers.count("fast", row.integer("fast_count")),
+            numbers.count("slow", row.integer("slow_count")),
+            numbers.count("slow_p50_instructions", row.integer("slow_p50")),
+        ),
+        false => String::new(),
+    };
     let head = match (one.is_large, one.is_kind()) {
         (true, true) => format!("{name} has two kinds of executions: {kinds}."),
         (false, true) => format!("{name} has a heavy tail: {kinds}."),
         (_, false) => format!(
-            "{name} has a heavy tail: the longest of {} executions ran {} instructions, {times} times the median of {}; the \
+            "{name} has a heavy tail: the longest of {} executions ran {} instructions, {times} times the median of {typical}; the \
              slowest 1 % cost {costs} of the run.",
             count(one.count()),
-            number("instructions_max"),
-            count(typical),
+            numbers.count("longest_instructions", row.integer("instructions_max")),
         ),
     };
     let qualified = qualified(row.text("function"), row.text("module"));
@@ -210,6 +242,8 @@ fn finding(one: &Executions<'_>, rhythm: &str, parts: &[String]) -> Finding {
         weight,
         sentence: fitted(&head, parts),
         command: format!("latency --compare --function {}", quoted(&qualified)),
+        link,
+        numbers: numbers.list(),
     }
 }
 
@@ -227,6 +261,26 @@ fn sentences(causes: &Table) -> Vec<String> {
     let all = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.integer("extra_total")));
     let named = rows.iter().filter(|row| share(row.integer("extra_total"), all) >= LEAST_SHARE);
     named.map(cause).collect()
+}
+
+/// Returns the numbers of the most costly cause.
+fn cause_numbers(causes: &Table) -> Vec<(&'static str, Value)> {
+    let rows = Row::all(causes);
+    let Some(row) = rows.first() else { return Vec::new() };
+    let mut numbers = vec![("cause_path", row.text("path").into())];
+    for (name, column) in [
+        ("cause_executions", "executions"),
+        ("cause_least_more", "extra_min"),
+        ("cause_most_more", "extra_max"),
+        ("cause_typical_calls", "typical_calls"),
+        ("cause_least_calls", "calls_min"),
+        ("cause_most_calls", "calls_max"),
+    ] {
+        if row.knows(column) {
+            numbers.push((name, row.integer(column).into()));
+        }
+    }
+    numbers
 }
 
 fn cause(row: &Row<'_>) -> String {
@@ -293,8 +347,14 @@ pub(crate) fn why(evidence: &Evidence<'_>) -> String {
     if one.weight() <= one.threshold() {
         lacks.push(format!("that is at most {}", percent(one.threshold())));
     }
+    if one.is_of_one() && one.weight() <= OF_ONE {
+        lacks.push(format!("one execution has most of that, which is at most {}", percent(OF_ONE)));
+    }
     if one.only_first() {
         lacks.push("only its first execution is slow".to_owned());
+    }
+    if caller_decides(evidence, &one.row) {
+        lacks.push("its slow executions have other callers than its fast ones".to_owned());
     }
     if is_recursive(&one.row, &evidence.rows(FUNCTIONS)) {
         lacks.push("it is recursive, so that its executions contain one another".to_owned());

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use crate::{
     Evidence, Finding, Need, Row, Rule,
     evidence::{figure, span},
+    link,
+    numbers::Numbers,
     text::{self, count, duration, percent, share},
 };
 
@@ -142,28 +144,37 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
             findings.extend(pools.iter().filter(|pool| pool.is_unequal()).filter_map(|pool| {
                 let beyond = pool.most - pool.mean();
                 let weight = share(beyond, whole);
+                let mut numbers = Numbers::default();
                 (weight > THRESHOLD).then(|| Finding {
                     rule: RULE.name,
                     weight,
                     sentence: format!(
                         "Threads have unequal shares: thread {}, one of {} that process {} started{}, does {} of their \
-                         work: {}, {:.2} times the mean (threshold {TIMES}). With equal shares it would do {} less, {} of \
+                         work: {}, {} times the mean (threshold {TIMES}). With equal shares it would do {} less, {} of \
                          the run.",
                         pool.tid,
-                        count(pool.threads as u64),
+                        numbers.count("threads", pool.threads as u64),
                         pool.pid,
                         if pool.role.is_empty() {
                             String::new()
                         } else {
-                            format!(" with {}", text::name(&pool.role))
+                            format!(" with {}", numbers.function("start_function", &pool.role))
                         },
-                        percent(share(pool.most, pool.sum)),
+                        numbers.percent("share_of_work", share(pool.most, pool.sum)),
                         amount(pool.most),
-                        pool.most as f64 / pool.mean().max(1) as f64,
+                        numbers.ratio("ratio", pool.most as f64 / pool.mean().max(1) as f64),
                         amount(beyond),
-                        percent(weight),
+                        numbers.percent("share", weight),
                     ),
                     command: format!("report {} --pid {}", need.0, pool.pid),
+                    link: link::table(need.0, need.1),
+                    numbers: {
+                        numbers.count("tid", pool.tid);
+                        numbers.count("pid", pool.pid);
+                        numbers.count("work", pool.most);
+                        numbers.count("beyond", beyond);
+                        numbers.list()
+                    },
                 })
             }));
         }

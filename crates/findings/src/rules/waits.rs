@@ -3,7 +3,9 @@
 use crate::{
     Evidence, Finding, Need, Row, Rule,
     evidence::{figure, span},
-    text::{count, duration, percent, share, thread},
+    link,
+    numbers::Numbers,
+    text::{count, share},
 };
 
 /// Largest acceptable share of the trace that a thread waits.
@@ -70,24 +72,30 @@ fn contended(evidence: &Evidence<'_>, span: u64) -> Vec<Finding> {
     if part <= THRESHOLD {
         return Vec::new();
     }
+    let mut numbers = Numbers::default();
     vec![Finding {
         rule: LOCKS.name,
         weight: part,
         sentence: format!(
             "Threads wait for locks: {} waited for the lock at {}, {} times, {} together, {} of the trace each on average \
              (threshold {}), at most {} at once. In {} of it {} ({}) was the next to release it.",
-            if waiters == 1 { "one thread".to_owned() } else { format!("{} threads", count(waiters)) },
-            most.text("lock"),
-            count(most.integer("count")),
-            duration(total),
-            percent(part),
-            percent(THRESHOLD),
-            duration(most.integer("max_ns")),
-            percent(share(held, total)),
-            most.text("holder"),
+            match numbers.count("waiters", waiters) {
+                waiters if waiters == "1" => "one thread".to_owned(),
+                waiters => format!("{waiters} threads"),
+            },
+            numbers.text("lock", most.text("lock")),
+            numbers.count("waits", most.integer("count")),
+            numbers.duration("total_ns", total),
+            numbers.percent("share", part),
+            numbers.percent("threshold", THRESHOLD),
+            numbers.duration("longest_ns", most.integer("max_ns")),
+            numbers.percent("holder_share", share(held, total)),
+            numbers.text("holder", most.text("holder")),
             most.integer("holder_tid"),
         ),
         command: "report locks".to_owned(),
+        link: link::table("locks", ""),
+        numbers: numbers.list(),
     }]
 }
 
@@ -95,21 +103,24 @@ fn contended(evidence: &Evidence<'_>, span: u64) -> Vec<Finding> {
 fn futexes(evidence: &Evidence<'_>) -> Vec<Finding> {
     let waits = waits(evidence, |row| row.text("call") == "futex");
     let Some((part, most)) = waits.first() else { return Vec::new() };
+    let mut numbers = Numbers::default();
     vec![Finding {
         rule: LOCKS.name,
         weight: *part,
         sentence: format!(
             "Threads wait for locks or for each other: {} waited {} in futex, {} of the trace (threshold {}), {} times, at \
              most {} at once. Threads with such waits: {}.",
-            thread(most),
-            duration(most.integer("total_ns")),
-            percent(*part),
-            percent(THRESHOLD),
-            count(most.integer("count")),
-            duration(most.integer("max_ns")),
-            count(waits.len() as u64),
+            numbers.thread(most),
+            numbers.duration("total_ns", most.integer("total_ns")),
+            numbers.percent("share", *part),
+            numbers.percent("threshold", THRESHOLD),
+            numbers.count("waits", most.integer("count")),
+            numbers.duration("longest_ns", most.integer("max_ns")),
+            numbers.count("threads", waits.len() as u64),
         ),
         command: "report states --by wait".to_owned(),
+        link: link::table("states", "wait"),
+        numbers: numbers.list(),
     }]
 }
 
@@ -127,34 +138,37 @@ fn disks(evidence: &Evidence<'_>) -> Vec<Finding> {
         1 => " One other wait passes the threshold.".to_owned(),
         others => format!(" {} other waits pass the threshold.", count(others as u64)),
     };
+    let mut numbers = Numbers::default();
     vec![Finding {
         rule: DISKS.name,
         weight: *part,
         sentence: format!(
             "Threads wait for a device: {} waited {} in {call}, {} of the trace (threshold {}), {} times, at most {} at \
              once.{others}{}",
-            thread(most),
-            duration(most.integer("total_ns")),
-            percent(*part),
-            percent(THRESHOLD),
-            count(most.integer("count")),
-            duration(most.integer("max_ns")),
-            device(evidence).unwrap_or_default(),
+            numbers.thread(most),
+            numbers.duration("total_ns", most.integer("total_ns")),
+            numbers.percent("share", *part),
+            numbers.percent("threshold", THRESHOLD),
+            numbers.count("waits", most.integer("count")),
+            numbers.duration("longest_ns", most.integer("max_ns")),
+            device(evidence, &mut numbers).unwrap_or_default(),
         ),
         command: "report io --by device".to_owned(),
+        link: link::table("io", "device"),
+        numbers: numbers.list(),
     }]
 }
 
 /// Names the device whose requests took longest.
-fn device(evidence: &Evidence<'_>) -> Option<String> {
+fn device(evidence: &Evidence<'_>, numbers: &mut Numbers) -> Option<String> {
     let devices = evidence.rows(DEVICES);
     let most = devices.iter().max_by_key(|row| row.integer("total_ns"))?;
     Some(format!(
         " Device {} took {} for {} requests ({}), {} on average.",
-        most.text("device"),
-        duration(most.integer("total_ns")),
-        count(most.integer("count")),
-        most.text("operation"),
-        duration(most.integer("average_ns")),
+        numbers.text("device", most.text("device")),
+        numbers.duration("device_total_ns", most.integer("total_ns")),
+        numbers.count("requests", most.integer("count")),
+        numbers.text("operation", most.text("operation")),
+        numbers.duration("request_average_ns", most.integer("average_ns")),
     ))
 }

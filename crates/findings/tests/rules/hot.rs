@@ -8,7 +8,12 @@ use super::{found, kinds, made, rules};
 /// A call tree: depth, function, its own instructions, and how often it was entered. Names with `libc` are of a library.
 fn tree(rows: &[(u64, &str, u64, u64)]) -> Table {
     let row = |&(depth, function, own, entries): &(u64, &str, u64, u64)| -> [Value; 5] {
-        let module = if function.starts_with("libc") { "libc" } else { "program" };
+        let module = match function {
+            _ if function.starts_with("libc") => "libc",
+            _ if function.starts_with("JS:") => "perf-7.map",
+            _ if function.starts_with("Py") => "libpython",
+            _ => "program",
+        };
         [depth.into(), function.into(), module.into(), own.into(), entries.into()]
     };
     let rows: Vec<_> = rows.iter().map(row).collect();
@@ -54,4 +59,27 @@ fn what_a_library_runs_counts_for_the_function_that_the_program_called() {
     let expected = "90 % of the run is in libc_format, called by debug 20 times, 45 instructions each. Less work in each call would make it less.";
     assert_eq!(found[0].sentence, expected);
     assert!(found[1].sentence.starts_with("9.0 % of the run is in main"), "{found:?}");
+}
+
+#[test]
+fn code_of_run_time_compilers_is_the_programs_own() {
+    let tree =
+        tree(&[(0, "main", 90, 0), (1, "JS:run", 10, 1), (2, "JS:find", 800, 20), (3, "libc_copy", 100, 20)]);
+    let found = found(&[(("tree", ""), &tree)]);
+    assert!(found[0].sentence.starts_with("80 % of the run is in JS:find, called by JS:run 20"), "{found:?}");
+}
+
+#[test]
+fn a_program_may_be_in_a_library_that_main_starts() {
+    let tree = |own| {
+        tree(&[
+            (0, "main", own, 0),
+            (1, "Py_Main", 10, 1),
+            (2, "PyList_Contains", 300, 20),
+            (3, "PyObject_Compare", 690, 5_000),
+        ])
+    };
+    let first = |own| found(&[(("tree", ""), &tree(own))]).swap_remove(0).sentence;
+    assert!(first(1).contains("is in PyObject_Compare, called by PyList_Contains 5,000"), "{}", first(1));
+    assert!(first(200).contains("is in Py_Main, called by main"), "{}", first(200));
 }

@@ -1,12 +1,15 @@
 //! Each rule, on a table that passes its threshold and on one that does not.
 
 use hodo_findings::{
-    CAUSES, Evidence, Execution, Finding, Need, PATTERNS, Question, RULES, findings, further, needs,
-    patterns, questions, table, why,
+    CAUSES, DIFFERENCE_RULES, Evidence, Execution, Executions, Finding, Need, PATTERNS, Question, RULES,
+    Rule, findings, further, needs, patterns, questions, table, why,
 };
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
+mod allocation;
 mod calls;
+mod difference;
+mod growth;
 mod hot;
 
 const SECOND: u64 = 1_000_000_000;
@@ -30,7 +33,12 @@ fn made(
 }
 
 fn found(tables: &[(Need, &Table)]) -> Vec<Finding> {
-    findings(&Evidence::new(tables.to_vec()))
+    let found = findings(&Evidence::new(tables.to_vec()));
+    for finding in &found {
+        assert!(finding.link.starts_with("#view=") && !finding.numbers.is_empty(), "{finding:?}");
+        assert!(!finding.sentence.contains("  "), "{}", finding.sentence);
+    }
+    found
 }
 
 /// The names of the rules that find something.
@@ -137,6 +145,15 @@ fn small_reads_are_many_small_and_slow() {
     assert_eq!(rules(999, 1_000, SECOND / 10), [] as [&str; 0]);
     assert_eq!(rules(1_000, 512_000, SECOND / 10), [] as [&str; 0]);
     assert_eq!(rules(1_000, 1_000, SECOND / 20), [] as [&str; 0]);
+    let row: [Value; 6] =
+        ["db".into(), 3u64.into(), 0u64.into(), 50_000u64.into(), 2_000u64.into(), (SECOND / 2).into()];
+    let columns = ["comm", "tid", "read_bytes", "written_bytes", "operations", "total_ns"];
+    let threads = made("io", &[], &columns, &[&row]);
+    let sync: [Value; 3] = ["sync".into(), 1_000u64.into(), (SECOND * 9 / 20).into()];
+    let operations = made("io", &[], &["operation", "count", "total_ns"], &[&sync]);
+    let both = [(("io", "thread"), &threads), (("io", "operation"), &operations)];
+    assert_eq!(self::rules(&both), [] as [&str; 0], "most of the time is that of fsync");
+    assert_eq!(self::rules(&both[..1]), ["small-io"]);
 }
 
 #[test]
@@ -279,6 +296,16 @@ fn two_kinds_of_executions_are_one_finding_however_many_are_slow() {
 }
 
 #[test]
+fn one_long_execution_is_no_tail() {
+    // The run has 1,000 instructions.
+    let found =
+        |longest: u64, share| found(&[(("latency", "histogram"), &kinds([149, 1], [5, longest], share, 5))]);
+    assert_eq!(found(405, 0.4), []);
+    assert_eq!(found(205, 0.5).len(), 1, "others have most of it");
+    assert_eq!(found(605, 0.6).len(), 1, "half of the run");
+}
+
+#[test]
 fn a_slow_first_call_is_no_tail() {
     let found = |counts, first| found(&[(("latency", "histogram"), &kinds(counts, [5, 100], 0.5, first))]);
     let [finding] = &found([149, 1], 100)[..] else { panic!("one finding") };
@@ -291,62 +318,21 @@ fn a_slow_first_call_is_no_tail() {
     assert_eq!(rules(&[(("latency", "histogram"), &cheap)]), [] as [&str; 0], "too cheap");
 }
 
-/// Executions of `append` with these costs, in a run of `whole` instructions.
-fn hungry(costs: &[u64], whole: u64) -> [Table; 3] {
-    let total: u64 = costs.iter().sum();
-    let row: [Value; 6] = [
-        "append".into(),
-        "program".into(),
-        (costs.len() as u64).into(),
-        total.into(),
-        costs[costs.len() / 2].into(),
-        costs.iter().copied().max().into(),
-    ];
-    let columns =
-        ["function", "module", "count", "instructions_total", "instructions_p50", "instructions_max"];
-    let latency = made("latency", &[], &columns, &[&row]);
-    let row: [Value; 3] = ["append".into(), "program".into(), total.into()];
-    let columns = ["function", "module", "total_instructions"];
-    let functions = made("functions", &[("instructions", whole)], &columns, &[&row]);
-    let execution = |(number, &instructions): (u64, &u64)| Execution { begin: Some(number), instructions };
-    let executions: Vec<Execution> = (0..).zip(costs).map(execution).collect();
-    [latency, functions, patterns("append", "program", &executions, None)]
-}
-
-#[test]
-fn growth_is_strong_large_and_of_much_of_the_run() {
-    let found = |costs: &[u64], whole| {
-        let [latency, functions, patterns] = &hungry(costs, whole);
-        let tables =
-            [(("latency", "histogram"), latency), (("functions", ""), functions), (PATTERNS, patterns)];
-        found(&tables)
-    };
-    let growing: Vec<u64> = (0..200).map(|number| 40 + 14 * number).collect();
-    let [finding] = &found(&growing, 400_000)[..] else { panic!("one finding") };
-    assert_eq!(finding.rule, "growth");
-    assert!(
-        finding.sentence.contains("append costs more with each call: 14 instructions more"),
-        "{}",
-        finding.sentence
-    );
-    assert_eq!(found(&growing, 6_000_000), [], "little of the run");
-    let slightly: Vec<u64> = (0..200).map(|number| 4000 + number).collect();
-    assert_eq!(found(&slightly, 400_000), [], "at most 1.5 times");
-    let [latency, functions, _] = &hungry(&growing, 400_000);
-    let evidence = Evidence::new(vec![(("latency", "histogram"), latency), (("functions", ""), functions)]);
-    assert_eq!(questions(&evidence)[0].function, "append");
-    let [latency, functions, _] = &hungry(&[100; 200], 40_000);
-    let evidence = Evidence::new(vec![(("latency", "histogram"), latency), (("functions", ""), functions)]);
-    assert_eq!(questions(&evidence), [], "equal costs do not grow");
-}
-
 #[test]
 fn slow_executions_in_a_rhythm() {
     let executions = kinds([990, 10], [5, 30], 0.03, 5);
     let table = |every: usize| {
         let cost = |number: usize| if number % every == 7 { 30 } else { 5 };
-        let execution = |number| Execution { begin: None, instructions: cost(number) };
-        patterns("get", "program", &(0..1000).map(execution).collect::<Vec<_>>(), Some(30))
+        let execution = |number| Execution {
+            number: number as u64,
+            begin: None,
+            end: None,
+            instructions: cost(number),
+            caller: 0,
+        };
+        let all: Vec<Execution> = (0..1000).map(execution).collect();
+        let slow = all.iter().filter(|one| one.instructions >= 30).copied().collect();
+        patterns("get", "program", &Executions { all, step: 1, slow })
     };
     let found = |patterns: &Table, executions: &Table| {
         found(&[(("latency", "histogram"), executions), (PATTERNS, patterns)])
@@ -363,10 +349,31 @@ fn slow_executions_in_a_rhythm() {
 }
 
 #[test]
+fn callers_that_only_get_slow_executions_decide() {
+    let found = |caller: fn(u64) -> u64| {
+        let execution = |number| Execution {
+            number,
+            begin: None,
+            end: None,
+            instructions: if number % 100 == 7 { 80_000 } else { 5 },
+            caller: caller(number),
+        };
+        let all: Vec<Execution> = (0..3000).map(execution).collect();
+        let slow = all.iter().filter(|one| one.instructions > 5).copied().collect();
+        let patterns = patterns("get", "program", &Executions { all, step: 1, slow });
+        found(&[(("latency", "histogram"), &kinds([2970, 30], [5, 80_000], 0.9, 5)), (PATTERNS, &patterns)])
+    };
+    assert_eq!(found(|_| 1)[0].rule, "heavy-tail");
+    assert_eq!(found(|number| number % 100 / 8)[0].rule, "heavy-tail", "its caller gets fast ones too");
+    assert_eq!(found(|number| u64::from(number % 100 == 7)), []);
+}
+
+#[test]
 fn a_rule_says_why_it_finds_nothing() {
     let slow = kinds([149, 1], [5, 100], 0.5, 100);
     let evidence = Evidence::new(vec![(("latency", "histogram"), &slow)]);
-    let why = |name: &str| why(RULES.iter().find(|rule| rule.name == name).expect("a rule"), &evidence);
+    let why =
+        |name: &str| why(RULES.iter().find(|rule| rule.name == name).expect("a rule"), &evidence, findings);
     assert!(
         why("heavy-tail").contains("the tail of get costs most, 50 % of the run; only its first"),
         "{}",
@@ -392,12 +399,14 @@ fn recursive_functions_have_no_tail() {
 fn causes_of_a_tail_are_named_with_what_ran_more() {
     let latency = executions(100, 88, 0.5, 2_000);
     let evidence = Evidence::new(vec![(("latency", "histogram"), &latency)]);
-    let question =
-        Question { function: "serve<'a>".to_owned(), module: "program".to_owned(), compares: true };
+    let question = Question {
+        function: "serve<'a>".to_owned(),
+        module: "program".to_owned(),
+        slow_from: 0,
+        compares: true,
+        counts: false,
+    };
     assert_eq!(questions(&evidence), [question]);
-    let many = executions(1_000_001, 88, 0.5, 20_000_000);
-    let evidence = Evidence::new(vec![(("latency", "histogram"), &many)]);
-    assert_eq!(questions(&evidence), [], "they would not fit into memory");
     let names =
         ["extra_", "extra_there_", "extra_self_"].map(|name| [format!("{name}min"), format!("{name}max")]);
     let mut columns = vec![Column::integer("executions", Unit::Count)];
@@ -476,18 +485,29 @@ fn findings_are_a_table() {
     let table = table(&found(&[(("cpu", "thread"), &cpu)]));
     assert_eq!(table.row_count(), 1);
     assert_eq!(table.rows()[0][1], "lost".into());
+    assert_eq!(table.rows()[0][4], "#view=tables&report=lost".into());
+    let numbers = &found(&[(("cpu", "thread"), &cpu)])[0].numbers;
+    assert_eq!(*numbers, [("events", 12u64.into()), ("packets", 0u64.into())]);
 }
 
 #[test]
 fn every_rule_says_what_it_reads_and_has_a_test() {
-    for rule in RULES {
-        let tests = [include_str!("main.rs"), include_str!("calls.rs"), include_str!("hot.rs")];
+    for rule in RULES.iter().chain(DIFFERENCE_RULES) {
+        let tests = [
+            include_str!("main.rs"),
+            include_str!("allocation.rs"),
+            include_str!("calls.rs"),
+            include_str!("difference.rs"),
+            include_str!("growth.rs"),
+            include_str!("hot.rs"),
+        ];
         let name = format!("\"{}\"", rule.name);
         let is_tested = tests.iter().any(|text| text.contains(&name));
         assert!(is_tested, "add a test of both sides of the threshold of {}", rule.name);
         assert!(!rule.needs.is_empty() && !rule.help.is_empty(), "{}", rule.name);
-        assert!(rule.needs.iter().all(|need| needs().contains(need)), "{}", rule.name);
     }
+    let is_read = |rule: &Rule| rule.needs.iter().all(|need| needs().contains(need));
+    assert!(RULES.iter().all(is_read));
 }
 
 /// A cause of a critical path: wait, call, cause, comm, host, detail, total.

@@ -29,6 +29,7 @@ function List({ model }: { model: Model }) {
         const command = text(row, "command");
         const to = tableOf(command);
         const executions = executionsOf(command);
+        const instant = text(row, "link");
         return (
           <li key={row} data-finding={row}>
             <p class="sentence">{unbroken(shown(text(row, "finding"), 2000))}</p>
@@ -39,6 +40,7 @@ function List({ model }: { model: Model }) {
               <span class="rule">{shown(text(row, "rule"))}</span>
               {to && <a href={to}>See the table</a>}
               {executions && <a href={executions}>See the executions</a>}
+              {instant.startsWith("#view=timeline&") && <a href={instant}>See the slowest in the timeline</a>}
               <code>
                 hodo {shown(command, 500)} {shown(inputs, 200)}
               </code>

@@ -1,0 +1,127 @@
+//! Memory that is allocated and freed all the time, by call path.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Evidence, Finding, Row, Rule,
+    call_tree::{self, TREE},
+    evidence::figure,
+    link,
+    numbers::Numbers,
+    text::{self, share},
+};
+
+/// Functions that allocate memory, of the libraries of C, C++ and Rust.
+const ALLOCATES: &[&str] = &[
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "operator new(unsigned long)",
+    "operator new[](unsigned long)",
+    "operator new(unsigned long, std::align_val_t)",
+    "_Znwm",
+    "_Znam",
+    "__rust_alloc",
+    "__rust_alloc_zeroed",
+    "__rust_realloc",
+];
+/// Functions that free it.
+const FREES: &[&str] = &[
+    "free",
+    "cfree",
+    "operator delete(void*)",
+    "operator delete(void*, unsigned long)",
+    "operator delete[](void*)",
+    "operator delete[](void*, unsigned long)",
+    "_ZdlPv",
+    "_ZdlPvm",
+    "_ZdaPv",
+    "__rust_dealloc",
+];
+/// Largest acceptable share of the executed instructions.
+const THRESHOLD: f64 = 0.3;
+/// Least number of allocations.
+const FEWEST: u64 = 1_000;
+
+pub(crate) const RULE: Rule = Rule {
+    name: "allocation",
+    help: "allocating and freeing memory takes more than 30 % of the executed instructions, with at least 1,000 allocations; the call path with most of it",
+    needs: &[TREE],
+    find,
+};
+
+/// What a call path allocated and freed.
+#[derive(Default)]
+struct Allocations {
+    allocated: u64,
+    freed: u64,
+    instructions: u64,
+}
+
+impl Allocations {
+    fn add(&mut self, row: &Row<'_>, is_allocation: bool) {
+        let count = if is_allocation { &mut self.allocated } else { &mut self.freed };
+        *count = count.saturating_add(row.integer("entries"));
+        self.instructions = self.instructions.saturating_add(row.integer("total_instructions"));
+    }
+}
+
+/// Whether a function allocates memory; `None` if it does not free any either. A version of Rust's has a hash in its name.
+fn kind(function: &str) -> Option<bool> {
+    let name = match function.split_once("::__rust_") {
+        Some((_, name)) => format!("__rust_{name}"),
+        None => function.to_owned(),
+    };
+    let is_in = |names: &[&str]| names.contains(&name.as_str());
+    if is_in(ALLOCATES) { Some(true) } else { is_in(FREES).then_some(false) }
+}
+
+fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
+    evidence
+        .tables(TREE)
+        .filter_map(|table| {
+            let rows = Row::all(table);
+            let (mut all, mut paths) = (Allocations::default(), BTreeMap::<String, Allocations>::new());
+            call_tree::visit(&rows, |node| {
+                let Some(is_allocation) = kind(node.row.text("function")) else { return };
+                let is_outermost = node.callers.iter().all(|caller| kind(caller.text("function")).is_none());
+                if is_outermost {
+                    all.add(node.row, is_allocation);
+                    let callers = node.callers.iter().map(|caller| caller.text("function"));
+                    let path = callers.collect::<Vec<_>>().join(" → ");
+                    paths.entry(path).or_default().add(node.row, is_allocation);
+                }
+            });
+            let weight = share(all.instructions, figure(table, "instructions"));
+            let (path, most) = paths.iter().max_by_key(|(_, one)| one.instructions)?;
+            (weight > THRESHOLD && all.allocated >= FEWEST).then(|| finding(weight, &all, path, most))
+        })
+        .collect()
+}
+
+fn finding(weight: f64, all: &Allocations, path: &str, most: &Allocations) -> Finding {
+    let mut numbers = Numbers::default();
+    let calls = all.allocated.saturating_add(all.freed).max(1);
+    let sentence = format!(
+        "{} of the run is in malloc, free and the like (threshold {}): memory was allocated {} and freed {}, {} instructions \
+         each. {} of that is for {}, which allocated {} and freed {}.",
+        numbers.percent("share", weight),
+        numbers.percent("threshold", THRESHOLD),
+        numbers.times("allocations", all.allocated),
+        numbers.times("frees", all.freed),
+        numbers.count("instructions_each", all.instructions / calls),
+        numbers.percent("path_share", share(most.instructions, all.instructions)),
+        {
+            numbers.text("path", path);
+            text::path(path)
+        },
+        numbers.times("path_allocations", most.allocated),
+        numbers.times("path_frees", most.freed),
+    );
+    let (command, link) = ("report tree".to_owned(), link::flame());
+    Finding { rule: RULE.name, weight, sentence, command, link, numbers: numbers.list() }
+}
