@@ -15,12 +15,14 @@ pub mod check;
 
 mod execution;
 mod index;
+mod instant;
 mod piece;
 mod scene;
 mod search;
 mod steps;
 
 pub use execution::{Direction, Execution, Interrupted, Position, Stepper, Stop};
+pub use instant::Instant;
 pub use scene::{ListedInstruction, MOST_FRAMES, Scene, SceneFrame};
 pub use search::Place;
 pub use steps::{Granularity, Motion, Moved, Step};

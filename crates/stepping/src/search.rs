@@ -113,6 +113,21 @@ impl Stepper<'_, '_> {
         }
     }
 
+    /// Returns whether the next instruction of a position is at one of these places.
+    pub fn is_at(&mut self, at: Position, places: &[Place]) -> bool {
+        if at.stop == Stop::Gap {
+            return false;
+        }
+        let piece = self.piece(at.thread, at.number);
+        let run = piece.runs[piece.run_of(at.number)];
+        let hits = places.iter().filter_map(|&place| hit(&piece, &run, place));
+        let mut hits = hits.filter(|&(number, _)| number == at.number);
+        hits.any(|(number, wanted)| match wanted {
+            Wanted::Always => true,
+            Wanted::Taken(taken) => self.taken(at.thread, number) == Some(taken),
+        })
+    }
+
     /// Whether an executed conditional branch was taken; `None` for other instructions, and if flow is missing after it.
     pub(crate) fn taken(&mut self, thread: u32, number: u64) -> Option<bool> {
         let piece = self.piece(thread, number);

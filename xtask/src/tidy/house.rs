@@ -30,7 +30,7 @@ const MAY_USE: &[(&str, &str)] = &[
         "hodo-analyses hodo-clock hodo-code hodo-engine hodo-formats hodo-intel-pt hodo-model hodo-symbols",
     ),
     ("hodo-stepping", "hodo-analyses hodo-clock hodo-code hodo-engine hodo-intel-pt hodo-model"),
-    ("hodo-dap", "hodo-clock hodo-engine hodo-model hodo-stepping"),
+    ("hodo-dap", "hodo-engine hodo-stepping"),
     ("hodo-tsp", "hodo-store"),
     ("hodo-exports", "hodo-model"),
     ("hodo-compare", "hodo-model"),
