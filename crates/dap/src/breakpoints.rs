@@ -127,21 +127,24 @@ impl Session<'_, '_> {
     pub(crate) fn address(&self, reference: &Value, offset: &Value) -> Result<u64, String> {
         let text = reference.as_str().unwrap_or_default();
         let digits = text.strip_prefix("0x").unwrap_or_default();
-        let address = u64::from_str_radix(digits, 16).map_err(|_| format!("{text}: expected 0x and an address"))?;
+        let address =
+            u64::from_str_radix(digits, 16).map_err(|_| format!("{text}: expected 0x and an address"))?;
         Ok(address.wrapping_add_signed(offset.as_i64().unwrap_or(0)))
     }
 
     /// The path of a source file as the recorded programs name it.
     pub(crate) fn recorded_path(&self, path: &str) -> String {
         let mapped = self.source_map.iter();
-        let mut mapped = mapped.filter_map(|(from, to)| Some(format!("{from}{}", path.strip_prefix(to.as_str())?)));
+        let mut mapped =
+            mapped.filter_map(|(from, to)| Some(format!("{from}{}", path.strip_prefix(to.as_str())?)));
         mapped.next().unwrap_or_else(|| path.to_owned())
     }
 
     /// The path of a source file as the client names it.
     pub(crate) fn client_path(&self, file: &str) -> String {
         let mapped = self.source_map.iter();
-        let mut mapped = mapped.filter_map(|(from, to)| Some(format!("{to}{}", file.strip_prefix(from.as_str())?)));
+        let mut mapped =
+            mapped.filter_map(|(from, to)| Some(format!("{to}{}", file.strip_prefix(from.as_str())?)));
         mapped.next().unwrap_or_else(|| file.to_owned())
     }
 }

@@ -43,7 +43,8 @@ pub(crate) fn read(input: &mut dyn BufRead) -> io::Result<Option<Request>> {
         }
     }
     let length = length.filter(|&length| length <= LARGEST);
-    let length = length.ok_or_else(|| wrong("a header has no Content-Length, or too large a one".to_owned()))?;
+    let length =
+        length.ok_or_else(|| wrong("a header has no Content-Length, or too large a one".to_owned()))?;
     let mut bytes = vec![0; length];
     input.read_exact(&mut bytes)?;
     serde_json::from_slice(&bytes).map(Some).map_err(|error| wrong(error.to_string()))

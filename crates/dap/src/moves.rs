@@ -1,6 +1,8 @@
 //! Requests that move: steps, continued execution, jumps to a line or an instant.
 
-use hodo_stepping::{Direction, Granularity, Instant, Interrupted, Motion, Moved, Place, Position, Step, Stepper};
+use hodo_stepping::{
+    Direction, Granularity, Instant, Interrupted, Motion, Moved, Place, Position, Step, Stepper,
+};
 use serde_json::{Value, json};
 
 use crate::session::{Answer, Session, thread_of};
@@ -169,8 +171,7 @@ impl Session<'_, '_> {
             "reverse-stepi" => self.step(here.thread, back(Motion::Into, Granularity::Instruction))?,
             "reverse-finish" => self.step(here.thread, back(Motion::Out, Granularity::Line))?,
             "next-gap" | "previous-gap" => {
-                let direction =
-                    if text == "next-gap" { Direction::Forward } else { Direction::Backward };
+                let direction = if text == "next-gap" { Direction::Forward } else { Direction::Backward };
                 let gap = self.stepper().gap(here, direction);
                 self.stopped(gap.ok_or("no flow is missing on this way")?, "exception", &[]);
             }

@@ -170,9 +170,8 @@ impl<'x, 'f> Session<'x, 'f> {
         self.source_map = prefixes.into_iter().flatten().filter_map(prefix).collect();
         let threads: Vec<u32> = self.execution.threads().collect();
         let tid = arguments["tid"].as_u64();
-        let is_it = |&&thread: &&u32| {
-            tid.is_none_or(|tid| u64::from(self.trace.threads[thread as usize].tid) == tid)
-        };
+        let is_it =
+            |&&thread: &&u32| tid.is_none_or(|tid| u64::from(self.trace.threads[thread as usize].tid) == tid);
         let wanted: Vec<u32> = threads.iter().filter(is_it).copied().collect();
         let Some(&first) = wanted.first() else {
             return Err(match tid {
@@ -191,9 +190,8 @@ impl<'x, 'f> Session<'x, 'f> {
             Some(text) => {
                 let instant = Instant::parse(text, self.trace).map_err(|why| format!("at {text}: {why}"))?;
                 let mut stepper = self.stepper();
-                let found = wanted
-                    .iter()
-                    .find_map(|&thread| stepper.at_instant(thread, instant).ok().flatten());
+                let found =
+                    wanted.iter().find_map(|&thread| stepper.at_instant(thread, instant).ok().flatten());
                 found.or_else(|| stepper.first(first))
             }
         };
@@ -210,7 +208,8 @@ impl<'x, 'f> Session<'x, 'f> {
     pub(crate) fn stopped(&mut self, at: Position, reason: &str, hit: &[i64]) {
         self.here = Some(at);
         self.frames.clear();
-        let mut body = json!({ "reason": reason, "threadId": thread_id(at.thread), "allThreadsStopped": true });
+        let mut body =
+            json!({ "reason": reason, "threadId": thread_id(at.thread), "allThreadsStopped": true });
         if !hit.is_empty() {
             body["hitBreakpointIds"] = json!(hit);
         }

@@ -92,7 +92,8 @@ impl Session<'_, '_> {
             variables.push(("branch", if taken { "taken" } else { "not taken" }.to_owned()));
         }
         let shown = variables.into_iter();
-        let shown = shown.map(|(name, value)| json!({ "name": name, "value": value, "variablesReference": 0 }));
+        let shown =
+            shown.map(|(name, value)| json!({ "name": name, "value": value, "variablesReference": 0 }));
         Ok(json!({ "variables": shown.collect::<Vec<_>>() }))
     }
 
@@ -113,7 +114,8 @@ impl Session<'_, '_> {
     pub(crate) fn disassemble(&mut self, arguments: &Value) -> Answer {
         let address = self.address(&arguments["memoryReference"], &arguments["offset"])?;
         let count = arguments["instructionCount"].as_i64().unwrap_or(0).clamp(0, MOST_INSTRUCTIONS);
-        let first = arguments["instructionOffset"].as_i64().unwrap_or(0).clamp(-MOST_INSTRUCTIONS, MOST_INSTRUCTIONS);
+        let first =
+            arguments["instructionOffset"].as_i64().unwrap_or(0).clamp(-MOST_INSTRUCTIONS, MOST_INSTRUCTIONS);
         let listing = self.listing_at(address);
         let here = listing.iter().position(|instruction| instruction.address == address);
         let here = here.map_or(0, |here| here as i64);
@@ -159,7 +161,7 @@ impl Session<'_, '_> {
         let mut frames: Vec<&SceneFrame> = frames.iter().filter(|frame| frame.address.is_some()).collect();
         // The function of the address itself is listed last otherwise.
         frames.sort_by_key(|frame| frame.address.map(|own| own.abs_diff(address)));
-        let listings = frames.into_iter().map(|frame| stepper.listing(frame));
+        let listings = frames.into_iter().map(|frame| stepper.listing(frame, MOST_INSTRUCTIONS as usize));
         let has_it = |listing: &Vec<ListedInstruction>| listing.iter().any(|own| own.address == address);
         listings.take(64).find(has_it).unwrap_or_default()
     }

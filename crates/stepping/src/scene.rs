@@ -1,11 +1,13 @@
 //! What is seen at a position: the instruction, its function, line and call stack.
 
+use std::ops::Range;
+
 use hodo_analyses::{FrameEntry, frames::Frame};
 use hodo_clock::Nanos;
 use hodo_code::Origin;
 use hodo_model::{FunctionId, Names, Sources};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::execution::{Position, Stepper, Stop};
 
@@ -53,6 +55,7 @@ pub struct SceneFrame {
     /// How it was entered: `start`, `call`, `jump` or `interrupt`.
     pub entered_by: &'static str,
     /// The next instruction in it; `None` where a jump replaced the frame.
+    #[serde(serialize_with = "hexadecimal_if_known")]
     pub address: Option<u64>,
     /// The distance of that instruction from the function's begin.
     pub offset: Option<u64>,
@@ -72,8 +75,10 @@ pub struct SceneFrame {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedInstruction {
     /// Its address in the traced program.
+    #[serde(serialize_with = "hexadecimal")]
     pub address: u64,
     /// Its bytes.
+    #[serde(skip)]
     pub bytes: Vec<u8>,
     /// The instruction, in AT&T syntax.
     pub instruction: String,
@@ -81,10 +86,23 @@ pub struct ListedInstruction {
     pub file: Option<String>,
     /// The source line.
     pub line: Option<u32>,
-    /// The module and the place in its file.
+    /// The module.
     pub module: u32,
-    /// The place in the module's file.
+    /// The place in the module's file; the address of code without a file.
+    #[serde(serialize_with = "hexadecimal")]
     pub offset: u64,
+}
+
+/// Addresses are text: readers of JSON round large numbers.
+fn hexadecimal<S: Serializer>(address: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{address:#x}"))
+}
+
+fn hexadecimal_if_known<S: Serializer>(address: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+    match address {
+        Some(address) => hexadecimal(address, to),
+        None => to.serialize_none(),
+    }
 }
 
 impl Stepper<'_, '_> {
@@ -170,37 +188,51 @@ impl Stepper<'_, '_> {
         names
     }
 
-    /// Returns the code of a frame's function, as its file has it; empty if the frame's place in it is unknown.
-    pub fn listing(&self, frame: &SceneFrame) -> Vec<ListedInstruction> {
+    /// Returns the code of a frame's function, as its file has it: at most `around` instructions before and after the
+    /// frame's; empty if the frame's place in the file is unknown.
+    pub fn listing(&self, frame: &SceneFrame, around: usize) -> Vec<ListedInstruction> {
         let modules = &self.trace.modules;
         let Some((address, origin)) = frame.address.zip(frame.origin) else { return Vec::new() };
         let here = modules.address(origin);
         let start = modules.start(frame.id);
         let end = modules.end(frame.id).min(start.saturating_add(LONGEST_FUNCTION));
-        let mut all = Vec::new();
-        let mut at = start;
-        while at < end {
-            let distance = at.wrapping_sub(here);
-            let place = Origin { offset: origin.offset.wrapping_add(distance), ..origin };
-            let bytes = self.trace.code_at(place.module, place.offset);
-            let in_program = address.wrapping_add(distance);
+        let place = |at: u64| Origin { offset: origin.offset.wrapping_add(at.wrapping_sub(here)), ..origin };
+        let begins =
+            instruction_begins(start..end, here, |at| self.trace.code_at(origin.module, place(at).offset));
+        let index = begins.partition_point(|&at| at < here);
+        let shown =
+            index.saturating_sub(around)..(index.saturating_add(around).saturating_add(1)).min(begins.len());
+        let listed = |&at: &u64| {
+            let in_program = address.wrapping_add(at.wrapping_sub(here));
+            let bytes = self.trace.code_at(origin.module, place(at).offset);
             let (text, length) = disassemble(bytes, 64, in_program);
-            // Data between instructions must not hide the one that is executed.
-            let length = if at < here { length.min(here - at) } else { length };
-            let line = modules.line(place.module, at);
-            all.push(ListedInstruction {
+            let line = modules.line(origin.module, at);
+            ListedInstruction {
                 address: in_program,
                 bytes: bytes[..bytes.len().min(length as usize)].to_vec(),
                 instruction: text,
                 file: line.map(|line| line.file.to_owned()),
                 line: line.map(|line| line.line),
-                module: place.module,
-                offset: place.offset,
-            });
-            at += length;
-        }
-        all
+                module: origin.module,
+                offset: place(at).offset,
+            }
+        };
+        begins[shown].iter().map(listed).collect()
     }
+}
+
+/// Returns where the instructions of a function begin. `here` is one of them: data before it must not hide it.
+fn instruction_begins<'c>(function: Range<u64>, here: u64, code_at: impl Fn(u64) -> &'c [u8]) -> Vec<u64> {
+    let mut begins = Vec::new();
+    let mut at = function.start;
+    while at < function.end {
+        begins.push(at);
+        let mut decoder = Decoder::with_ip(64, code_at(at), at, DecoderOptions::NONE);
+        let decoded = decoder.decode();
+        let length = if decoded.is_invalid() { 1 } else { decoded.len() as u64 };
+        at += if at < here { length.min(here - at) } else { length };
+    }
+    begins
 }
 
 /// Returns the text and the length of an instruction; of one that is none, 1.

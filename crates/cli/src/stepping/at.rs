@@ -28,8 +28,8 @@ pub fn run(command: &Script, instant: &str) -> Result<ExitCode, Failure> {
     }
     let with_sideband = false;
     input::open(&command.input, with_sideband, |trace, _| {
-        let instant = Instant::parse(instant, trace)
-            .map_err(|why| Failure::usage(format!("--at {instant}: {why}")))?;
+        let instant =
+            Instant::parse(instant, trace).map_err(|why| Failure::usage(format!("--at {instant}: {why}")))?;
         let progress = Progress::new(trace.bytes(), command.input.quiet);
         let opened = Execution::open(trace, input::threads(&command.input), |done| progress.set(done));
         progress.finish();
@@ -66,8 +66,9 @@ fn text(scene: &Scene, trace: &Trace<'_>, has_before: bool, out: &mut impl Write
     if has_before {
         writeln!(out)?;
     }
-    let time =
-        time_ns.map_or("time unknown".to_owned(), |ns| format!("{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000));
+    let time = time_ns.map_or("time unknown".to_owned(), |ns| {
+        format!("{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000)
+    });
     writeln!(out, "pid {pid} tid {tid} {name}: {time}, instruction #{number} of {instructions}")?;
     for reason in &scene.gap {
         writeln!(out, "  flow is missing here: {reason}")?;

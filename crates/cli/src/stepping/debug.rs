@@ -28,12 +28,13 @@ pub fn run(command: &Serve) -> Result<ExitCode, Failure> {
             written(hodo_dap::serve(trace, &mut execution, input, &mut io::stdout()))?;
             return Ok(ExitCode::SUCCESS);
         };
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => Failure::usage(format!(
-                "port {port} is in use: choose another one with --port, or any free one with --port 0"
-            )),
-            _ => Failure::unreadable(error),
-        })?;
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => Failure::usage(format!(
+                    "port {port} is in use: choose another one with --port, or any free one with --port 0"
+                )),
+                _ => Failure::unreadable(error),
+            })?;
         let address = listener.local_addr().map_err(Failure::unreadable)?;
         // A program that starts the server waits for this line.
         written(writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush()))?;

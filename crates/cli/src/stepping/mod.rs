@@ -2,3 +2,4 @@
 
 pub mod at;
 pub mod debug;
+pub mod page;
