@@ -167,6 +167,15 @@ impl Stepper<'_, '_> {
         self.piece(position.thread, number).time(number)
     }
 
+    /// The number of frames of the call stack at a position; 0 where flow is missing.
+    pub fn depth(&mut self, at: Position) -> u64 {
+        if at.stop == Stop::Gap {
+            return 0;
+        }
+        let piece = self.piece(at.thread, at.number);
+        u64::from(piece.frame(piece.instruction(at.number).frame).depth) + 1
+    }
+
     /// The last timestamp of a thread.
     pub fn latest(&self, thread: u32) -> Option<Nanos> {
         self.execution.index.threads.get(&thread)?.latest

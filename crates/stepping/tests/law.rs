@@ -188,7 +188,7 @@ proptest! {
                     let back = Step { direction: Direction::Backward, ..step };
                     let from = if step.granularity == Granularity::Line { begin_of_line(&mut stepper, from, back) } else { from };
                     let there = stepper.step(from, step).unwrap();
-                    if there.at_limit || stepper.scene(there.to).depth != stepper.scene(from).depth && step.motion == Motion::Over {
+                    if there.at_limit || stepper.depth(there.to) != stepper.depth(from) && step.motion == Motion::Over {
                         continue;
                     }
                     let again = stepper.step(there.to, back).unwrap().to;

@@ -4,6 +4,7 @@ mod babeltrace;
 mod compilers;
 mod containers;
 mod damage;
+mod debugger;
 mod descendants;
 mod described;
 mod diff;
