@@ -257,7 +257,9 @@ function Where({ seen, busy }: { seen: Seen; busy: boolean }) {
           {instant(BigInt(time))}
         </a>
       )}
-      , instruction {grouped(scene.number)} of {grouped(scene.instructions)}
+      <span>
+        instruction {grouped(scene.number)} of {grouped(scene.instructions)}
+      </span>
       {scene.instruction && <code>{shown(scene.instruction, 120)}</code>}
       {scene.taken !== null && <span class={scene.taken ? "taken" : ""}>{scene.taken ? "taken" : "not taken"}</span>}
       {scene.returned && <span>back from code that is not recorded</span>}

@@ -62,6 +62,7 @@ export function Source({ source, go }: { source: Seen["source"]; go: Go }) {
 /** The code of the function. */
 export function Code({ code, address, go }: { code: Instruction[] | null; address: string | null; go: Go }) {
   const row = useSight(address ?? "");
+  const here = code?.find((one) => one.address === address);
   if (!code?.length) return <section class="pane" aria-label="Code"><p class="waiting">The code of this frame is unknown.</p></section>;
   return (
     <section class="pane" aria-label="Code">
@@ -74,7 +75,7 @@ export function Code({ code, address, go }: { code: Instruction[] | null; addres
               <tr
                 key={one.address}
                 ref={is ? row : null}
-                class={is ? "marked" : ""}
+                class={is ? "marked of-line" : isOfLine(one, here) ? "of-line" : ""}
                 data-address={one.address}
                 data-current={is ? 1 : 0}
                 onClick={(event) => go(clicked(event, { module: one.module, offset: one.offset }))}
@@ -88,6 +89,10 @@ export function Code({ code, address, go }: { code: Instruction[] | null; addres
       </table>
     </section>
   );
+}
+
+function isOfLine(one: Instruction, here: Instruction | undefined): boolean {
+  return here?.line != null && one.line === here.line && one.file === here.file;
 }
 
 /** The call stack, the newest frame first. */
