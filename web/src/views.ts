@@ -5,6 +5,7 @@ import type { ComponentType } from "preact";
 import type { Session } from "./shared/session";
 import { about } from "./views/about";
 import { diff } from "./views/diff";
+import { execution } from "./views/execution";
 import { findings } from "./views/findings";
 import { flame } from "./views/flame";
 import { latency } from "./views/latency";
@@ -26,4 +27,4 @@ export interface View {
   Page: ComponentType;
 }
 
-export const views: View[] = [timeline, findings, flame, latency, diff, source, tables, about];
+export const views: View[] = [timeline, findings, flame, latency, diff, source, execution, tables, about];

@@ -14,6 +14,7 @@ pub mod count;
 pub mod cpu;
 pub mod critical_path;
 pub mod divergence;
+pub mod frames;
 pub mod guests;
 pub mod io;
 pub mod irq;

@@ -75,8 +75,7 @@ impl Sources {
             let found = candidates(name, prefixes, folders).into_iter().find_map(|path| read(&path));
             match found {
                 Some(text) => {
-                    let lines = text.lines().map(|line| printable(line.trim_end())).collect();
-                    sources.files.insert(name.to_owned(), lines);
+                    sources.files.insert(name.to_owned(), printable_lines(&text));
                 }
                 None => _ = sources.missing.insert(name.to_owned()),
             }
@@ -109,6 +108,15 @@ fn candidates(name: &str, prefixes: &[(String, String)], folders: &[PathBuf]) ->
     }
     candidates.push(PathBuf::from(name));
     candidates
+}
+
+/// Reads the lines of a source file that debugging information names; `None` if it can't be read.
+pub fn read_lines(name: &str) -> Option<Vec<String>> {
+    Some(printable_lines(&read(Path::new(name))?))
+}
+
+fn printable_lines(text: &str) -> Vec<String> {
+    text.lines().map(|line| printable(line.trim_end())).collect()
 }
 
 fn read(path: &Path) -> Option<String> {

@@ -41,6 +41,7 @@ mod script;
 mod selection;
 mod serve;
 mod sql;
+mod stepping;
 mod stored;
 mod sync;
 pub mod tables;

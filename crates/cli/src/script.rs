@@ -16,12 +16,16 @@ use crate::{
     output::Destination,
     progress::{Begin, Progress},
     selection::Selection,
+    stepping::at,
 };
 
 /// Runs the command.
 pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     if let Some(address) = live::address(&command.input)? {
         return live::script(command, &address);
+    }
+    if let Some(instant) = &command.at {
+        return at::run(command, instant);
     }
     let contents = events::contents(&command.input)?;
     if contents.events && !command.sideband && (!contents.flow || command.events) {

@@ -1,6 +1,6 @@
 //! `hodo view`: what the server shows of control flow, by the code of `hodo report`, `latency`, `diff` and `annotate`.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use clap::Parser;
 use hodo_engine::{
@@ -11,7 +11,7 @@ use hodo_engine::{
 use hodo_model::{Parameters, Role, Table};
 use hodo_server::{
     Compared, Differences, Execution, FlowInputs, FlowSelection, Latency, Measured, Pair, Recording, Refused,
-    Stop,
+    Stop, Walk,
 };
 use serde_json::Value;
 
@@ -28,6 +28,7 @@ use crate::{
         tables,
     },
     progress::{Begin, Progress},
+    stepping::page,
     view::Opened,
 };
 
@@ -39,6 +40,8 @@ pub struct Recorded {
     input: Input,
     /// The recording opened without the other inputs, when it is first needed; unused if it is the only recording.
     alone: OnceLock<Result<Experiment, String>>,
+    /// The positions in its execution, when they are first needed.
+    execution: Mutex<Option<hodo_stepping::Execution>>,
 }
 
 impl Recorded {
@@ -59,6 +62,7 @@ impl Recorded {
                     threads: threads.collect(),
                     input: Input { files, ..input.clone() },
                     alone: OnceLock::new(),
+                    execution: Mutex::new(None),
                 }
             };
             flows.map(recorded).collect()
@@ -271,5 +275,23 @@ impl FlowInputs for Opened {
             Ok(Some(annotate::value(&annotation, &sources).map_err(Failure::unreadable)?))
         });
         made.map_err(refused)
+    }
+
+    fn execution(&self, walk: &Walk, stop: &Stop) -> Result<Option<Value>, Refused> {
+        let (input, experiment) = self.recording(walk.recording)?;
+        let recorded = &self.recordings[walk.recording];
+        // One step at a time: they share what is decoded.
+        let mut execution = recorded.execution.lock().unwrap_or_else(PoisonError::into_inner);
+        let progress = begin(stop)(0);
+        let seen = experiment.with(|traces| {
+            let flow = only(traces)?;
+            if execution.is_none() {
+                *execution =
+                    hodo_stepping::Execution::open(flow, input::threads(input), |done| progress.set(done));
+            }
+            let Some(execution) = execution.as_mut() else { return Ok(None) };
+            page::seen(flow, execution, walk, &|| !progress.is_interrupted())
+        });
+        seen.map_err(refused)
     }
 }

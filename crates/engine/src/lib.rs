@@ -50,11 +50,14 @@ pub use experiment::{
 };
 pub use files::Files;
 pub use flow::annotate::{Annotation, Instruction, Line, annotate};
-pub use flow::calls::{CHUNKS_IN_ORDER, CallSink, NthCalls, calls, find_calls};
+pub use flow::calls::{
+    CHUNKS_IN_ORDER, CallSink, NthCalls, SliceId, ThreadCalls, calls, calls_by_chunk, find_calls,
+};
 pub use flow::convert::{ConvertedChunk, convert_logs};
 pub use flow::divergence::{CodeLocation, Divergence, Execution, divergence};
 pub use flow::fold::profile;
 pub use flow::info::{Info, ModuleInfo, Source, info};
+pub use flow::one_chunk::{FlowReceiver, decode_chunk};
 pub use flow::passes::{Executions, Progress};
 pub use flow::path;
 pub use flow::segments::{TrackSink, decode_all, decode_chunks};

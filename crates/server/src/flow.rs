@@ -6,7 +6,7 @@ use hodo_model::Table;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::Refused;
+use crate::{Refused, walk::Walk};
 
 /// Set when the answer is no longer awaited.
 pub type Stop = Arc<AtomicBool>;
@@ -153,4 +153,8 @@ pub trait FlowInputs {
         function: &str,
         stop: &Stop,
     ) -> Result<Option<Value>, Refused>;
+
+    /// What is seen of an execution at a position, after a step or a search.
+    #[allow(clippy::missing_errors_doc, reason = "the trait's documentation says it")]
+    fn execution(&self, walk: &Walk, stop: &Stop) -> Result<Option<Value>, Refused>;
 }

@@ -21,6 +21,7 @@ mod job;
 mod page;
 mod serve;
 mod session;
+mod walk;
 
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ pub use flow::{
     Compared, Differences, Execution, FlowInputs, FlowSelection, Latency, Measured, Pair, Recording, Stop,
 };
 pub use serve::serve;
+pub use walk::{CodePlace, From, To, Walk};
 
 /// Receives the bytes done and in total; returns whether to continue.
 pub type Progress<'p> = &'p mut (dyn FnMut(u64, u64) -> bool + Send);

@@ -15,7 +15,7 @@ use std::{
 use hodo_model::{Column, Shape, Table, Unit};
 use hodo_server::{
     Compared, Differences, FlowInputs, FlowSelection, Inputs, Latency, Measured, NoStore, Pair, Progress,
-    Recording, Refused, Report, Rows, Stop, serve, write_file,
+    Recording, Refused, Report, Rows, Stop, Walk, serve, write_file,
 };
 use hodo_store::{Field, Kind, Schema, Store, Writer};
 
@@ -103,6 +103,10 @@ impl FlowInputs for Made {
     }
 
     fn annotate(&self, _: &FlowSelection, _: &str, _: &Stop) -> Result<Option<serde_json::Value>, Refused> {
+        no_flow()
+    }
+
+    fn execution(&self, _: &Walk, _: &Stop) -> Result<Option<serde_json::Value>, Refused> {
         no_flow()
     }
 }

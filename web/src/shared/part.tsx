@@ -27,30 +27,40 @@ export function part(): Parameters {
   return known;
 }
 
+function useRecordings(): Recording[] {
+  return useAnswer("recordings", (signal) => json<Recording[]>("recordings", {}, signal)).value ?? [];
+}
+
+/** Chooses the recording, if there are several. */
+export function RecordingChoice() {
+  const recordings = useRecordings();
+  if (recordings.length < 2) return null;
+  return (
+    <label>
+      recording{" "}
+      <select
+        data-choice="recording"
+        value={String(part().recording ?? 0)}
+        onChange={(event) => select({ recording: event.currentTarget.value, thread: undefined, focus: undefined, number: undefined })}
+      >
+        {recordings.map((one, number) => (
+          <option key={number} value={String(number)}>
+            {shown(one.name, 60)}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 /** Says which part is shown, and changes it. */
 export function PartTools() {
-  const asked = useAnswer("recordings", (signal) => json<Recording[]>("recordings", {}, signal));
-  const recordings = asked.value ?? [];
+  const recordings = useRecordings();
   const chosen = part();
   const threads = recordings[Number(chosen.recording ?? 0)]?.threads ?? [];
   return (
     <>
-      {recordings.length > 1 && (
-        <label>
-          recording{" "}
-          <select
-            data-choice="recording"
-            value={String(chosen.recording ?? 0)}
-            onChange={(event) => select({ recording: event.currentTarget.value, thread: undefined, focus: undefined })}
-          >
-            {recordings.map((one, number) => (
-              <option key={number} value={String(number)}>
-                {shown(one.name, 60)}
-              </option>
-            ))}
-          </select>
-        </label>
-      )}
+      <RecordingChoice />
       <label>
         thread{" "}
         <select

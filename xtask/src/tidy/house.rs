@@ -29,6 +29,8 @@ const MAY_USE: &[(&str, &str)] = &[
         "hodo-script",
         "hodo-analyses hodo-clock hodo-code hodo-engine hodo-formats hodo-intel-pt hodo-model hodo-symbols",
     ),
+    ("hodo-stepping", "hodo-analyses hodo-clock hodo-code hodo-engine hodo-intel-pt hodo-model"),
+    ("hodo-dap", "hodo-engine hodo-stepping"),
     ("hodo-tsp", "hodo-store"),
     ("hodo-exports", "hodo-model"),
     ("hodo-compare", "hodo-model"),
@@ -46,9 +48,9 @@ const MAY_USE: &[(&str, &str)] = &[
     // The lists of analyses and views make the help; the others provide the types of arguments.
     (
         "hodo",
-        "hodo-analyses hodo-check hodo-clock hodo-compare hodo-engine hodo-findings hodo-formats hodo-intel-pt \
-         hodo-recorder hodo-script hodo-server hodo-sql hodo-sync hodo-model hodo-store hodo-exports \
-         hodo-tsp hodo-views",
+        "hodo-analyses hodo-check hodo-clock hodo-compare hodo-dap hodo-engine hodo-findings hodo-formats hodo-intel-pt \
+         hodo-recorder hodo-script hodo-server hodo-sql hodo-stepping hodo-sync hodo-model hodo-store \
+         hodo-exports hodo-tsp hodo-views",
     ),
     ("hodoscope", "hodo hodo-engine hodo-model hodo-views"),
     ("hodo-emulator", "hodo-intel-pt hodo-formats"),
@@ -62,8 +64,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ("workbench", ""),
     (
         "judge",
-        "hodo-analyses hodo-check hodo-clock hodo-code hodo-engine hodo-formats hodo-intel-pt hodo-model \
-         hodo-native hodo-native-log hodo-recorder hodo-sync workbench",
+        "hodo-analyses hodo-check hodo-clock hodo-code hodo-engine hodo-formats hodo-intel-pt hodo-model hodo-native \
+         hodo-native-log hodo-recorder hodo-stepping hodo-sync workbench",
     ),
     ("bench", "hodo-store judge workbench"),
     ("packages", "workbench"),

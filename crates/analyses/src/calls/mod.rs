@@ -44,7 +44,10 @@ pub enum Moment {
         call: Call,
     },
     /// Flow is missing: all open calls count as ended.
-    Gap,
+    Gap {
+        /// Instructions that the thread executed before it.
+        before: u64,
+    },
 }
 
 /// A complete call.
@@ -433,6 +436,22 @@ impl<F: FnMut(Moment)> Watch<BegunCall> for Reporter<'_, F> {
     }
 }
 
+/// The open frames of a thread, the newest last.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenFrames<'o>(&'o [StackFrame<BegunCall>]);
+
+impl OpenFrames<'_> {
+    pub(crate) fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// A frame, with the number of its first instruction as note.
+    pub(crate) fn get(self, depth: usize) -> StackFrame<u64> {
+        let StackFrame { function, entry, return_address, note } = self.0[depth];
+        StackFrame { function, entry, return_address, note: note.before }
+    }
+}
+
 impl Default for OpenCalls {
     fn default() -> OpenCalls {
         OpenCalls { stack: KnownFrames::default(), edge: FlowEdge::Unknown, instructions: 0 }
@@ -462,7 +481,7 @@ impl OpenCalls {
                     below = 0;
                     self.edge = FlowEdge::Gap;
                     if is_gap {
-                        emit(Moment::Gap);
+                        emit(Moment::Gap { before });
                     }
                 }
             }
@@ -486,6 +505,21 @@ impl OpenCalls {
             let note = reporter.open(0, at.function, FrameEntry::Root);
             self.stack.push(StackFrame::root(at.function, note));
         }
+    }
+
+    /// The open frames.
+    pub(crate) fn frames(&self) -> OpenFrames<'_> {
+        OpenFrames(&self.stack)
+    }
+
+    /// The edge to the next run, as far as it is known.
+    pub(crate) fn edge(&self) -> FlowEdge {
+        self.edge
+    }
+
+    /// Instructions so far.
+    pub fn instructions(&self) -> u64 {
+        self.instructions
     }
 
     /// Ends the open calls at the end of the thread's trace.

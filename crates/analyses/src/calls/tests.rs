@@ -24,7 +24,7 @@ fn reported(events: &[FlowEvent]) -> Vec<String> {
                     "", call.function.index, call.instructions
                 )
             }
-            Moment::Gap => "gap".to_owned(),
+            Moment::Gap { .. } => "gap".to_owned(),
         });
     };
     let reports_begins = true;

@@ -273,6 +273,7 @@ pub struct StoreFolder {
   hodo script --calls perf.data
   hodo script --insns --fields tid,ip,sym,insn --limit 100 perf.data
   hodo script --packets perf.data
+  hodo script --at +3.5ms perf.data          where each thread is, and how it got there
   hodo script --events --event 'sched_*' --where 'prev_tid == 42' ./my-trace
   hodo script --events --time '10:38:00,10:38:01' perf.data ./kernel-trace
   hodo script --insns --pt trace.bin --elf a.out@0x400000 --cpu 6/85/4")]
@@ -302,6 +303,10 @@ pub struct Script {
     /// Power states and frequency changes
     #[arg(long, group = "what")]
     pub power: bool,
+    /// Place and call stack of each thread at an instant: a time in seconds, +TIME from the begin, N%, or #N, the thread's
+    /// n-th instruction
+    #[arg(long, group = "what", value_name = "INSTANT")]
+    pub at: Option<String>,
     /// Columns of --insns: time, span, cpu, pid, tid, ip, sym, insn, srcline
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',', default_value = "ip")]
     pub fields: Vec<Field>,

@@ -125,7 +125,7 @@ impl Sink<'_, '_, '_> {
                 self.calls.begin(self.track, time.map(|Nanos(time)| time), name)
             }
             Moment::End { call } => self.calls.end(self.track, call.end.map(|Nanos(time)| time)),
-            Moment::Gap => {
+            Moment::Gap { .. } => {
                 self.calls.gap(self.track);
                 Ok(())
             }

@@ -5,6 +5,7 @@ mod check;
 mod compilers;
 mod containers;
 mod damage;
+mod debugger;
 mod descendants;
 mod described;
 mod diff;

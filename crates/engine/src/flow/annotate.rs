@@ -196,8 +196,8 @@ fn add_code(
     let mut locations = Vec::new();
     let mut address = start;
     while address < end {
-        let bytes = bytes_at(trace, function.module, offset(address));
-        let mut decoder = Decoder::with_ip(64, &bytes, address, DecoderOptions::NONE);
+        let bytes = trace.code_at(function.module, offset(address));
+        let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
         let decoded = decoder.decode();
         let mut text = String::new();
         if decoded.is_invalid() {
@@ -243,18 +243,21 @@ fn add_code(
     annotation.lines = lines.into_values().collect();
 }
 
-/// Returns the code of a module at an offset, from its file or from the recording.
-fn bytes_at(trace: &Trace<'_>, module: u32, offset: u64) -> Vec<u8> {
-    let file = trace.modules.list().get(module as usize).map_or(&[][..], |module| module.bytes);
-    let begin = usize::try_from(offset).unwrap_or(usize::MAX);
-    let found = match file.get(begin..) {
-        Some(bytes) if !bytes.is_empty() => bytes,
-        _ => {
-            // The last tick stands for "never ends", so the newest content is that of the tick before.
-            let newest = u64::MAX - 1;
-            let kept = trace.spaces.iter().filter_map(|space| space.at(offset, newest));
-            kept.map(|(content, _)| content.bytes).find(|bytes| !bytes.is_empty()).unwrap_or_default()
-        }
-    };
-    found[..found.len().min(LONGEST_INSTRUCTION)].to_vec()
+impl Trace<'_> {
+    /// Returns the code of a module at an offset, at most an instruction, from its file or from the recording; empty if it
+    /// is unknown.
+    pub fn code_at(&self, module: u32, offset: u64) -> &[u8] {
+        let file = self.modules.list().get(module as usize).map_or(&[][..], |module| module.bytes);
+        let begin = usize::try_from(offset).unwrap_or(usize::MAX);
+        let found = match file.get(begin..) {
+            Some(bytes) if !bytes.is_empty() => bytes,
+            _ => {
+                // The last tick stands for "never ends", so the newest content is that of the tick before.
+                let newest = u64::MAX - 1;
+                let kept = self.spaces.iter().filter_map(|space| space.at(offset, newest));
+                kept.map(|(content, _)| content.bytes).find(|bytes| !bytes.is_empty()).unwrap_or_default()
+            }
+        };
+        &found[..found.len().min(LONGEST_INSTRUCTION)]
+    }
 }

@@ -27,12 +27,37 @@ use crate::{
     refusal::Refusal,
 };
 
-/// Calls of a thread without interruption.
-struct CallsOfThread {
-    context: u32,
+/// Calls of a thread without interruption, in a chunk or in a part of it.
+#[derive(Debug)]
+pub struct ThreadCalls {
+    /// The index of the thread in the trace.
+    pub context: u32,
+    /// Where they are in the trace.
+    pub slice: SliceId,
+    /// The last timestamp so far in the slice.
+    pub latest: Option<Nanos>,
+    /// The calls.
+    pub calls: ChunkCalls,
     since: Option<Tsc>,
-    part: ChunkCalls,
+    /// Whether it contains any event.
     has_events: bool,
+}
+
+/// The n-th slice of a chunk: what a thread executed on its stream without interruption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SliceId {
+    /// The index of the chunk.
+    pub chunk: usize,
+    /// The number of the slice in it.
+    pub slice: u32,
+}
+
+impl ThreadCalls {
+    fn saw(&mut self, event: &FlowEvent<'_>) {
+        if let FlowEvent::Begin(Some(now)) | FlowEvent::Time(now) = *event {
+            self.latest = self.latest.max(Some(now));
+        }
+    }
 }
 
 /// Buffers of consumed parts, for reuse.
@@ -57,11 +82,13 @@ impl Spares {
 
 /// Collects the calls in a chunk, for the thread that merges them in order.
 struct Gathered<'s> {
+    /// The index of the chunk.
+    chunk: usize,
     /// Buffers of consumed parts.
     spares: &'s Spares,
     /// Whether to report where calls begin.
     begins: bool,
-    slices: Vec<CallsOfThread>,
+    slices: Vec<ThreadCalls>,
     /// The memoized paths, except while a thread slice borrows them.
     paths: CallPaths,
 }
@@ -74,19 +101,19 @@ impl Gathered<'_> {
     /// Lends the memoized paths to the last thread slice, or takes them back.
     fn exchange(&mut self) {
         if let Some(slice) = self.slices.last_mut() {
-            slice.part.exchange(&mut self.paths);
+            slice.calls.exchange(&mut self.paths);
         }
     }
 
     /// Returns the calls so far once they exceed [`Self::EARLY_SIZE`].
     #[inline]
-    fn part(&mut self) -> Option<Vec<CallsOfThread>> {
-        let [CallsOfThread { context, since, part, has_events }] = &mut self.slices[..] else { return None };
-        let part = part.take(Self::EARLY_SIZE, || self.spares.take())?;
-        Some(vec![CallsOfThread { context: *context, since: *since, part, has_events: *has_events }])
+    fn part(&mut self) -> Option<Vec<ThreadCalls>> {
+        let [slice] = &mut self.slices[..] else { return None };
+        let calls = slice.calls.take(Self::EARLY_SIZE, || self.spares.take())?;
+        Some(vec![ThreadCalls { calls, ..*slice }])
     }
 
-    fn finish(mut self) -> (Vec<CallsOfThread>, CallPaths) {
+    fn finish(mut self) -> (Vec<ThreadCalls>, CallPaths) {
         self.exchange();
         (self.slices, self.paths)
     }
@@ -97,7 +124,8 @@ impl ThreadSink for Gathered<'_> {
     fn take(&mut self, _: u32, event: FlowEvent<'_>) {
         if let Some(slice) = self.slices.last_mut() {
             slice.has_events = true;
-            slice.part.fold(&event);
+            slice.saw(&event);
+            slice.calls.fold(&event);
         }
     }
 
@@ -112,28 +140,29 @@ impl ThreadSink for Gathered<'_> {
     ) {
         if let Some(slice) = self.slices.last_mut() {
             slice.has_events = true;
-            slice.part.fold_function_runs(functions, function_runs, until);
+            slice.latest = slice.latest.max(until);
+            slice.calls.fold_function_runs(functions, function_runs, until);
         }
     }
 
     fn state(&mut self) -> Option<u32> {
-        self.slices.last_mut()?.part.state()
+        self.slices.last_mut()?.calls.state()
     }
 
     fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
-        self.slices.last_mut()?.part.learn(state, runs)
+        self.slices.last_mut()?.calls.learn(state, runs)
     }
 
     #[inline]
     fn take_path(&mut self, _: u32, path: u32) {
         if let Some(slice) = self.slices.last_mut() {
-            slice.part.fold_path(path);
+            slice.calls.fold_path(path);
         }
     }
 
     fn resume(&mut self, state: u32) {
         if let Some(slice) = self.slices.last_mut() {
-            slice.part.resume(state);
+            slice.calls.resume(state);
         }
     }
 
@@ -148,8 +177,9 @@ impl ThreadSink for Gathered<'_> {
             Some(slice) if slice.context == context => slice.since = slice.since.or(since),
             _ => {
                 self.exchange();
-                let part = ChunkCalls::unknown(self.begins, self.spares.take());
-                self.slices.push(CallsOfThread { context, since, part, has_events: false });
+                let calls = ChunkCalls::unknown(self.begins, self.spares.take());
+                let slice = SliceId { chunk: self.chunk, slice: self.slices.len() as u32 };
+                self.slices.push(ThreadCalls { context, slice, latest: None, calls, since, has_events: false });
                 self.exchange();
             }
         }
@@ -168,7 +198,7 @@ fn in_time(
     trace: &Trace<'_>,
     reading: Reading<'_>,
     begins: bool,
-    consume: &mut (dyn FnMut(u32, ChunkCalls) -> (Spare, bool) + Send),
+    consume: &mut (dyn FnMut(ThreadCalls) -> (Spare, bool) + Send),
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Losses {
     let mut chunks = trace.chunks(reading);
@@ -180,10 +210,10 @@ fn in_time(
         chunks = timed.into_iter().map(|(_, chunk)| chunk).collect();
     }
     // A slice waits while later chunks may contain an earlier one. The number keeps slices without a time in place.
-    let mut waiting: BTreeMap<(Option<Tsc>, u64), CallsOfThread> = BTreeMap::new();
+    let mut waiting: BTreeMap<(Option<Tsc>, u64), ThreadCalls> = BTreeMap::new();
     let (mut number, spares) = (0, Spares::default());
-    let mut consume = |slice: CallsOfThread| {
-        let (spare, keep_going) = consume(slice.context, slice.part);
+    let mut consume = |slice: ThreadCalls| {
+        let (spare, keep_going) = consume(slice);
         spares.give(spare);
         keep_going
     };
@@ -193,7 +223,8 @@ fn in_time(
         &chunks,
         reading,
         |chunk, paths| {
-            let gathered = Gathered { spares: &spares, begins, slices: Vec::new(), paths };
+            let (chunk_index, slices) = (chunk.index, Vec::new());
+            let gathered = Gathered { chunk: chunk_index, spares: &spares, begins, slices, paths };
             FlowEventSink::new(gathered, SelectionFilter::new(trace, chunk, reading))
         },
         |sink| if shared { None } else { sink.thread_sink().part() },
@@ -257,7 +288,7 @@ pub fn calls<S: CallSink + Send>(
         trace,
         reading,
         sink.begins(),
-        &mut |context, part| {
+        &mut |ThreadCalls { context, calls: part, .. }| {
             // A thread with its own stream ends with the stream.
             if !shared && !threads.contains_key(&context) {
                 let before = std::mem::take(&mut threads);
@@ -277,6 +308,19 @@ pub fn calls<S: CallSink + Send>(
         }
     }
     losses
+}
+
+/// Passes the calls of each thread in order, chunk by chunk, to `consume`, which returns their buffer and whether to continue:
+/// thread by thread if each has its own stream, else in order of time. Calls report where they begin. `progress` gets the number
+/// of decoded bytes and returns whether to continue.
+pub fn calls_by_chunk(
+    trace: &Trace<'_>,
+    reading: Reading<'_>,
+    mut consume: impl FnMut(ThreadCalls) -> (Spare, bool) + Send,
+    mut progress: impl FnMut(u64) -> bool + Send,
+) -> Losses {
+    let begins = true;
+    in_time(trace, reading, begins, &mut consume, &mut progress)
 }
 
 /// Returns the chunks, each with a lower bound for the times in it and in later chunks of its stream.
@@ -352,7 +396,7 @@ pub(crate) fn find<F: Find>(
         trace,
         reading,
         begins,
-        &mut |context, part| {
+        &mut |ThreadCalls { context, calls: part, .. }| {
             let (stack, finder) = threads.entry(context).or_insert_with(|| (OpenCalls::default(), finder()));
             (stack.follow(part, &mut |moment| finder.moment(&moment)), true)
         },

@@ -23,6 +23,7 @@
 //!   machine made the machine do.
 //! * `log` decodes the logs of native recordings, of which a block is a segment. `convert` makes packets of them, for
 //!   programs that read Intel PT.
+//! * `one_chunk` decodes a chunk alone, for those who know the call stack at its begin.
 //! * `self_check` compares what was decoded with what the emulated processor says it ran.
 
 pub(crate) mod annotate;
@@ -36,6 +37,7 @@ pub(crate) mod event_sink;
 pub(crate) mod fold;
 pub(crate) mod info;
 pub(crate) mod log;
+pub(crate) mod one_chunk;
 pub(crate) mod own_share;
 pub(crate) mod passes;
 pub mod path;

@@ -26,7 +26,7 @@ use crate::{
     losses::Losses,
     parallel::parts_in_order,
     programs::modules::Modules,
-    reading::Reading,
+    reading::{Chunks, Reading},
 };
 
 /// A sink for the flow of one trace stream, segment by segment.
@@ -176,6 +176,14 @@ impl<'x, 'f> Worker<'x, 'f> {
         let (memos, log_memos, paths) = Default::default();
         Worker { programs: trace.programs(), memos, log_memos, paths }
     }
+}
+
+/// Decodes one chunk alone, without a memo. What can't be decoded is reported to the sink at its position.
+pub(crate) fn decode_alone<S: TrackSink>(trace: &Trace<'_>, chunk: &Chunk, sink: &mut S) {
+    let threads = 1;
+    let reading = Reading { memo: false, ..Reading::new(threads, Chunks::Default) };
+    let mut losses = Losses::default();
+    decode(trace, chunk, reading, &mut Worker::new(trace), &mut losses, sink, &mut |_| ());
 }
 
 /// Decodes a chunk. What can't be decoded is added to `losses`, and reported to the sink at its position.

@@ -59,7 +59,7 @@ impl Find for Finder<'_> {
                     self.found.push(call.before..call.before + call.instructions);
                 }
             }
-            Moment::Gap => {}
+            Moment::Gap { .. } => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, path::Path};
 
 use hodo_clock::{Nanos, Tsc};
-use hodo_code::{AddressSpace, Program, Unreadable};
+use hodo_code::{AddressSpace, Origin, Program, Unreadable};
 use hodo_formats::{
     raw,
     recording::{GuestCode, Recording, Thread},
@@ -135,6 +135,24 @@ impl<'f> Trace<'f> {
     /// Returns whether it is a native recording, whose streams are logs instead of packets.
     pub fn is_native(&self) -> bool {
         self.tracks.iter().any(TraceStream::is_log)
+    }
+
+    /// Returns the origin of the code that a thread sees at an address, at a time if it is known; the context is the thread's
+    /// index.
+    pub fn origin(&self, context: u32, time: Option<Nanos>, address: u64) -> Option<Origin> {
+        let tick = time.zip(self.recording.config.clock).map(|(time, clock)| clock.ticks(time));
+        let programs = self.tracks.iter().filter_map(|track| {
+            let begun = tick.map_or(track.schedule.len(), |now| {
+                track.schedule.partition_point(|switch| switch.at <= now)
+            });
+            let (before, after) = track.schedule.split_at(begun);
+            before.iter().rev().chain(after).find(|switch| switch.context == context)
+        });
+        // A thread may have run on several CPUs: the newest switch to it counts.
+        let newest = programs.max_by_key(|switch| (tick.is_none_or(|now| switch.at <= now), switch.at))?;
+        // The last tick stands for "never ends".
+        let now = tick.map_or(u64::MAX - 1, |tick| tick.0);
+        Some(self.spaces.get(newest.program)?.at(address, now)?.0.origin)
     }
 
     /// Returns the number of bytes of trace.

@@ -160,7 +160,7 @@ impl CallSink for Grower<'_, '_> {
         match moment {
             Moment::Begin { depth, function, before, .. } => self.begin(depth, function, before),
             Moment::End { call } => self.end(&call),
-            Moment::Gap => {}
+            Moment::Gap { .. } => {}
         }
     }
 }

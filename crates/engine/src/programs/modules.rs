@@ -304,7 +304,7 @@ impl<'f> Modules<'f> {
     }
 
     /// Returns the address after a function in its module's symbol table.
-    pub(crate) fn end(&self, function: FunctionId) -> u64 {
+    pub fn end(&self, function: FunctionId) -> u64 {
         self.symbols.function(function).end()
     }
 

@@ -120,7 +120,7 @@ impl CallSink for Writer<'_, '_> {
                 self.open = Some(OpenCall { depth, function, entry, time });
             }
             (Format::Text, Moment::End { call }) => self.end(&call),
-            (Format::Text, Moment::Gap) => {
+            (Format::Text, Moment::Gap { .. }) => {
                 self.flush_open();
                 self.text.extend_from_slice(b"# gap\n");
             }

@@ -2,6 +2,7 @@
 
 mod about;
 mod diff;
+mod execution;
 mod findings;
 mod latency;
 mod paths;
@@ -23,6 +24,7 @@ const GROUPS: &[&[Endpoint]] = &[
     latency::ENDPOINTS,
     diff::ENDPOINTS,
     source::ENDPOINTS,
+    execution::ENDPOINTS,
 ];
 
 /// Every endpoint.

@@ -253,6 +253,7 @@ export function Board({ store }: Properties) {
         <Details
           {...{ store, row: selected, at: state.at, slice, arrows }}
           follow={threadOf(selected, store) === undefined ? undefined : actions.follow}
+          step={(!answers && keyCell(selected.table, selected.lane, "tid")) || undefined}
           go={actions.place}
           show={(record) => go(around(record, store))}
           close={() => write(store, { at: undefined })}

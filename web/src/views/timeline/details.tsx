@@ -4,6 +4,8 @@ import { answers } from "../../shared/answers";
 import { json } from "../../shared/api";
 import { useAnswer, useLast } from "../../shared/ask";
 import { duration, grouped, time } from "../../shared/format";
+import { link, selection } from "../../shared/selection";
+import { session } from "../../shared/session";
 import { shown } from "../../shared/text";
 import { Waiting } from "../../shared/waiting";
 import type { Arrow } from "./overlays";
@@ -40,6 +42,8 @@ interface Properties {
   arrows: Arrow[];
   /** Shows the critical path of the row's thread. */
   follow: (() => void) | undefined;
+  /** The thread whose execution can be stepped through. */
+  step: string | undefined;
   /** Goes to an instant of the row of a path. */
   go: (path: string, at: number) => void;
   show: (record: StoreRecord) => void;
@@ -55,7 +59,7 @@ async function inSlice(store: Store, row: Row, slice: Slice | undefined): Promis
 }
 
 /** The panel of details. */
-export function Details({ store, row, at, slice, arrows, follow, go, show, close }: Properties) {
+export function Details({ store, row, at, slice, arrows, follow, step, go, show, close }: Properties) {
   const table = row.table.name;
   const parameters = { generation: store.generation, table, lane: row.lane, time: Math.max(0, Math.floor(at)) };
   const now = useAnswer(`${JSON.stringify(parameters)} ${answers ? slice?.begin : ""}`, (signal) =>
@@ -79,6 +83,15 @@ export function Details({ store, row, at, slice, arrows, follow, go, show, close
           <button type="button" onClick={follow} title="What this thread waited for, and what that waited for (K)">
             Critical path
           </button>
+        )}
+        {step && session.value?.reports.some((report) => report.name === "functions") && (
+          <a
+            data-link="execution"
+            href={link({ ...selection.value, view: "execution", thread: step, at: String(BigInt(store.origin) + BigInt(parameters.time)), number: "" })}
+            title="Call stack, source and code at this instant; step from there"
+          >
+            Execution
+          </a>
         )}
         <button type="button" class="quiet" onClick={close} aria-label="Close details">
           ×

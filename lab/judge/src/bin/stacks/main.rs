@@ -211,7 +211,7 @@ impl CallSink for Stacks<'_, '_> {
                 let ends = |sample: &&mut Pending| sample.interrupts.last() == Some(&call.depth);
                 thread.pending.iter_mut().filter(ends).for_each(|sample| sample.returned = Some(now));
             }
-            Moment::Gap => {
+            Moment::Gap { .. } => {
                 thread.has_gap = true;
                 thread.frames.clear();
                 self.flush(&mut thread);
