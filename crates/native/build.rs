@@ -80,7 +80,8 @@ fn relocate(
     dynamic: Range<u64>,
     word: &dyn Fn(u64, usize) -> Result<u64, Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
-    // DT_RELA and DT_RELASZ: the position and the size of the table.
+    // DT_RELA and DT_RELASZ: the position and the size of the table. An entry of this section has 16 bytes, one of the
+    // table 24.
     let (mut table, mut size) = (0, 0);
     for entry in dynamic.step_by(16) {
         match word(entry, 8)? {
@@ -100,6 +101,7 @@ fn relocate(
         if kind != RELATIVE {
             return Err(format!("a relocation of kind {kind}").into());
         }
+        // What is relocated must lie in the runtime.
         read(memory, address)?;
         memory[address as usize..][..8].copy_from_slice(&(IMAGE + value).to_le_bytes());
     }

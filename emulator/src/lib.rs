@@ -1,4 +1,4 @@
-//! The emulated processor: a QEMU plugin that makes `qemu-x86_64` emit Intel PT.
+//! The emulated processor: a QEMU plugin that makes `qemu-x86_64` emit Intel PT; for a whole machine, see [`machine`].
 //!
 //! ```text
 //! QEMU translates a block ──► Block: instructions, how it may end; Mappings: which file it is from
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A block's callback precedes its instructions, so the next callback of the same thread shows how the block ended.
-//! Time is virtual: one instruction is one cycle is one tick of a 1 GHz time-stamp counter, separate for each thread
-//! from the time at which it was made. Executing another program takes 0.1 ms of virtual time, and so does replacing
-//! code at the same address.
+//! Time is virtual: one instruction is one cycle is one tick of a 1 GHz time-stamp counter. Each thread has a counter of
+//! its own, which begins at the time when the thread was made. Executing another program takes 0.1 ms of virtual time,
+//! and so does replacing code at the same address.
 //!
 //! If a thread dies in a block, it is unknown which instructions of the block ran: its trace and its counts end at the
 //! begin of the block.

@@ -31,6 +31,7 @@ struct Input {
     /// Code that replaces `code` later on.
     later: Vec<u8>,
     settings: Settings,
+    /// Ticks since the switch before, and whether the other program runs then.
     switches: [(u16, bool); 2],
     steps: Vec<Step>,
 }
@@ -39,7 +40,7 @@ struct Input {
 struct Settings {
     model: u8,
     no_return_compression: bool,
-    /// Neither, one, or both of the branches' packets are left out.
+    /// Modulo 8: for 1, TNT packets are left out, for 2, all packets of branches.
     leaves_out: u8,
     /// Where a filter's range begins and how long it is.
     filter: Option<(u16, u16)>,
@@ -226,6 +227,7 @@ impl Settings {
     }
 }
 
+/// All code is one function; a label covers 16 bytes of it.
 struct NoLabels;
 
 impl Labels for NoLabels {
@@ -325,6 +327,7 @@ fuzz_target!(|input: Input| {
     let content = |bytes| Content { bytes, origin: Origin { module: 0, offset: 0 } };
     let mut spaces = [AddressSpace::new(), AddressSpace::new()];
     spaces[0].map(BASE..end, content(&code), 0);
+    // From tick 2^14 on, other code replaces all but the first 256 bytes.
     spaces[0].map(BASE + 256..end, content(&later[256..]), 1 << 14);
     // Of the second half of the other program nothing is known.
     spaces[1].map(BASE..end, content(&later[..CODE / 2]), 0);

@@ -29,7 +29,7 @@ pub(crate) struct SpanShare {
     before: u64,
     /// Instructions executed in the span up to the end of the piece.
     until: u64,
-    /// Instructions executed in the span.
+    /// Instructions that were added to the clock in the span. The share is exact if there are no others.
     total: u64,
 }
 
@@ -173,11 +173,11 @@ impl Even {
     }
 }
 
-/// All instructions were added to the clock that [`SegmentClock::share`] shares.
+/// For [`SegmentClock::share`]: all instructions were added to the clock.
 pub(crate) const NO_OTHERS: u64 = 0;
 
-/// The clock of a segment, and the instructions executed since the last reading. Between segments, where partials
-/// travel, it is reset.
+/// The clock of a segment, and the instructions executed since the last reading. It is reset between segments, so a
+/// partial is stored without it.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentClock<N> {
     /// The last reading.
@@ -214,7 +214,7 @@ impl<N: Copy + PartialEq> SegmentClock<N> {
     pub(crate) fn ran(&mut self, owner: N, instructions: u64) {
         match self.untimed.last_mut() {
             Some((last, count)) if *last == owner => *count += instructions,
-            // Without a clock, time is never shared.
+            // Time before the first reading is unknown, so it is not shared.
             _ if self.now.is_some() => self.untimed.push((owner, instructions)),
             _ => {}
         }
@@ -260,8 +260,8 @@ impl<N: Copy + PartialEq> SegmentClock<N> {
             emit(TimeShare::Lost(all));
             return Even::default();
         }
-        let reported: u64 = self.untimed.iter().map(|&(_, count)| count).sum();
-        let mut even = Even::new(to - from, reported + others);
+        let added: u64 = self.untimed.iter().map(|&(_, count)| count).sum();
+        let mut even = Even::new(to - from, added + others);
         if self.untimed.is_empty() {
             if others == 0 {
                 emit(if self.left { TimeShare::Outside(all) } else { TimeShare::Waited(all) });
@@ -270,9 +270,9 @@ impl<N: Copy + PartialEq> SegmentClock<N> {
         }
         let mut ran = 0;
         for &(owner, count) in &self.untimed {
-            let piece = SpanShare { all, before: ran, until: ran + count, total: reported };
+            let piece = SpanShare { all, before: ran, until: ran + count, total: added };
             ran += count;
-            let last = ran == reported && others == 0;
+            let last = ran == added && others == 0;
             let rest = if last { mem::take(&mut even.rest) } else { Time::default() };
             let time = even.each.times(count).saturating_add(rest);
             emit(TimeShare::Ran { owner, instructions: count, time, piece });

@@ -40,12 +40,12 @@ impl<M: StateMachine<O>, O> DeferredOps<M, O> {
         }
     }
 
-    /// Adds the operations of the next task.
+    /// Adds the operations of the chunks that follow.
     pub(crate) fn add(&mut self, later: DeferredOps<M, O>) {
         later.kept.into_iter().for_each(|operation| self.see(operation));
     }
 
-    /// Returns the machine, if the trace begins in this task.
+    /// Returns the machine, if the trace begins here.
     pub(crate) fn machine(&mut self) -> Option<&mut M> {
         self.machine.as_mut()
     }

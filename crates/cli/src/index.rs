@@ -36,7 +36,7 @@ struct Built {
     code: ExitCode,
 }
 
-/// Opens the store of inputs; builds it if there is none, or if it is of another version of the inputs. `None` if that
+/// Opens the store of inputs; builds it unless there is a complete one of the inputs as they are. `None` if building it
 /// was interrupted.
 pub fn open(options: &Input, chosen: &StoreFolder, begin: Begin<'_>) -> Result<Option<Store>, Failure> {
     match find(options, chosen) {
@@ -80,6 +80,7 @@ fn build(options: &Input, chosen: &StoreFolder, begin: Begin<'_>) -> Result<Opti
     }
     let store = Store::open(&folder).map_err(Failure::unreadable)?;
     let code = input::exit_code_of(options, &experiment, losses.is_empty());
+    // Dropping each value of large traces takes long; the end of the process frees them at once.
     std::mem::forget(experiment);
     Ok(Some(Built { store, code }))
 }

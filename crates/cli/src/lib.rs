@@ -90,13 +90,14 @@ pub fn run(all: &[OsString]) -> ExitCode {
     message::checked(report_unreadable(code))
 }
 
-/// Prints which files could not be read to their end: the result is unreliable then, and success becomes loss.
+/// Prints which files could not be read to their end. The result is then unreliable: the exit code of success becomes
+/// that of loss.
 fn report_unreadable(code: ExitCode) -> ExitCode {
     let unreadable = hodo_engine::unreadable_files();
     for Unreadable { path, offset } in &unreadable {
         message!(
-            "{}: from byte {offset} on it could not be read: the file shrank while it was read, or its disk failed; what \
-             was read there are zeros, so run the command again",
+            "{}: from byte {offset} on it could not be read: the file shrank while it was read, or its disk failed; the \
+             rest was read as zeros, so run the command again",
             path.display()
         );
     }

@@ -59,15 +59,15 @@ impl Filter {
     }
 
     /// Returns whether code at `address` is traced. `origin` is where the code comes from; `is_file` returns whether
-    /// that is a file with the given name.
+    /// its module is the file with the given name.
     pub fn traces(&self, address: u64, origin: Option<Origin>, is_file: impl Fn(&str) -> bool) -> bool {
         let within = |part: &FilterRange| match &part.file {
             None => part.range.contains(&address),
             Some(file) => origin.is_some_and(|origin| part.range.contains(&origin.offset)) && is_file(file),
         };
-        let mut filters = self.0.iter().filter(|part| !part.stops).peekable();
-        let begins = filters.peek().is_none() || filters.any(within);
-        begins && !self.0.iter().filter(|part| part.stops).any(within)
+        let mut ranges = self.0.iter().filter(|part| !part.stops).peekable();
+        let is_included = ranges.peek().is_none() || ranges.any(within);
+        is_included && !self.0.iter().filter(|part| part.stops).any(within)
     }
 }
 

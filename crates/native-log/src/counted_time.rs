@@ -101,12 +101,12 @@ fn gains_of_log(table: &Table, block: &DecodedBlock, retracts: bool, gains: &mut
     gains.push(Gain { tsc: block.times.end, nanos: instructions });
 }
 
-/// What the counted time is after each change.
+/// The counted time after each change.
 struct Timeline {
-    steps: Vec<Step>,
+    changes: Vec<Change>,
 }
 
-struct Step {
+struct Change {
     tsc: u64,
     time: u64,
 }
@@ -115,29 +115,29 @@ impl Timeline {
     fn new(mut gains: Vec<Gain>) -> Timeline {
         gains.sort_unstable_by_key(|gain| gain.tsc);
         let mut time = BEGIN;
-        let mut steps: Vec<Step> = Vec::new();
+        let mut changes: Vec<Change> = Vec::new();
         for gain in gains {
             time += gain.nanos;
-            match steps.last_mut() {
+            match changes.last_mut() {
                 Some(last) if last.tsc == gain.tsc => last.time = time,
-                _ => steps.push(Step { tsc: gain.tsc, time }),
+                _ => changes.push(Change { tsc: gain.tsc, time }),
             }
         }
-        Timeline { steps }
+        Timeline { changes }
     }
 
     /// The counted time at a time of the counter; 0, which stands for none, stays.
     fn time(&self, tsc: u64) -> u64 {
-        let after = self.steps.partition_point(|step| step.tsc <= tsc);
+        let after = self.changes.partition_point(|change| change.tsc <= tsc);
         match after.checked_sub(1) {
             _ if tsc == 0 => 0,
-            Some(index) => self.steps[index].time,
+            Some(index) => self.changes[index].time,
             None => BEGIN,
         }
     }
 
     fn end(&self) -> u64 {
-        self.steps.last().map_or(BEGIN, |step| step.time).max(BEGIN + 1)
+        self.changes.last().map_or(BEGIN, |change| change.time).max(BEGIN + 1)
     }
 }
 

@@ -54,7 +54,7 @@ impl Arena {
             libc::mmap(std::ptr::null_mut(), ARENA_ROOM as usize, protection, libc::MAP_SHARED, descriptor, 0)
         };
         match NonNull::new(base.cast()) {
-            Some(base) if base.as_ptr() as usize != usize::MAX => Ok(Arena { file, base }),
+            Some(base) if base.as_ptr() != libc::MAP_FAILED.cast::<u8>() => Ok(Arena { file, base }),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -131,6 +131,7 @@ impl Arena {
         if slot.skips.load(Acquire) != 0 {
             return Vec::new();
         }
+        // While a signal waits, the log's pointer is poisoned, and `real_pointer` is its value.
         let pointer = match slot.real_pointer.get() {
             0 => slot.pointer.get(),
             real => real,
@@ -141,7 +142,7 @@ impl Arena {
             let inside = start <= LOG_BYTES && length <= LOG_BYTES - start;
             if inside { self.bytes(offset + LOG + start, length) } else { &[] }
         };
-        // Entries wait in the window until its time is known; the entries before them are at the begin of the log.
+        // Finished entries are at the begin of the log; later ones are still in the window.
         [part(begin, slot.staged.get()), part(slot.window.get(), pointer)].concat()
     }
 }

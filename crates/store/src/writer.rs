@@ -24,7 +24,7 @@ use crate::{
     schema::{Kind, Schema},
 };
 
-/// Rows that a feed buffers before it writes them.
+/// Rows that a feed buffers before it writes them as a run: sorted by their begin.
 const RUN_ROWS: usize = 1 << 19;
 /// Rows of a block in a run.
 const RUN_BLOCK_ROWS: usize = 1024;
@@ -89,6 +89,7 @@ impl Writer {
             let log = Log::resume(&path, file, &read)?;
             return Ok(Writer::with(folder, read.head, read.dictionary, log));
         }
+        // There is no log, or only one whose rows the history holds already: a new log follows the history.
         let history = history.ok_or_else(|| Error::None(folder.to_owned()))?;
         let (identity, follows) = (history.footer.identity.clone(), history.footer.generation);
         let head = Head { identity, generation: generation(), follows };

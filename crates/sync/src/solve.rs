@@ -262,14 +262,15 @@ impl<'a> Solver<'a> {
             self.order.iter().map(|reached| reached.node).filter(|&node| !self.is_reference(node)).collect();
         let beyond = |link: &Link| !link.nodes.iter().any(|&node| self.is_reference(node));
         let has_link_beyond = self.layout.links.iter().any(beyond);
+        let all_links = None;
         for &node in &nodes {
-            self.solve_node(node, None, Method::Bounded);
+            self.solve_node(node, all_links, Method::Bounded);
         }
         if !has_link_beyond {
             return;
         }
         for &node in &nodes {
-            self.solve_node(node, None, Method::Bounded);
+            self.solve_node(node, all_links, Method::Bounded);
         }
         self.close(&nodes);
     }
@@ -291,11 +292,13 @@ impl<'a> Solver<'a> {
     /// Clamps a node to its neighbours' current times; returns whether anything changed.
     fn tighten(&mut self, node: usize) -> bool {
         let tick = self.tick(node);
+        // The upper line of a solved curve includes the node's tick, unlike that of a node that is being solved.
         let choose = |time: &Instant, sent: bool| {
             if sent { time.high.map(|high| high + tick) } else { time.low.map(|low| low - tick) }
         };
-        let sightings = self.sightings(node, None, choose);
-        let estimates = self.sightings(node, None, |time, sent| (!sent).then_some(time.estimate));
+        let all_links = None;
+        let sightings = self.sightings(node, all_links, choose);
+        let estimates = self.sightings(node, all_links, |time, sent| (!sent).then_some(time.estimate));
         let slope = self.slope(node);
         let Node { clock, segment } = self.layout.nodes[node];
         let segment = &mut self.lines[clock].segments[segment];

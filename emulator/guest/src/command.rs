@@ -56,7 +56,7 @@ impl Request {
     }
 }
 
-/// Starts the command in the root; recording begins right before its exec.
+/// Starts the command in the root, and returns its pid; recording begins right before its exec.
 pub(crate) fn start(request: &Request, root: &str, streams: &mut Streams) -> Result<i32, Error> {
     let root = CString::new(root).map_err(io::Error::from).map_err(Error::of("root"))?;
     let pointers = |strings: &[CString]| {
@@ -74,7 +74,8 @@ pub(crate) fn start(request: &Request, root: &str, streams: &mut Streams) -> Res
             unsafe { libc::_exit(127) }
         }
         child => {
-            // A CPU that starts is not recorded completely until this process has noticed it.
+            // A CPU that starts is recorded completely only once this process has noticed it, so this process stays on the
+            // CPU that always runs.
             stay_on_first_cpu();
             streams.started();
             Ok(child as i32)

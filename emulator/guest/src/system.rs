@@ -119,7 +119,7 @@ pub(crate) fn uname() -> String {
     [&names.sysname, &names.nodename, &names.release, &names.machine].map(|name| text(name)).join(" ")
 }
 
-/// pidfd_open(2): becomes readable when the process ends.
+/// pidfd_open(2): a descriptor that becomes readable when the process ends.
 pub(crate) fn process(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved.
     let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;

@@ -4,7 +4,7 @@
 //! entry of a function, system call ──► Pending: stack pointer, time ──┐
 //! its return, by that stack pointer ──────────────────────────────────┴─► longer than the limit? ──► Snapshot
 //! a thread is woken ─────► Pending: the thread ──it runs──────────────────► the same
-//! interrupts go off ─────► of the vCPU ──────────they go on───────────────► the same
+//! interrupts go off ─────► kept by the vCPU ─────they go on───────────────► the same
 //! ```
 //!
 //! A stack pointer identifies one execution of a function: each thread has a stack of its own, and keeps it on all vCPUs.
@@ -171,7 +171,7 @@ impl Triggers {
         self.count.store(pending.len(), Ordering::Release);
     }
 
-    /// Control is at `pc`: the latency with this key ends if that is where it ends.
+    /// Control is at `pc`: the latency with this key ends if `pc` is its end address.
     pub(crate) fn end(&self, key: LatencyKey, pc: u64, now: impl FnOnce() -> Moment) {
         let mut pending = lock(&self.pending);
         if pending.get(&key).is_none_or(|begin| begin.end_address != pc) {

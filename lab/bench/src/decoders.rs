@@ -15,10 +15,10 @@ use workbench::{
 
 use super::median;
 
-/// Runs of each; an odd number, so that there is a median.
+/// Runs of each decoder; an odd number, so that there is a median.
 pub(super) const ROUNDS: usize = 5;
 
-/// A decoder, and what it decodes.
+/// A decoder, and the mode of its harness.
 type Decoder = (&'static str, &'static str);
 
 /// All measured decoders; each runs once per round.
@@ -42,9 +42,9 @@ const INSTRUCTIONS: [&str; 2] = ["instructions", "insns"];
 struct Contest {
     ours: &'static str,
     theirs: Decoder,
-    /// The required speed-up, cold and warm.
+    /// The required speed-up, cold and hot.
     goals: Option<[f64; 2]>,
-    /// What the peer leaves out that we do, or does that we leave out.
+    /// What the peer does differently, mostly less than we do.
     difference: &'static str,
 }
 
@@ -63,7 +63,7 @@ const CONTESTS: [Contest; 7] = [
 #[derive(Clone, Copy, Default)]
 pub(super) struct Measured {
     bytes: f64,
-    /// Nanoseconds, cold and warm.
+    /// Nanoseconds, cold and hot.
     times: [f64; 2],
     errors: u64,
 }
@@ -97,6 +97,7 @@ impl Harnesses {
         let mut all_arguments = Vec::new();
         for arguments in judge::harness_arguments(recording)?.into_values() {
             let arguments = arguments.ok_or("expected a recording of code that does not change")?;
+            // The arguments are those of the judges, whose option for code has another name.
             all_arguments.extend(arguments.iter().map(|word| word.replace("--raw", "--code")));
         }
         let mut rounds: BTreeMap<Decoder, Vec<Measured>> = BTreeMap::new();

@@ -2,8 +2,8 @@
 //! without a software tracer.
 //!
 //! Sharma and Dagenais, "Hardware-assisted instruction profiling and latency detection", 2016, Figures 6, 10 and 11, in
-//! user space: its markers turn interrupts off and on, which only a recording of the kernel has. Writes plots to
-//! `docs/reproduction`.
+//! user space: the markers are the begin and the end of a function. The paper's markers turn interrupts off and on, which
+//! only a recording of the kernel has. Writes plots to `docs/reproduction`.
 
 use std::{
     fs,

@@ -101,7 +101,7 @@ struct Fork {
     parent: u32,
 }
 
-/// The processes in a line such as `… PERF_RECORD_FORK(8:8):(7:7)`, if that makes one, and no thread.
+/// The processes in a line such as `… PERF_RECORD_FORK(8:8):(7:7)`; `None` if a thread was made.
 fn fork(line: &str) -> Option<Fork> {
     let (_, rest) = line.split_once("PERF_RECORD_FORK(")?;
     let (child, rest) = rest.split_once(':')?;

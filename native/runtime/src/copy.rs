@@ -13,6 +13,7 @@ impl Builder {
     pub(crate) fn operand(&mut self, instruction: &Instruction, code: &[u8], pc: u64) {
         if instruction.relative_at != 0 && instruction.prefixes & prefix::FS == 0 {
             let address = instruction.relative_address(pc, code);
+            // `mov rcx, [rip + distance]` if the operand is in reach, else `mov rcx, address` and `mov rcx, [rcx]`.
             let after = self.emitter.address + 7;
             let distance = address.wrapping_sub(after);
             if distance as i32 as i64 as u64 == distance {
@@ -25,6 +26,7 @@ impl Builder {
             }
             return;
         }
+        // `mov rcx, operand`, with the prefixes of the branch that concern its operand.
         if instruction.prefixes & prefix::FS != 0 {
             self.emitter.bytes(&[0x64]);
         }
@@ -37,7 +39,7 @@ impl Builder {
 
     /// Emits an instruction that is no branch.
     pub(crate) fn copy(&mut self, instruction: &Instruction, code: &[u8], pc: u64) {
-        if sets_segment(instruction) {
+        if touches_gs(instruction) {
             table::note(crate::wire::note::SEGMENT, pc);
             return self.refuse();
         }
@@ -48,7 +50,7 @@ impl Builder {
         let own = &mut own[..code.len()];
         own.copy_from_slice(code);
         if instruction.prefixes & prefix::GS != 0 {
-            // The program's `gs` begins at 0, as `ds` does.
+            // The program's `gs` begins at 0, as `ds` does: the prefix of `ds` replaces that of `gs`.
             own[instruction.gs_at as usize] = 0x3e;
         }
         if instruction.relative_at == 0 {
@@ -66,11 +68,14 @@ impl Builder {
 
     /// An operand out of reach gets its address in a register that the instruction does not use.
     fn copy_far(&mut self, instruction: &Instruction, code: &[u8], address: u64) {
+        // The register in a VEX prefix (`vvvv`, inverted), whose last byte is before the opcode.
         let other =
             if instruction.vector { !code[instruction.modrm_at as usize - 2] >> 3 & 15 } else { 0xff };
+        // `rsi`, `rdi` or `rbx`: one of three differs from two.
         let borrowed =
             [6, 7, 3].into_iter().find(|&r| r != instruction.reg() & 7 && r != other & 7).unwrap_or(3);
         self.emitter.save(borrowed, offset::SCRATCH);
+        // `mov borrowed, address`, then the instruction with the operand `[borrowed]`.
         self.emitter.bytes(&[0x48, 0xb8 | borrowed]);
         self.emitter.long(address);
         let (modrm, relative) = (instruction.modrm_at as usize, instruction.relative_at as usize);
@@ -81,10 +86,11 @@ impl Builder {
     }
 }
 
-/// Whether an instruction sets the segment `gs` or its base.
-fn sets_segment(instruction: &Instruction) -> bool {
+/// Whether an instruction sets the segment `gs`, or reads or sets its base.
+fn touches_gs(instruction: &Instruction) -> bool {
     let middle = instruction.modrm >> 3 & 7;
     match (instruction.map, instruction.opcode, instruction.vector) {
+        // `mov gs, …`; `pop gs` and `lgs`; `rdgsbase` and `wrgsbase`.
         (0, 0x8e, false) => middle == 5,
         (1, 0xa9 | 0xb5, false) => true,
         (1, 0xae, false) => {

@@ -20,16 +20,16 @@ use crate::{
 /// Room for what threads translate until all of them have stopped, in entries of each table.
 const RESERVE: u32 = 1 << 18;
 
-/// Whether less than `reserve` entries of a table are left.
+/// Whether a table has no room for `reserve` entries and one more superblock.
 pub fn exceeds(reserve: u32) -> bool {
     let next = [&NEXT_BLOCK, &NEXT_EXIT, &NEXT_LINK, &NEXT_STEP];
     let most = [MOST_BLOCKS, MOST_EXITS, MOST_LINKS, MOST_STEPS];
     // A superblock needs less.
-    const ONE: u32 = 4096;
+    const SUPERBLOCK: u32 = 4096;
     let used = next.iter().zip(&FIRST).map(|(next, first)| next.load(Relaxed) - first.load(Relaxed));
-    used.zip(most).any(|(used, most)| used + reserve + ONE > most)
-        || NEXT_EXIT.load(Relaxed) > crate::wire::escape::FIRST - ONE
-        || NEXT_LINK.load(Relaxed) > crate::translate::FAR_BIT - ONE
+    used.zip(most).any(|(used, most)| used + reserve + SUPERBLOCK > most)
+        || NEXT_EXIT.load(Relaxed) > crate::wire::escape::FIRST - SUPERBLOCK
+        || NEXT_LINK.load(Relaxed) > crate::translate::FAR_BIT - SUPERBLOCK
 }
 
 /// Whether it is time to remove all code.
@@ -51,7 +51,7 @@ pub fn flush(context: &Context) -> bool {
         release(&BLOCKS, FIRST[first::BLOCK].load(Relaxed), NEXT_BLOCK.load(Relaxed), MOST_BLOCKS);
         release(&EXITS, FIRST[first::EXIT].load(Relaxed), NEXT_EXIT.load(Relaxed), MOST_EXITS);
         release(&STEPS, FIRST[first::STEP].load(Relaxed), NEXT_STEP.load(Relaxed), MOST_STEPS);
-        // Threads that are in the runtime already may still read their link.
+        // Threads that are in the runtime already may still read their link: links stay until the next flush.
         let current = FIRST[first::LINK].load(Relaxed);
         release(&LINKS, LINKS_RELEASED.swap(current, Relaxed), current, MOST_LINKS);
         for (first, next) in FIRST.iter().zip([&NEXT_BLOCK, &NEXT_EXIT, &NEXT_LINK, &NEXT_STEP]) {
@@ -66,7 +66,8 @@ pub fn flush(context: &Context) -> bool {
 /// Links before this one are given back already.
 static LINKS_RELEASED: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(1);
 
-/// Gives the memory of entries back, from the page of `first` on: those before are not in use either.
+/// Gives back the memory of the entries from `first` to before `next`, in whole pages: entries before `first` on its page
+/// are not in use either. The table is a ring of `room` entries.
 fn release<T: Copy>(table: &Table<T>, first: u32, next: u32, room: u32) {
     let size = size_of::<T>() as u64;
     let (from, to) = (u64::from(first & (room - 1)), u64::from(next & (room - 1)));

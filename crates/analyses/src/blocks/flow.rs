@@ -76,11 +76,11 @@ impl Flow {
         };
         for block in blocks {
             let start = sources.address(module, block.offset);
-            let count = block.lengths.len() as u128;
+            let total = block.lengths.len() as u128;
             let (mut address, mut last) = (start, start);
             for (index, &length) in (0u128..).zip(&block.lengths) {
                 let part = |whole: u64| {
-                    let until = |index: u128| (u128::from(whole) * index / count) as u64;
+                    let until = |index: u128| (u128::from(whole) * index / total) as u64;
                     until(index + 1) - until(index)
                 };
                 let instruction = instructions.entry(address).or_insert(InstructionCount {
@@ -97,11 +97,11 @@ impl Flow {
                     not_taken: 0,
                 });
                 instruction.executions = instruction.executions.saturating_add(block.counts.executions);
-                let time = block.counts.time.part(index as u64, index as u64 + 1, count as u64);
+                let time = block.counts.time.part(index as u64, index as u64 + 1, total as u64);
                 instruction.time = instruction.time.saturating_add(time);
                 instruction.cycles = instruction.cycles.saturating_add(part(block.counts.cycles));
                 instruction.counted = instruction.counted.saturating_add(part(block.counts.counted));
-                if index + 1 == count && block.end != End::Next {
+                if index + 1 == total && block.end != End::Next {
                     instruction.end = block.end;
                     instruction.taken = instruction.taken.saturating_add(block.counts.taken);
                     instruction.not_taken = instruction.not_taken.saturating_add(block.counts.not_taken);

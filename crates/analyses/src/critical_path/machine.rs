@@ -135,7 +135,7 @@ struct CpuOccupancy {
     /// The thread that ran last: that of the last switch, or of a later event that contains its thread.
     runs: Option<u32>,
     inside: InsideKernel,
-    /// The interrupts that run, the innermost last, and what each of them completed last.
+    /// The interrupts that run, the innermost last, and the index of the work that each of them completed last.
     interrupts: Vec<(InterruptSource, Option<u32>)>,
     occupants: Occupants,
 }

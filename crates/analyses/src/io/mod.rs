@@ -55,6 +55,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
         make: |parameters| match parameters.view() {
             "file" | "descriptor" => Made::of_events(Files),
             "cache" => Made::of_events(PageCache),
+            // The same table without the durations of calls, which take most of the time.
             "" | "thread" | "process" if parameters.alone => Made::of_events(FileUsers),
             _ => Made::of_events(InputOutput),
         },

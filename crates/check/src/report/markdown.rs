@@ -1,4 +1,4 @@
-//! Verdicts as Markdown, for a comment.
+//! Verdicts as Markdown, for a comment on a pull request.
 
 use std::fmt::Write;
 

@@ -81,8 +81,9 @@ fn write(
     mut keep_going: impl FnMut(u64) -> bool + Send,
 ) -> io::Result<u64> {
     let recording = &trace.recording;
-    let clock =
-        recording.config.clock.or_else(|| PerfClock::new(0, 1, 0)).ok_or(io::ErrorKind::InvalidData)?;
+    let (shift, multiplier, zero) = (0, 1, 0);
+    let ticks_are_nanoseconds = || PerfClock::new(shift, multiplier, zero);
+    let clock = recording.config.clock.or_else(ticks_are_nanoseconds).ok_or(io::ErrorKind::InvalidData)?;
     // A thread has a log for each program that it ran.
     let mut threads: Vec<Thread> = Vec::new();
     let of_track = |thread: Option<Thread>| {

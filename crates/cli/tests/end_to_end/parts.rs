@@ -18,7 +18,7 @@ fn names() -> Vec<(String, bool)> {
 }
 
 /// Returns the names of the reports of events.
-fn analyses() -> Vec<String> {
+fn event_reports() -> Vec<String> {
     names().into_iter().filter(|(_, is_of_flow)| !is_of_flow).map(|(name, _)| name).collect()
 }
 
@@ -32,7 +32,7 @@ fn fold(folder: &Folder, analysis: &str, part: &str, more: &[&str]) -> String {
 
 #[test]
 fn merged_parts_are_the_whole() {
-    let names = analyses();
+    let names = event_reports();
     assert!(names.len() >= 5, "{names:?}");
     let folder = Folder::new();
     for name in &names {
@@ -49,7 +49,7 @@ fn merged_parts_are_the_whole() {
 #[test]
 fn empty_parts_change_nothing() {
     let folder = Folder::new();
-    for name in analyses() {
+    for name in event_reports() {
         let part = |number: usize| {
             let file = folder.file(&format!("{number}.part"));
             let part = format!("{number}/{PARTS}");
@@ -64,7 +64,7 @@ fn empty_parts_change_nothing() {
 }
 
 #[test]
-fn all_analyses_in_one_pass_are_each_by_itself() {
+fn all_reports_in_one_pass_equal_each_by_itself() {
     let all = hodo(&["report", "all", "-q", "--format", "json", &trace()]).fine().json();
     let tables = all.as_array().expect("several tables");
     assert!(tables.len() >= 10, "{}", tables.len());
@@ -112,8 +112,8 @@ fn counts_by_name_by_stream_and_over_time_agree() {
     let begins = fine["rows"].as_array().unwrap().iter().map(|row| row[0].as_u64().unwrap());
     let begins: Vec<u64> = begins.collect();
     assert!(begins.windows(2).all(|pair| pair[0] + 100_000 == pair[1]), "{begins:?}");
-    let one = count(&["--by", "stream", "--chunk-size", "4K", "-j", "3"]);
-    assert_eq!(one, count(&["--by", "stream"]));
+    let in_chunks = count(&["--by", "stream", "--chunk-size", "4K", "-j", "3"]);
+    assert_eq!(in_chunks, count(&["--by", "stream"]));
     let refused = hodo(&["report", "count", "--by", "time", "--every", "1ns", &trace()]);
     assert!(refused.code == 2 && refused.stderr.contains("1048576"), "{refused:?}");
 }
@@ -228,15 +228,15 @@ fn a_task_of_an_input_that_changed_is_refused() {
 fn control_flow_and_kernel_events_are_read_in_one_command() {
     let ([recording, symfs], trace) = (recording(), trace());
     let both = ["-q", "--format", "json", "--symfs", &symfs, &recording, &trace];
-    let one = |kind: &str, more: &[&str]| {
+    let alone = |kind: &str, more: &[&str]| {
         hodo(&[&["report", kind, "-q", "--format", "json"], more].concat()).fine().json()
     };
-    let functions = one("functions", &["--symfs", &symfs, &recording]);
+    let functions = alone("functions", &["--symfs", &symfs, &recording]);
     assert_eq!(hodo(&[&["report", "functions"], &both[..]].concat()).fine().json(), functions);
-    assert_eq!(hodo(&[&["report", "cpu"], &both[..]].concat()).fine().json(), one("cpu", &[&trace]));
+    assert_eq!(hodo(&[&["report", "cpu"], &both[..]].concat()).fine().json(), alone("cpu", &[&trace]));
     let all = hodo(&[&["report", "all"], &both[..]].concat()).fine().json();
     let mut expected = vec![functions];
-    expected.extend(one("all", &[&trace]).as_array().unwrap().iter().cloned());
+    expected.extend(alone("all", &[&trace]).as_array().unwrap().iter().cloned());
     assert_eq!(all, serde_json::Value::Array(expected));
     let info = hodo(&["info", "-q", "--format", "json", &recording, &trace]).fine().json();
     assert_eq!(info["recordings"].as_array().unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! Parts of an emulated machine: filters, and snapshots when a latency is too long.
+//! Recordings of a part of what an emulated machine runs: filters, and snapshots when a latency is too long.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +20,8 @@ fn functions(recording: &str) -> BTreeMap<String, u64> {
     rows(&report).iter().map(row).collect()
 }
 
+/// Compiles `planted_waits.c`. The arguments of the program: what is slow, the number of rounds, the distance between
+/// slow rounds, and the iterations of the loop of two instructions that makes them slow.
 fn planted(folder: &Folder) -> String {
     compile(folder, "planted_waits.c", &["-O1", "-static"])
 }
@@ -35,7 +37,7 @@ fn only_the_filtered_code_of_a_machine_is_recorded() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(listed(&recording), truth(&recording));
     let functions = functions(&recording);
-    // Code beyond the range calls them, and nothing of it is recorded.
+    // Other code calls these functions, and nothing of that code is recorded.
     let ran_any = functions.iter().filter(|(_, instructions)| **instructions > 0);
     let names: Vec<&str> = ran_any.map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["handle", "vfs_write"], "{functions:?}");

@@ -1,12 +1,12 @@
-//! Traces of software events: opens them, merges them by time, prints and counts them.
+//! Traces of software events: opens them, merges them by time, analyses and counts them.
 //!
 //! ```text
-//! folders ──Files──► metadata, streams ──ctf──► Traces ──slices of time, on all cores──► Merge ──► text, JSON
+//! folders ──Files──► metadata, streams ──ctf──► Traces ──slices of time, on all cores──► Merge ──► analyses, scripts
 //!                                                  └──ranges of packets, on all cores──► counts
 //! ```
 //!
 //! Unlike in control-flow traces, no code is reconstructed here: each event is recorded in full. Both kinds of traces
-//! have streams, times and losses. An input contains one kind.
+//! have streams, times and losses. An input contains one kind; a perf.data may contain both.
 
 mod condition;
 mod count;
@@ -124,8 +124,8 @@ fn starts_as_metadata(path: &Path) -> bool {
 }
 
 /// Opens the traces in a folder, in a file, or of a metadata file. Folders with the same UUID, such as those of a
-/// rotated session or of several snapshots, become one trace. `frequency` is that of clocks in Hz that no metadata
-/// describes. `threads` threads search files for packets; `progress` receives the number of bytes searched and the total.
+/// rotated session or of several snapshots, become one trace. `frequency` is that of clocks that no metadata describes,
+/// in Hz. `threads` threads search files for packets; `progress` receives the number of bytes searched and the total.
 ///
 /// # Errors
 /// Returns an error if metadata can't be read. Unreadable parts of streams are losses.

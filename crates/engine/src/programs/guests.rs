@@ -94,9 +94,10 @@ impl<'f> GuestKernel<'f> {
     /// Returns its address space.
     pub(crate) fn space(&self) -> AddressSpace<'f> {
         let mut space = AddressSpace::new();
+        let since_tick = 0;
         for &(address, bytes) in &self.code {
             let origin = Origin { module: self.module, offset: address };
-            space.map(address..address + bytes.len() as u64, Content { bytes, origin }, 0);
+            space.map(address..address + bytes.len() as u64, Content { bytes, origin }, since_tick);
         }
         space
     }

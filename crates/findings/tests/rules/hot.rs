@@ -38,7 +38,7 @@ fn what_is_hot_is_named_if_nothing_else_stands_out() {
     assert_eq!(rules(&[(("tree", ""), &hot), (("latency", "histogram"), &slow)]), ["heavy-tail"]);
     let slow = kinds([1500, 1500], [5, 80_000], 0.3, 5);
     let both = rules(&[(("tree", ""), &hot), (("latency", "histogram"), &slow)]);
-    assert_eq!(both, ["heavy-tail", "hot", "hot"], "a reason for less than half of the run comes first");
+    assert_eq!(both, ["heavy-tail", "hot", "hot"], "a tail of less than half of the run hides nothing");
     let own = tree(&[(0, "main", 1000, 0)]);
     let expected =
         "100 % of the run is in main itself, 1,000 instructions. Less work there would make it less.";

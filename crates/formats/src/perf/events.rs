@@ -59,7 +59,7 @@ impl Attr {
         let mut word = || rest.u64().map_err(cut);
         let (config, _sample_period) = (word()?, word()?);
         let (sample_type, read_format, flags) = (word()?, word()?, word()?);
-        // Fields that an older attr lacks are zero. The next two words contain wake-ups and config1, then config2.
+        // Fields that an older attr lacks are zero. The three that are not read are wake-ups, config1 and config2.
         let mut word = || rest.u64().unwrap_or(0);
         let [_, _, _, branches, user_registers, stack_and_clock, interrupt_registers] =
             [(); 7].map(|()| word());
@@ -128,7 +128,7 @@ pub struct Events {
     mixed: bool,
 }
 
-/// A record's trailer: timestamp, CPU and thread.
+/// A record's trailer; a field that it lacks is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
     /// The running thread.
@@ -194,16 +194,16 @@ impl Events {
     /// The record is shorter than its trailer.
     pub fn split<'a>(&self, record: &Record<'a>) -> Result<(Cursor<'a>, SampleId), Eof> {
         let start = record.body_offset();
-        let mut body = Cursor::new(record.body, start);
+        let mut cursor = Cursor::new(record.body, start);
         let attr = self.of_kernel_record(record.body).filter(|_| record.kind < record::USER_START);
         let Some(attr) = attr.filter(|attr| attr.trailer_size() > 0) else {
-            return Ok((body, SampleId::default()));
+            return Ok((cursor, SampleId::default()));
         };
         let left = record.body.len();
         let wanted = attr.trailer_size();
         let eof = Eof { at: start, wanted: wanted as u64, left: left as u64 };
-        let own = body.take(left.checked_sub(wanted).ok_or(eof)?)?;
-        Ok((Cursor::new(own, start), trailer(attr, body)?))
+        let body = cursor.take(left.checked_sub(wanted).ok_or(eof)?)?;
+        Ok((Cursor::new(body, start), trailer(attr, cursor)?))
     }
 }
 

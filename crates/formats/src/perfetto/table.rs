@@ -1,7 +1,8 @@
 //! The types of ftrace events that Perfetto has messages for, and their fields.
 //!
 //! `events.txt` lists them, one per line: the number of the event's field in `FtraceEvent`, the event's name, and its
-//! fields, each with its number and its type: `i` signed, `u` unsigned, `b` a boolean, `s` text, `x` bytes, `*` repeated.
+//! fields, each with its number and its type: `i` signed, `u` unsigned, `b` a boolean, `s` text, `x` bytes, `m` a
+//! message, `*` repeated. The messages of generic events are read in `schema`; types here leave them out.
 //!
 //! Source: `protos/perfetto/trace/ftrace` of Perfetto 59, whose names are those of the kernel's format files.
 //! `fixtures/perfetto/events.py` writes the list anew.
@@ -70,7 +71,7 @@ mod tests {
             before = number;
             let fields = line.split(' ').count() - 2;
             let class = known(number).unwrap();
-            // The fields of generic events have names of their own.
+            // The message of a generic event is left out: it names fields of its own.
             assert!(class.fields.len() == fields || class.name == "generic", "{line}");
         }
         let switch = known(4).unwrap();

@@ -48,8 +48,19 @@ const UNREAD: &[(u32, &str)] = &[
     (84, "statsd_atom"),
 ];
 /// Packets about the tracing itself: the configuration, statistics, marks and triggers.
-const ABOUT_TRACING: &[u32] =
-    &[33, packet::FTRACE_STATS, packet::TRACE_STATS, 36, 46, 69, 89, 113, 124, 126, 138];
+const ABOUT_TRACING: &[u32] = &[
+    packet::FTRACE_STATS,
+    packet::TRACE_STATS,
+    packet::SYNCHRONIZATION_MARKER,
+    33,  // trace_config
+    46,  // trigger
+    69,  // service_event
+    89,  // trace_uuid
+    113, // clone_snapshot_trigger
+    124, // trace_provenance
+    126, // trace_attributes
+    138, // recovered_trace_info
+];
 
 /// Indexes the packets, and returns a trace for each machine with ftrace events. Damage is a loss.
 ///
@@ -132,7 +143,7 @@ fn trace<'a>(input: &Input<'a>, number: u32, mut machine: Machine<'a>) -> Trace<
         ..TraceClass::default()
     };
     let name = if number == 0 { "ftrace".to_owned() } else { format!("machine {number}") };
-    // Compressed packets are not in the file as they are read, so nothing of it belongs to them.
+    // Compressed packets are not in the file as they are read: no bytes of the file are theirs.
     let files = [("packets", input.bytes), ("compressed packets", &[])];
     let files = files.map(|(name, bytes)| DataFile { name: name.to_owned(), bytes, index: None }).into();
     let bundles = Bundles { contexts, classes, names: machine.names };
@@ -169,7 +180,7 @@ fn number_names(machine: &Machine<'_>) -> NumberNames {
     }
 }
 
-/// The clock of a machine's bundles: that which counts from boot, or one that a bundle relates to it.
+/// The clock of a machine's bundles. If a bundle relates it to the clock that counts from boot, times are of that one.
 fn clock(machine: &Machine<'_>) -> (ClockClass, ClockIdentity) {
     let (&number, &to_boot) = machine.clocks.first_key_value().unwrap_or((&BOOT, &None));
     let offset = to_boot.filter(|_| number != BOOT);
@@ -186,12 +197,15 @@ fn clock(machine: &Machine<'_>) -> (ClockClass, ClockIdentity) {
         "" => ClockKind::Unknown,
         name => ClockKind::Ftrace(name.to_owned()),
     };
-    let plain = || CycleClock::new(SECOND, 0, 0).expect("a frequency that is not zero");
-    let cycles = CycleClock::new(SECOND, 0, offset.unwrap_or(0)).unwrap_or_else(plain);
+    let offset_seconds = 0;
+    let with_offset = |cycles| CycleClock::new(SECOND, offset_seconds, cycles);
+    // An offset that exceeds 64 bits is ignored.
+    let cycles =
+        with_offset(offset.unwrap_or(0)).or_else(|| with_offset(0)).expect("a frequency that is not zero");
     let unix_zero = machine.unix_zero.filter(|_| name == "boot");
     let description = "the clock of ftrace".to_owned();
     let class = ClockClass { name: name.to_owned(), description, cycles, unix: false, uid: None };
-    // Times are of the boot clock itself, whose zero is shown as zero.
+    // `unix` is false although `unix_zero` may be known: times are shown as they count from the boot.
     (class, ClockIdentity { kind, unix_zero, ..ClockIdentity::default() })
 }
 
@@ -221,7 +235,7 @@ fn losses(name: &str, cpu: &mut CpuBundles<'_>) -> Vec<Loss> {
     let lost = cpu.lost();
     let marked = cpu.bundles.iter().filter(|bundle| bundle.context.lost.is_some()).count() as u64;
     if let Some(last) = cpu.bundles.iter_mut().rev().find(|bundle| bundle.context.lost.is_some()) {
-        // The kernel counts per CPU only; the last mark is the first time by which all of them were lost.
+        // The kernel counts lost events per CPU only: by the last mark, all of them were lost.
         last.context.lost = Some(lost);
     } else if let Some(last) = cpu.bundles.last_mut() {
         last.context.lost_after = lost;

@@ -46,8 +46,8 @@ impl TimeOfDay {
     }
 }
 
-/// Overwrites the nine digits that end `after` bytes before the end. Copying text with digits that have just been written
-/// would wait for them.
+/// Overwrites the nine digits that end `after` bytes before the end. The text is copied first: a copy of digits that have
+/// just been stored would wait until the stores have ended.
 #[inline]
 fn put_nanos(nanos: u32, after: usize, out: &mut [u8]) {
     let end = out.len() - after;

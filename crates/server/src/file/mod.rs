@@ -41,6 +41,8 @@ const MOST_ROWS: usize = 20_000;
 const SHORTEST: u64 = 20;
 /// Bytes that are kept for the description of the session.
 const DESCRIPTION: u64 = 16 << 10;
+/// Bytes of JSON around the key and the data of an answer, at most.
+const AROUND_ANSWER: usize = 40;
 
 /// Parameters of a question, in the order of their names.
 type Parameters<'p> = &'p [(&'p str, String)];
@@ -59,6 +61,7 @@ pub struct Written {
 struct KeptAnswer {
     /// Base64 of the gzip of its bytes.
     data: String,
+    /// Rows of its table that it leaves out.
     left_out: u64,
 }
 
@@ -167,7 +170,8 @@ impl<'s> File<'s> {
     /// Keeps an answer if there is room for it; returns whether there is.
     fn keep(&mut self, key: String, answer: &Answer) -> bool {
         let data = packed(&answer.bytes);
-        let bytes = (key.len() + data.len() + 40) as u64;
+        let bytes = (key.len() + data.len() + AROUND_ANSWER) as u64;
+        // The session has the room of `DESCRIPTION`.
         if bytes > self.room && key != "session" {
             return false;
         }
@@ -182,7 +186,7 @@ impl<'s> File<'s> {
         let views = |report: &crate::Report| report.views.len().max(1) as u64;
         let share = self.room / 2 / reports.iter().map(views).sum::<u64>().max(1);
         for report in reports {
-            // The page asks for the default without a name.
+            // The page asks for the default view without its name.
             let others = report.views.iter().skip(1).copied();
             for view in [""].into_iter().chain(others) {
                 if !(self.keep_going)() {
@@ -238,18 +242,18 @@ impl<'s> File<'s> {
         }
         self.links(snapshot)?;
         let root = (0..).step_by(2).find(|digits| (snapshot.end - snapshot.origin) >> digits < CELLS);
-        let mut places = VecDeque::new();
+        let mut choices = VecDeque::new();
         for (table, first) in blocks(&snapshot.store) {
             let digits = root.unwrap_or(0);
             let width = CELLS << digits;
             for tile in snapshot.origin / width..=snapshot.end / width {
-                places.push_back(TileChoice { table: table.clone(), first, digits, tile });
+                choices.push_back(TileChoice { table: table.clone(), first, digits, tile });
             }
         }
-        self.add_tiles(&generation, places)?;
+        self.add_tiles(&generation, choices)?;
         self.left_out.push(
             "This page is a file: it has no search, no critical paths, and no cells of single records. `hodo \
-             view` has."
+             view` has them."
                 .to_owned(),
         );
         Ok(())
@@ -274,8 +278,8 @@ impl<'s> File<'s> {
     }
 
     /// Adds tiles, the coarsest first, until there is no more detail or no more room.
-    fn add_tiles(&mut self, generation: &str, mut places: VecDeque<TileChoice>) -> Result<(), Failure> {
-        while let Some(TileChoice { table, first, digits, tile }) = places.pop_front() {
+    fn add_tiles(&mut self, generation: &str, mut choices: VecDeque<TileChoice>) -> Result<(), Failure> {
+        while let Some(TileChoice { table, first, digits, tile }) = choices.pop_front() {
             if !(self.keep_going)() {
                 return Ok(());
             }
@@ -294,6 +298,7 @@ impl<'s> File<'s> {
                 ));
                 return Ok(());
             }
+            // Four tiles with cells a quarter as wide.
             if is_coarse && digits >= 2 {
                 let finer = |part: u64| TileChoice {
                     table: table.clone(),
@@ -301,7 +306,7 @@ impl<'s> File<'s> {
                     digits: digits - 2,
                     tile: 4 * tile + part,
                 };
-                places.extend((0..4).map(finer));
+                choices.extend((0..4).map(finer));
             }
         }
         Ok(())

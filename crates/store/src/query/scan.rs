@@ -101,6 +101,7 @@ impl<'b> Scan<'b> {
         mut receive: impl FnMut(&Rows, &CommonFields),
     ) -> Result<(), Error> {
         self.spend(zone.rows.into())?;
+        // The blocks of a history, which has bins, are compressed; those of a log are not.
         let compression = if part.bins.is_some() { Compression::Lz4 } else { Compression::None };
         read_block(&part.path, &part.file, (zone, compression), &mut self.codec, &mut self.rows)?;
         self.rows.rows.iter().for_each(|row| receive(&self.rows, row));

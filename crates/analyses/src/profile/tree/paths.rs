@@ -72,7 +72,8 @@ impl TreePaths {
         self.state
     }
 
-    /// Memoizes the effect of runs in a state; `None` if they reach below the root.
+    /// Memoizes the effect of runs in a state: returns the number of the path, and the state after it; `None` if they
+    /// reach below the root.
     pub(super) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         self.memoized_paths.learn(state, runs)
     }

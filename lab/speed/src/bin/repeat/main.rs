@@ -2,8 +2,8 @@
 //! before. For measuring analyses on traces that are larger than memory.
 //!
 //! Only times and counters change, in place: full times, the discarded events so far and packet numbers. Event times
-//! with only the lowest bits stay the same, as clocks advance by a multiple of 2^32. So it accepts traces in the layout
-//! of LTTng.
+//! with only the lowest bits stay the same, as clocks advance by a multiple of 2^32. So it accepts only traces in the
+//! layout of LTTng.
 //!
 //! usage: hodo-repeat TRACE TIMES FOLDER
 
@@ -35,7 +35,8 @@ fn main() -> Outcome {
     let (times, folder) = (times.parse()?, Path::new(folder));
     let files = Files::default();
     let inputs = [Input::File(trace.into())];
-    let (traces, _) = Traces::open(&files, &inputs, &Options::default(), Needs::ALL, 1, |_, _| ())?;
+    let (threads, no_progress) = (1, |_: u64, _: u64| ());
+    let (traces, _) = Traces::open(&files, &inputs, &Options::default(), Needs::ALL, threads, no_progress)?;
     let [trace] = traces.events.as_slice() else { return Err("one trace expected".into()) };
     fs::create_dir_all(folder)?;
     let metadata = trace.files[0].name.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -56,36 +57,36 @@ fn clock(trace: &Trace<'_>) -> Outcome<Range<u64>> {
 
 /// A kind of number that differs in each repetition.
 #[derive(Clone, Copy)]
-enum Kind {
+enum NumberKind {
     Time,
     Discarded,
-    Number,
+    PacketNumber,
 }
 
 /// The position of a 64-bit number in a packet.
-struct Place {
+struct NumberPosition {
     byte: usize,
     order: ByteOrder,
-    kind: Kind,
+    kind: NumberKind,
 }
 
 fn repeat(trace: &Trace<'_>, stream: &Stream<'_>, shift: u64, times: u64, folder: &Path) -> Outcome {
     let name = Path::new(&stream.name).file_name().ok_or("a stream without a file")?;
     let mut out = BufWriter::with_capacity(1 << 20, File::create_new(folder.join(name))?);
-    let places: Vec<Vec<Place>> =
-        (0..stream.packets.len()).map(|index| places(trace, stream, index)).collect::<Outcome<_>>()?;
+    let positions: Vec<Vec<NumberPosition>> =
+        (0..stream.packets.len()).map(|index| positions(trace, stream, index)).collect::<Outcome<_>>()?;
     let discarded = stream.packets.iter().filter_map(|packet| packet.packet.discarded);
     let discarded = discarded.map(|count| count.value).max().unwrap_or(0);
     for repetition in 0..times {
-        for (packet, places) in stream.packets.iter().zip(&places) {
+        for (packet, positions) in stream.packets.iter().zip(&positions) {
             let mut bytes = packet.bytes.to_vec();
-            for place in places {
-                let more = match place.kind {
-                    Kind::Time => shift * repetition,
-                    Kind::Discarded => discarded * repetition,
-                    Kind::Number => stream.packets.len() as u64 * repetition,
+            for position in positions {
+                let more = match position.kind {
+                    NumberKind::Time => shift * repetition,
+                    NumberKind::Discarded => discarded * repetition,
+                    NumberKind::PacketNumber => stream.packets.len() as u64 * repetition,
                 };
-                add(&mut bytes[place.byte..], place.order, more);
+                add(&mut bytes[position.byte..], position.order, more);
             }
             out.write_all(&bytes)?;
         }
@@ -101,10 +102,10 @@ fn add(bytes: &mut [u8], order: ByteOrder, more: u64) {
     };
 }
 
-/// The numbers of a packet that change.
-fn places(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<Place>> {
+/// The positions of the numbers of a packet that change.
+fn positions(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<NumberPosition>> {
     let class = trace.stream_class(stream);
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     let mut bit = stream.packets[index].packet.context;
     let mut order = None;
     for member in class.packet_context.iter().flat_map(|context| &context.members) {
@@ -113,9 +114,9 @@ fn places(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<P
         };
         bit = bit.next_multiple_of(integer.alignment.into());
         let kind = integer.roles.iter().find_map(|role| match role {
-            Role::Timestamp | Role::PacketEndTimestamp => Some(Kind::Time),
-            Role::DiscardedEvents => Some(Kind::Discarded),
-            Role::PacketSequenceNumber => Some(Kind::Number),
+            Role::Timestamp | Role::PacketEndTimestamp => Some(NumberKind::Time),
+            Role::DiscardedEvents => Some(NumberKind::Discarded),
+            Role::PacketSequenceNumber => Some(NumberKind::PacketNumber),
             _ => None,
         });
         if let Some(kind) = kind {
@@ -127,7 +128,7 @@ fn places(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<P
                 .into());
             }
             order = Some(integer.byte_order);
-            places.push(Place { byte: (bit / 8) as usize, order: integer.byte_order, kind });
+            positions.push(NumberPosition { byte: (bit / 8) as usize, order: integer.byte_order, kind });
         }
         bit += u64::from(integer.meaning.size);
     }
@@ -136,17 +137,22 @@ fn places(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<P
     while let Some((_, item)) = cursor.next_item() {
         let Item::Event(parts) = item else { continue };
         let header = parts.start..parts.common;
-        places.extend(full_time(stream.packets[index].bytes, header, parts.cycles, order));
+        positions.extend(full_time(stream.packets[index].bytes, header, parts.cycles, order));
     }
-    Ok(places)
+    Ok(positions)
 }
 
 /// The position of the full time at the end of an event's header, if there is one. The header's range is in
 /// bits.
-fn full_time(bytes: &[u8], header: Range<u64>, cycles: Option<u64>, order: ByteOrder) -> Option<Place> {
+fn full_time(
+    bytes: &[u8],
+    header: Range<u64>,
+    cycles: Option<u64>,
+    order: ByteOrder,
+) -> Option<NumberPosition> {
     let byte = (header.end / 8).checked_sub(8).filter(|byte| byte * 8 > header.start)? as usize;
     let number = *bytes.get(byte..)?.first_chunk()?;
     let number =
         if order == ByteOrder::Little { u64::from_le_bytes(number) } else { u64::from_be_bytes(number) };
-    (Some(number) == cycles).then_some(Place { byte, order, kind: Kind::Time })
+    (Some(number) == cycles).then_some(NumberPosition { byte, order, kind: NumberKind::Time })
 }

@@ -11,6 +11,7 @@ use crate::{
     stack::{ArrivedAt, Below, FlowEdge, StackFrame, Top, arrive, arrive_plainly},
 };
 
+/// Fills the room that is reserved on a stack until frames are written there.
 const ROOM_FOR_FRAME: StackFrame<(), CostSlot> = StackFrame::root(0, ());
 
 impl FunctionsPartial {
@@ -82,15 +83,15 @@ impl FunctionsPartial {
         let mut before = FunctionRun::instructions(before);
         let (frames, depth) = stack.reserve(first.len(), ROOM_FOR_FRAME);
         let mut top = Top { frames, depth };
-        let (slots, mut open) = costs.open(each);
+        let (slots, mut writer) = costs.open(each);
         let mut rest = first;
         while let [function_run, later @ ..] = rest {
-            let Some(slot) = open.known(slots, function_run) else { break };
+            let Some(slot) = writer.known(slots, function_run) else { break };
             let at = ArrivedAt { address: function_run.start, function: slot, place: function_run.place() };
-            if !arrive_plainly(&mut top, &mut open, branch, &at) {
+            if !arrive_plainly(&mut top, &mut writer, branch, &at) {
                 break;
             }
-            open.ran(slot, u64::from(function_run.until) - before);
+            writer.ran(slot, u64::from(function_run.until) - before);
             let mut last = function_run;
             rest = later;
             // A leaf call leaves the stack as it was.
@@ -98,16 +99,16 @@ impl FunctionsPartial {
                 && let [leaf, back, later @ ..] = rest
                 && leaf.transfer == Transfer::Return
                 && returns_to(last, back)
-                && let Some(callee) = open.known(slots, leaf)
+                && let Some(callee) = writer.known(slots, leaf)
             {
-                open.called(callee, (leaf.until - last.until).into());
-                open.ran(slot, (back.until - leaf.until).into());
+                writer.called(callee, (leaf.until - last.until).into());
+                writer.ran(slot, (back.until - leaf.until).into());
                 (last, rest) = (back, later);
             }
             before = last.until.into();
             branch = (last.transfer, last.end);
         }
-        sums.calls += open.close();
+        sums.calls += writer.close();
         let depth = top.depth;
         stack.count(depth);
         let count = first.len() - rest.len();
@@ -120,7 +121,7 @@ impl FunctionsPartial {
     }
 }
 
-/// Returns whether no function run ends with a transfer that leaves or enters traced code.
+/// Returns whether no function run ends with a transfer, which would show that the thread is in traced code.
 pub(super) fn stays(runs: &[FunctionRun]) -> bool {
     runs.iter().all(|function_run| function_run.transfer == Transfer::None)
 }
