@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Sides, union::Union};
+use crate::{Sides, sides::Side, union::Union};
 
 /// A function of A and one of B that may be one function, as indices of [`Union::functions`].
 pub(crate) type Renamed = Sides<u32>;
@@ -59,7 +59,8 @@ pub(crate) fn renamed(union: &Union) -> Vec<Renamed> {
         // Without calls and callers every function that runs on its own would be like any other.
         if has.a != has.b && signature.calls > 0 && !signature.callers.is_empty() {
             let candidate = Candidate { function, instructions: own[function as usize] };
-            groups.entry(signature).or_default().side(has.b).push(candidate);
+            let side = if has.b { Side::B } else { Side::A };
+            groups.entry(signature).or_default().of(side).push(candidate);
         }
     }
     groups.values().flat_map(pairs).collect()

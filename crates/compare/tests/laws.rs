@@ -261,18 +261,21 @@ fn split_parts_belong_to_their_function() {
 /// A function with another name is the same if its calls and its neighbours are equal, and no other one is like it.
 #[test]
 fn renamed_functions_are_one_function() {
-    let compared = |other: u64, names: [&str; 4]| {
-        let rows = [(0, 0, 0, 100, 1, 0), (0, 1, 0, 50, 3, 0), (1, 2, 0, 60, 4, 0), (1, 3, 0, 70, other, 0)];
-        let name = |names: [&'static str; 4]| move |function: u8, _| names[usize::from(function)].to_owned();
-        let old = table(&rows, name(["main", "read", "parse", "old"]), "m");
-        let mut rows = rows;
-        rows[2].3 += 5;
-        let names: [&'static str; 4] = names.map(|name| &*name.to_owned().leak());
-        let new = table(&rows, name(names), "m");
-        compare(&(vec![old], vec![1]), &(vec![new], vec![1]), Rows::Functions)
+    let compared = |entries_of_last: u64, names: [&str; 4]| {
+        let mut rows = [
+            row_of(0, 100, 1),
+            row_of(1, 50, 3),
+            PathRow { levels_above: 1, ..row_of(2, 60, 4) },
+            PathRow { levels_above: 1, ..row_of(3, 70, entries_of_last) },
+        ];
+        let old_names = ["main", "read", "parse", "old"];
+        let old = table(&rows, |function, _| old_names[usize::from(function)].to_owned(), "m");
+        rows[2].instructions += 5;
+        let new = table(&rows, |function, _| names[usize::from(function)].to_owned(), "m");
+        compare(&Group::single(old), &Group::single(new), Rows::Functions)
     };
     let changes = |comparison: &Comparison| -> Vec<(String, String)> {
-        deltas(comparison).into_iter().map(|((_, name), (change, ..))| (name, change)).collect()
+        deltas(comparison).into_iter().map(|((_, name), delta)| (name, delta.change)).collect()
     };
     let grown = |name: &str| vec![(name.to_owned(), "grown".to_owned())];
     let renamed = compared(5, ["main", "read", "parse_header", "old"]);

@@ -37,7 +37,7 @@ pub enum Place {
 impl Place {
     /// The places where a source line begins. `file` is the end of the file's path.
     pub fn of_line(trace: &Trace<'_>, file: &str, line: u32) -> Vec<Place> {
-        let places = trace.modules.places_of_line(file, line).into_iter();
+        let places = trace.modules.code_of_line(file, line).into_iter();
         places.map(|(module, offset)| Place::Code { module, offset }).collect()
     }
 

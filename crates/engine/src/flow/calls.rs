@@ -179,7 +179,14 @@ impl ThreadSink for Gathered<'_> {
                 self.exchange();
                 let calls = ChunkCalls::unknown(self.begins, self.spares.take());
                 let slice = SliceId { chunk: self.chunk, slice: self.slices.len() as u32 };
-                self.slices.push(ThreadCalls { context, slice, latest: None, calls, since, has_events: false });
+                self.slices.push(ThreadCalls {
+                    context,
+                    slice,
+                    latest: None,
+                    calls,
+                    since,
+                    has_events: false,
+                });
                 self.exchange();
             }
         }

@@ -90,7 +90,7 @@ impl Sink for WithGaps<'_, '_, '_> {
 
     fn event(&mut self, event: Event) {
         if let Event::Gap(gap) = &event {
-            self.0.taker().receiver.gap(gap);
+            self.0.thread_sink().receiver.gap(gap);
         }
         self.0.event(event);
     }

@@ -266,7 +266,7 @@ impl CallSink for Sampler {
                 Some(&index) => self.end(index, &call),
                 None => self.settle(call.before + call.instructions),
             },
-            Moment::Gap => {
+            Moment::Gap { .. } => {
                 if let Some(thread) = self.threads.get_mut(&self.context) {
                     thread.last.clear();
                     thread.functions.values_mut().for_each(|function| function.open = 0);
@@ -327,7 +327,7 @@ mod tests {
             end(20, 3),
             begin(30),
             end(30, 4),
-            Moment::Gap,
+            Moment::Gap { before: 0 },
             begin(40),
             end(40, 4),
         ];

@@ -30,7 +30,9 @@ const MOST_TREES: usize = 20_000;
 /// 20,000. They are given worst first.
 pub fn slowest<'i, E: Measured>(worst_first: &[&'i E]) -> Vec<&'i E> {
     let slow: Vec<&E> = match large_hump(worst_first) {
-        Some(from) => worst_first.iter().copied().filter(|execution| execution.instructions() >= Some(from)).collect(),
+        Some(from) => {
+            worst_first.iter().copied().filter(|execution| execution.instructions() >= Some(from)).collect()
+        }
         None => worst_first.iter().copied().take(worst_first.len().div_ceil(100)).collect(),
     };
     slow.into_iter().take(MOST_TREES).collect()
