@@ -131,6 +131,14 @@ fn signals_arrive_where_the_program_stands() {
     assert_eq!(threads, 2);
 }
 
+/// A prefix that names a high register counts for nothing where the operand is relative to RIP.
+#[test]
+fn operands_out_of_reach_ignore_the_base_of_a_prefix() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "high_registers.c");
+    same(Command::new(&program), Command::new(&program));
+}
+
 /// An indirect branch before a signal does not say where it led: the log does.
 #[test]
 fn a_log_says_where_a_signal_finds_the_program() {

@@ -68,21 +68,24 @@ impl Builder {
 
     /// An operand out of reach gets its address in a register that the instruction does not use.
     fn copy_far(&mut self, instruction: &Instruction, code: &[u8], address: u64) {
-        // The register in a VEX prefix (`vvvv`, inverted), whose last byte is before the opcode.
+        // The register in a VEX prefix (`vvvv`, inverted), whose last byte is before the opcode. Of EVEX, whose last byte is
+        // another one, it names no general register.
         let other =
             if instruction.vector { !code[instruction.modrm_at as usize - 2] >> 3 & 15 } else { 0xff };
         // `rsi`, `rdi` or `rbx`: one of three differs from two.
         let borrowed =
             [6, 7, 3].into_iter().find(|&r| r != instruction.reg() & 7 && r != other & 7).unwrap_or(3);
-        self.emitter.save(borrowed, offset::SCRATCH);
+        // A prefix may name a high register as the base, which only counts once there is a base.
+        let high = instruction.rex & 1;
+        self.emitter.save(borrowed | high << 3, offset::SCRATCH);
         // `mov borrowed, address`, then the instruction with the operand `[borrowed]`.
-        self.emitter.bytes(&[0x48, 0xb8 | borrowed]);
+        self.emitter.bytes(&[0x48 | high, 0xb8 | borrowed]);
         self.emitter.long(address);
         let (modrm, relative) = (instruction.modrm_at as usize, instruction.relative_at as usize);
         self.emitter.bytes(&code[..modrm]);
         self.emitter.bytes(&[code[modrm] & 0x38 | borrowed]);
         self.emitter.bytes(&code[relative + 4..]);
-        self.emitter.load(borrowed, offset::SCRATCH);
+        self.emitter.load(borrowed | high << 3, offset::SCRATCH);
     }
 }
 
