@@ -85,14 +85,15 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         .tables(TREE)
         .filter_map(|table| {
             let rows = Row::all(table);
+            let program = call_tree::program(&rows);
             let (mut all, mut paths) = (Allocations::default(), BTreeMap::<String, Allocations>::new());
             call_tree::visit(&rows, |node| {
                 let Some(is_allocation) = kind(node.row.text("function")) else { return };
                 let is_outermost = node.callers.iter().all(|caller| kind(caller.text("function")).is_none());
                 if is_outermost {
                     all.add(node.row, is_allocation);
-                    let callers = node.callers.iter().map(|caller| caller.text("function"));
-                    let path = callers.collect::<Vec<_>>().join(" → ");
+                    let callers = node.callers_until_entry(program);
+                    let path = callers.join(" → ");
                     paths.entry(path).or_default().add(node.row, is_allocation);
                 }
             });
