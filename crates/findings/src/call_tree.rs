@@ -58,15 +58,6 @@ fn is_jitted(module: &str) -> bool {
 }
 
 impl<'t, 'a> Node<'_, 't, 'a> {
-    /// Returns the names of its callers, up to the function by which the program entered a library: what that calls is the
-    /// library's business.
-    pub(crate) fn callers_until_entry(&self, program: Option<&str>) -> Vec<&'t str> {
-        let is_own = |row: &Row<'_>| program == Some(row.text("module")) || is_jitted(row.text("module"));
-        let own = self.callers.iter().rposition(|caller| is_own(caller));
-        let count = own.map_or(self.callers.len(), |own| (own + 2).min(self.callers.len()));
-        self.callers[..count].iter().map(|caller| caller.text("function")).collect()
-    }
-
     /// Returns the function by which the program entered a library, for what runs there, and the program's function that
     /// called it; the node itself and its caller elsewhere.
     pub(crate) fn entry(&self, program: Option<&str>) -> (&'t Row<'a>, Option<&'t Row<'a>>) {
