@@ -35,24 +35,21 @@ pub(crate) fn visit<'t, 'a>(rows: &'t [Row<'a>], mut see: impl FnMut(Node<'_, 't
     }
 }
 
-/// A file that runs less than this share of the instructions only starts the program that is in another one.
-const STARTER: f64 = 0.005;
+/// A file whose `main` calls one function of a library once for this share of its instructions only starts a program.
+const STARTED: f64 = 0.9;
 
 /// Returns the file of the program itself: the one that contains `main`. If that only starts what is in a library, as of
-/// Python, the library with the most instructions.
+/// Python, the library. Rows are those of a call tree or of functions.
 pub(crate) fn program<'t>(rows: &'t [Row<'_>]) -> Option<&'t str> {
     let main = rows.iter().find(|row| row.text("function") == "main")?;
-    let program = Some(main.text("module")).filter(|module| !module.is_empty())?;
-    let mut modules: BTreeMap<&str, u64> = BTreeMap::new();
-    for row in rows {
-        let own = modules.entry(row.text("module")).or_default();
-        *own = own.saturating_add(row.integer("self_instructions"));
-    }
-    let all = modules.values().fold(0, |sum: u64, own| sum.saturating_add(*own));
-    let own = modules.get(program).copied().unwrap_or(0);
-    let starts = (own as f64) < all as f64 * STARTER;
-    let most = modules.into_iter().max_by_key(|(_, own)| *own).map(|(module, _)| module);
-    if starts { most } else { Some(program) }
+    let whole = main.integer("total_instructions");
+    let started = rows.iter().find(|row| {
+        let total = row.integer("total_instructions");
+        let entries = row.integer("entries").max(row.integer("calls").saturating_add(row.integer("jumps")));
+        let is_most = total <= whole && total as f64 > whole as f64 * STARTED;
+        is_most && entries == 1 && row.text("module") != main.text("module") && !is_stub(row.text("function"))
+    });
+    Some(started.unwrap_or(main).text("module")).filter(|module| !module.is_empty())
 }
 
 /// Returns whether a module is code that was compiled while the program ran.

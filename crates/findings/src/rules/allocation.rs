@@ -49,7 +49,7 @@ const FEWEST: u64 = 1_000;
 
 pub(crate) const RULE: Rule = Rule {
     name: "allocation",
-    help: "allocating and freeing memory takes more than 30 % of the executed instructions, with at least 1,000 allocations; the call path with most of it",
+    help: "allocating and freeing memory, by the program itself, takes more than 30 % of the executed instructions, with at least 1,000 allocations; the call path with most of it",
     needs: &[TREE],
     find,
 };
@@ -85,14 +85,18 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         .tables(TREE)
         .filter_map(|table| {
             let rows = Row::all(table);
+            let program = call_tree::program(&rows);
             let (mut all, mut paths) = (Allocations::default(), BTreeMap::<String, Allocations>::new());
             call_tree::visit(&rows, |node| {
                 let Some(is_allocation) = kind(node.row.text("function")) else { return };
                 let is_outermost = node.callers.iter().all(|caller| kind(caller.text("function")).is_none());
-                if is_outermost {
+                // What a library allocates counts for the function that the program called.
+                let is_direct = std::ptr::eq(node.entry(program).0, node.row);
+                if is_outermost && is_direct {
                     all.add(node.row, is_allocation);
-                    let callers = node.callers.iter().map(|caller| caller.text("function"));
-                    let path = callers.collect::<Vec<_>>().join(" → ");
+                    let callers =
+                        node.callers.iter().map(|caller| caller.text("function")).collect::<Vec<_>>();
+                    let path = callers.join(" → ");
                     paths.entry(path).or_default().add(node.row, is_allocation);
                 }
             });

@@ -8,7 +8,8 @@ use super::{found, made};
 /// A call tree: depth, function, all of its instructions, how often it was entered, and its most calls at once.
 fn tree(rows: &[(u64, &str, u64, u64, u64)]) -> Table {
     let row = |&(depth, function, total, entries, recursion): &(u64, &str, u64, u64, u64)| -> [Value; 6] {
-        [depth.into(), function.into(), "m".into(), total.into(), entries.into(), recursion.into()]
+        let module = if function.starts_with("libc") || function == "malloc" { "libc" } else { "m" };
+        [depth.into(), function.into(), module.into(), total.into(), entries.into(), recursion.into()]
     };
     let rows: Vec<_> = rows.iter().map(row).collect();
     let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
@@ -39,6 +40,9 @@ fn allocations_are_counted_by_call_path() {
                     1,000 times.";
     assert_eq!(finding.sentence, expected);
     assert_eq!(allocated(3_000, 1_000), None);
+    let of_library =
+        tree(&[(0, "main", 10_000, 1, 1), (1, "libc_compile", 9_000, 20, 1), (2, "malloc", 8_000, 2_000, 1)]);
+    assert_eq!(of_tree("allocation", &of_library), None, "the program called libc_compile");
     assert_eq!(allocated(3_001, 999), None);
 }
 

@@ -7,18 +7,20 @@ use super::{found, kinds, made, rules};
 
 /// A call tree: depth, function, its own instructions, and how often it was entered. Names with `libc` are of a library.
 fn tree(rows: &[(u64, &str, u64, u64)]) -> Table {
-    let row = |&(depth, function, own, entries): &(u64, &str, u64, u64)| -> [Value; 5] {
+    let row = |(index, &(depth, function, own, entries)): (usize, &(u64, &str, u64, u64))| -> [Value; 6] {
         let module = match function {
             _ if function.starts_with("libc") => "libc",
             _ if function.starts_with("JS:") => "perf-7.map",
             _ if function.starts_with("Py") => "libpython",
             _ => "program",
         };
-        [depth.into(), function.into(), module.into(), own.into(), entries.into()]
+        let below = rows[index + 1..].iter().take_while(|below| below.0 > depth);
+        let total = own + below.map(|below| below.2).sum::<u64>();
+        [depth.into(), function.into(), module.into(), own.into(), entries.into(), total.into()]
     };
-    let rows: Vec<_> = rows.iter().map(row).collect();
+    let rows: Vec<_> = rows.iter().enumerate().map(row).collect();
     let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
-    let columns = ["depth", "function", "module", "self_instructions", "entries"];
+    let columns = ["depth", "function", "module", "self_instructions", "entries", "total_instructions"];
     made("tree", &[("instructions", 1000)], &columns, &rows)
 }
 
@@ -71,15 +73,15 @@ fn code_of_run_time_compilers_is_the_programs_own() {
 
 #[test]
 fn a_program_may_be_in_a_library_that_main_starts() {
-    let tree = |own| {
+    let tree = |starts| {
         tree(&[
-            (0, "main", own, 0),
-            (1, "Py_Main", 10, 1),
+            (0, "main", 1, 0),
+            (1, "Py_Main", 10, starts),
             (2, "PyList_Contains", 300, 20),
-            (3, "PyObject_Compare", 690, 5_000),
+            (3, "PyObject_Compare", 689, 5_000),
         ])
     };
-    let first = |own| found(&[(("tree", ""), &tree(own))]).swap_remove(0).sentence;
+    let first = |starts| found(&[(("tree", ""), &tree(starts))]).swap_remove(0).sentence;
     assert!(first(1).contains("is in PyObject_Compare, called by PyList_Contains 5,000"), "{}", first(1));
-    assert!(first(200).contains("is in Py_Main, called by main"), "{}", first(200));
+    assert!(first(20).contains("is in Py_Main, called by main 20"), "{}", first(20));
 }
