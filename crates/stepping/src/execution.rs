@@ -4,10 +4,12 @@ use std::{ops::Range, sync::Arc};
 
 use hodo_clock::Nanos;
 use hodo_engine::{SliceId, Trace};
+use rustc_hash::FxHashMap;
 
 use crate::{
     index::{Index, Slice, ThreadIndex},
     piece::{self, Piece, Run},
+    scene::{InlinedNames, InlinedPage},
 };
 
 /// A position in the execution of a thread.
@@ -51,6 +53,7 @@ pub struct Execution {
     pieces: Vec<Arc<Piece>>,
     /// Instructions of a piece, at most.
     most: u64,
+    pub(crate) inlined: FxHashMap<InlinedPage, InlinedNames>,
 }
 
 /// Pieces that are kept, at most; a piece takes up to some 20 MB, mostly far less.
@@ -64,11 +67,8 @@ impl Execution {
         threads: usize,
         progress: impl FnMut(u64) -> bool + Send,
     ) -> Option<Execution> {
-        Some(Execution {
-            index: Index::read(trace, threads, progress)?,
-            pieces: Vec::new(),
-            most: piece::MOST,
-        })
+        let index = Index::read(trace, threads, progress)?;
+        Some(Execution { index, pieces: Vec::new(), most: piece::MOST, inlined: FxHashMap::default() })
     }
 
     /// Decodes pieces of at most so many instructions, at least one. Results do not depend on it.
@@ -225,7 +225,7 @@ impl Stepper<'_, '_> {
 
     /// The piece that has an instruction.
     pub(crate) fn piece(&mut self, thread: u32, number: u64) -> Arc<Piece> {
-        let Execution { index, pieces, most } = &mut *self.execution;
+        let Execution { index, pieces, most, .. } = &mut *self.execution;
         let has_it = |piece: &Arc<Piece>| piece.context == thread && piece.span.contains(&number);
         if let Some(found) = pieces.iter().position(has_it) {
             pieces[..=found].rotate_right(1);
