@@ -22,7 +22,6 @@ function lineOf(text) {
 }
 
 const client = new DebugClient("", "", "hodo");
-client.defaultTimeout = 60_000;
 await client.start(Number(port));
 
 const { body: can } = await client.initializeRequest();
@@ -137,4 +136,4 @@ await assert.rejects(client.customRequest("readMemory", { memoryReference: here,
 const { scopes } = (await client.scopesRequest({ frameId: (await top()).id })).body;
 assert.equal(scopes.length, 1);
 await client.disconnectRequest({});
-await client.stop();
+client.stopAdapter();

@@ -4,10 +4,12 @@ use std::{ops::Range, sync::Arc};
 
 use hodo_clock::Nanos;
 use hodo_engine::{SliceId, Trace};
+use rustc_hash::FxHashMap;
 
 use crate::{
     index::{Index, Slice, ThreadIndex},
     piece::{self, Piece, Run},
+    scene::{InlinedNames, InlinedPage},
 };
 
 /// A position in the execution of a thread.
@@ -49,6 +51,9 @@ pub struct Execution {
     pub(crate) index: Index,
     /// The most recently used first.
     pieces: Vec<Arc<Piece>>,
+    /// Instructions of a piece, at most.
+    most: u64,
+    pub(crate) inlined: FxHashMap<InlinedPage, InlinedNames>,
 }
 
 /// Pieces that are kept, at most; a piece takes up to some 20 MB, mostly far less.
@@ -62,7 +67,14 @@ impl Execution {
         threads: usize,
         progress: impl FnMut(u64) -> bool + Send,
     ) -> Option<Execution> {
-        Some(Execution { index: Index::read(trace, threads, progress)?, pieces: Vec::new() })
+        let index = Index::read(trace, threads, progress)?;
+        Some(Execution { index, pieces: Vec::new(), most: piece::MOST, inlined: FxHashMap::default() })
+    }
+
+    /// Decodes pieces of at most so many instructions, at least one. Results do not depend on it.
+    pub fn limit_pieces(&mut self, most: u64) {
+        self.most = most.max(1);
+        self.pieces.clear();
     }
 
     /// The threads that execute at least one instruction: their indices in the trace.
@@ -213,14 +225,15 @@ impl Stepper<'_, '_> {
 
     /// The piece that has an instruction.
     pub(crate) fn piece(&mut self, thread: u32, number: u64) -> Arc<Piece> {
-        let Execution { index, pieces } = &mut *self.execution;
+        let Execution { index, pieces, most, .. } = &mut *self.execution;
         let has_it = |piece: &Arc<Piece>| piece.context == thread && piece.span.contains(&number);
         if let Some(found) = pieces.iter().position(has_it) {
             pieces[..=found].rotate_right(1);
         } else {
             let known = index.threads.get(&thread).expect("positions are in known threads");
             let chunk = &index.chunks[known.slices[known.slice_of(number)].id.chunk];
-            let decoded = piece::decode(self.trace, chunk, (thread, known), &index.checkpoints, number);
+            let decoded =
+                piece::decode(self.trace, chunk, (thread, known), &index.checkpoints, (number, *most));
             let (wanted, others): (Vec<_>, Vec<_>) =
                 decoded.into_iter().map(Arc::new).partition(|piece| has_it(piece));
             pieces.retain(|kept| others.iter().all(|other| other.span != kept.span));

@@ -15,8 +15,9 @@ use rustc_hash::FxHashMap;
 
 use crate::index::ThreadIndex;
 
-/// Instructions of a piece, at most: a segment may be as long as the recording, and a piece must fit into memory.
-const MOST: u64 = 1 << 20;
+/// Instructions of a piece, at most, if nothing else is said: a segment may be as long as the recording, and a piece must fit
+/// into memory.
+pub(crate) const MOST: u64 = 1 << 20;
 
 /// A source line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,17 +163,26 @@ impl Piece {
     }
 }
 
-/// Decodes the slices of a thread in a chunk. Of the slice `around` is in, as much as fits into a piece around it; of the
-/// others what is first.
+/// Decodes the slices of a thread in a chunk. Of the slice that has the instruction `around`, the `most` instructions around it;
+/// of the others the first ones.
 pub(crate) fn decode(
     trace: &Trace<'_>,
     chunk: &Chunk,
     (context, thread): (u32, &ThreadIndex),
     checkpoints: &Checkpoints,
-    around: u64,
+    (around, most): (u64, u64),
 ) -> Vec<Piece> {
-    let mut reader =
-        Reader { chunk, context, thread, checkpoints, around, slices: 0, open: None, pieces: Vec::new() };
+    let mut reader = Reader {
+        chunk,
+        context,
+        thread,
+        checkpoints,
+        around,
+        most,
+        slices: 0,
+        open: None,
+        pieces: Vec::new(),
+    };
     decode_chunk(trace, chunk, &mut reader);
     reader.close();
     reader.pieces
@@ -184,6 +194,8 @@ struct Reader<'x> {
     thread: &'x ThreadIndex,
     checkpoints: &'x Checkpoints,
     around: u64,
+    /// Instructions of a piece, at most.
+    most: u64,
     /// Slices so far, of all threads.
     slices: u32,
     open: Option<Recorder>,
@@ -207,8 +219,8 @@ impl FlowReceiver for Reader<'_> {
             let checkpoint = &self.thread.slices[index].checkpoint;
             let begin = checkpoint.instructions;
             let has_it = (begin..self.thread.end_of(index)).contains(&self.around);
-            let from = if has_it { self.around.saturating_sub(MOST / 2).max(begin) } else { begin };
-            Recorder::new(context, self.checkpoints.walk(checkpoint), from..from + MOST)
+            let from = if has_it { self.around.saturating_sub(self.most / 2).max(begin) } else { begin };
+            Recorder::new(context, self.checkpoints.walk(checkpoint), from..from + self.most)
         });
     }
 
@@ -277,8 +289,7 @@ impl Recorder {
         let number = self.number;
         self.times.follow(number, event);
         if number >= self.wanted.end {
-            self.complete = matches!(event, FlowEvent::Begin(_) | FlowEvent::Time(_) | FlowEvent::End);
-            return;
+            return self.take_after_end(event);
         }
         self.walk.follow(event);
         match *event {
@@ -294,6 +305,17 @@ impl Recorder {
             }
             FlowEvent::Skip { instructions } => self.number += instructions,
             FlowEvent::Enter if number >= self.wanted.start => self.returned.push(number),
+            _ => {}
+        }
+    }
+
+    /// Counts instructions up to the timestamp that dates the last wanted ones.
+    fn take_after_end(&mut self, event: &FlowEvent<'_>) {
+        match *event {
+            FlowEvent::Run { instructions, .. } | FlowEvent::Skip { instructions } => {
+                self.number += instructions
+            }
+            FlowEvent::Begin(_) | FlowEvent::Time(_) | FlowEvent::End => self.complete = true,
             _ => {}
         }
     }

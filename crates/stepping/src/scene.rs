@@ -7,6 +7,7 @@ use hodo_clock::Nanos;
 use hodo_code::Origin;
 use hodo_model::{FunctionId, Names, Sources};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
+use rustc_hash::FxHashMap;
 use serde::{Serialize, Serializer};
 
 use crate::execution::{Position, Stepper, Stop};
@@ -15,6 +16,22 @@ use crate::execution::{Position, Stepper, Stop};
 pub const MOST_FRAMES: usize = 1000;
 /// Bytes of a listed function, at most.
 const LONGEST_FUNCTION: u64 = 1 << 20;
+
+/// Bytes of code whose inlined functions are looked up together: reading the debugging information takes longer than a thousand
+/// look-ups.
+const INLINED_PAGE: u64 = 1 << 10;
+/// Such pages that are kept, at most.
+const INLINED_PAGES: usize = 1 << 10;
+
+/// A page of a module's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct InlinedPage {
+    module: u32,
+    number: u64,
+}
+
+/// Functions inlined at the addresses of a page that have any, the innermost first.
+pub(crate) type InlinedNames = FxHashMap<u64, Vec<String>>;
 
 /// What is seen at a position.
 #[derive(Clone, Debug, Serialize)]
@@ -151,8 +168,9 @@ impl Stepper<'_, '_> {
         Some((address, self.trace.origin(thread, time, address)))
     }
 
-    fn frame(&self, frame: &Frame, next: Option<(u64, Option<Origin>)>, is_newest: bool) -> SceneFrame {
-        let modules = &self.trace.modules;
+    fn frame(&mut self, frame: &Frame, next: Option<(u64, Option<Origin>)>, is_newest: bool) -> SceneFrame {
+        let trace = self.trace;
+        let modules = &trace.modules;
         let (function, module) = modules.names(frame.function);
         let origin =
             next.and_then(|(_, origin)| origin).filter(|origin| origin.module == frame.function.module);
@@ -179,13 +197,25 @@ impl Stepper<'_, '_> {
         }
     }
 
-    fn inlined(&self, origin: Origin) -> Vec<String> {
-        let mut names = Vec::new();
-        let address = self.trace.modules.address(origin);
-        self.trace.modules.inlined_frames(origin.module, &[address], &mut |_, frames| {
-            names = frames.to_vec();
+    /// The functions inlined at an instruction, the innermost first.
+    fn inlined(&mut self, origin: Origin) -> Vec<String> {
+        let modules = &self.trace.modules;
+        let address = modules.address(origin);
+        let page = InlinedPage { module: origin.module, number: address / INLINED_PAGE };
+        let kept = &mut self.execution.inlined;
+        if kept.len() >= INLINED_PAGES {
+            kept.clear();
+        }
+        let known = kept.entry(page).or_insert_with(|| {
+            let begin = page.number * INLINED_PAGE;
+            let addresses: Vec<u64> = (begin..begin.saturating_add(INLINED_PAGE)).collect();
+            let mut names = FxHashMap::default();
+            modules.inlined_frames(page.module, &addresses, &mut |index, frames| {
+                names.insert(addresses[index], frames.to_vec());
+            });
+            names
         });
-        names
+        known.get(&address).cloned().unwrap_or_default()
     }
 
     /// Returns the code of a frame's function, as its file has it: at most `around` instructions before and after the

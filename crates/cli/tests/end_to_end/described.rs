@@ -150,6 +150,7 @@ const OUTPUTS: &[(&str, &[&str])] = &[
     ("event.lines", &["script", "--events", "--format", "jsonl", "--limit", "100", KERNEL]),
     ("event.lines", &["script", "--events", "--format", "jsonl", TINY]),
     ("call.lines", &["script", "--calls", "--format", "jsonl", TINY]),
+    ("scene.lines", &["script", "--at", "#1000", "--format", "jsonl", TINY]),
     ("task.lines", &["plan", "functions", "--parts", "3", TINY]),
 ];
 const KERNEL: &str = "ctf/lttng2.13-kernel";
