@@ -195,11 +195,11 @@ fn interpreters_of_the_system() {
     assert!(instructions > 1_000_000);
 }
 
-/// Libraries come and go at the same addresses; a prefix names a high register where the operand is relative to RIP.
+/// Libraries that come and go at the same addresses, masks that hold while a call waits, and prefixes that count for nothing.
 #[test]
-fn libraries_that_are_replaced_and_prefixes_that_count_for_nothing() {
+fn programs_end_as_they_do_alone() {
     let folder = TempDir::new().expect("a folder");
-    for name in ["libraries.c", "high_registers.c"] {
+    for name in ["libraries.c", "waiting.c", "high_registers.c"] {
         let program = compile(&folder, name);
         same(Command::new(&program), Command::new(&program));
     }
@@ -296,13 +296,6 @@ fn damaged_files_are_reported() {
             }
         }
     }
-}
-
-#[test]
-fn masks_that_hold_while_a_call_waits() {
-    let folder = TempDir::new().expect("a folder");
-    let program = compile(&folder, "waiting.c");
-    same(Command::new(&program), Command::new(&program));
 }
 
 #[test]
