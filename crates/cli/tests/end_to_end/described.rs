@@ -151,7 +151,10 @@ const OUTPUTS: &[(&str, &[&str])] = &[
     ("event.lines", &["script", "--events", "--format", "jsonl", TINY]),
     ("call.lines", &["script", "--calls", "--format", "jsonl", TINY]),
     ("scene.lines", &["script", "--at", "#1000", "--format", "jsonl", TINY]),
-    ("check", &["check", "--quiet", "--format", "json", "--config", "../crates/check/tests/shrunk/hodo.toml"]),
+    (
+        "check",
+        &["check", "--quiet", "--format", "json", "--config", "../crates/check/tests/shrunk/hodo.toml"],
+    ),
     ("task.lines", &["plan", "functions", "--parts", "3", TINY]),
 ];
 const KERNEL: &str = "ctf/lttng2.13-kernel";
