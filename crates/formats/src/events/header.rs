@@ -281,6 +281,9 @@ impl Word {
         let simple = id.iter().chain(&time).all(is_simple)
             && (has_all_ids || first.id.is_some() && rest.id.is_none())
             && kept().all(|(_, field)| Some(field) == id.as_ref());
+        if !simple {
+            return None;
+        }
         let bits = |field: Option<Field>| {
             let Some(Field { offset, layout: Layout { size, .. } }) = field else {
                 return BitField::default();
@@ -292,7 +295,7 @@ impl Word {
         let slot = kept().next().map(|(slot, _)| *slot);
         let time_size = time.map_or(0, |time| time.layout.size);
         let (id, time) = (bits(id), bits(time));
-        simple.then_some(Word { order, bits: rest.bits, id, first_id, last_id, slot, time, time_size })
+        Some(Word { order, bits: rest.bits, id, first_id, last_id, slot, time, time_size })
     }
 
     #[inline]
