@@ -22,7 +22,7 @@ use std::{
 use crate::{FunctionName, Measured, Quantity, Spread};
 
 const FIRST_LINE: &str = "hodo baseline 1";
-/// A function is kept if at least one of so many instructions is in it or its callees.
+/// A function is kept if it and its callees execute at least this part of all instructions: one in ten thousand.
 const KEPT_SHARE: u64 = 10_000;
 /// The callers that are kept of a function: those that called it most.
 const KEPT_CALLERS: usize = 12;

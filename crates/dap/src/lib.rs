@@ -54,7 +54,7 @@ pub fn serve(
                 return;
             }
         }
-        // Nobody awaits what is searched.
+        // The client has left: a search that still runs has no reader.
         asked_to_stop.store(true, Ordering::Relaxed);
     });
     Session::new(trace, execution, &stop, output).run(&requests)

@@ -295,7 +295,7 @@ fn sums_are_of_exactly_the_chosen_span() {
         let json: serde_json::Value =
             serde_json::from_str(&json[json.find('{').expect("JSON")..=json.rfind('}').expect("JSON")])
                 .expect("JSON");
-        // `Made` writes them so: row n begins at 1000 n, lasts 1 + n % 999, and has one of two values in turn.
+        // `Made` writes them so: row n begins at 1000 n and lasts 1 + n % 999; even and odd rows have different values.
         let inside = |row: &u64| {
             let (from, until) = (1000 * row, 1000 * row + 1 + row % 999);
             until.min(end).saturating_sub(from.max(begin))

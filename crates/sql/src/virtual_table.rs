@@ -32,7 +32,7 @@ use crate::{
 
 /// Rows that a table is assumed to have before it is computed.
 const ASSUMED_ROWS: f64 = 1e6;
-/// The share of a table's rows that SQLite's planner is told to expect between two bounds, and beyond one bound.
+/// Which share of a table's rows SQLite's planner is to expect: between two bounds, and beyond one bound.
 const SHARE_BETWEEN: f64 = 0.01;
 const SHARE_BEYOND: f64 = 0.3;
 /// The cost of a lookup besides its rows, in rows.

@@ -71,7 +71,7 @@ impl Execution {
         Some(Execution { index, pieces: Vec::new(), most: piece::MOST, inlined: FxHashMap::default() })
     }
 
-    /// Decodes pieces of at most so many instructions, at least one. Results do not depend on it.
+    /// Decodes pieces of at most this many instructions, and at least one. Results do not depend on the size.
     pub fn limit_pieces(&mut self, most: u64) {
         self.most = most.max(1);
         self.pieces.clear();

@@ -131,7 +131,7 @@ impl Stepper<'_, '_> {
         piece.frame(piece.instruction(at.number).frame).machine_frames
     }
 
-    /// The first instruction on the way with at most so many machine frames.
+    /// The first instruction on the way whose stack has at most this many machine frames.
     fn first_within(
         &mut self,
         thread: u32,
@@ -153,7 +153,8 @@ impl Stepper<'_, '_> {
         LineOfCall { begin: frame.begin, depth: frame.depth, place }
     }
 
-    /// The first instruction on the way that is of another line than the position, with at most so many machine frames.
+    /// The first instruction on the way that is of another line than the position, and whose stack has at most this many
+    /// machine frames.
     fn other_line(
         &mut self,
         from: Position,
@@ -211,7 +212,7 @@ impl Stepper<'_, '_> {
     }
 }
 
-/// Whether a slice may have an instruction with at most so many machine frames.
+/// Whether a slice may have an instruction whose stack has at most this many machine frames.
 fn may_have(most: u32) -> impl Fn(&Slice) -> bool {
     move |slice| slice.least_frames <= most
 }
