@@ -1,9 +1,8 @@
 //! Steps through recordings: `hodo script --at`, and `hodo serve --dap` asked by the protocol's own client.
 
 use std::{
-    fs,
     io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
@@ -16,7 +15,7 @@ use serde_json::Value;
 
 use crate::{
     recorded::{compile, report},
-    run::{Folder, command, hodo, wait},
+    run::{Folder, command, hodo, node_modules, wait},
 };
 
 /// The client, in the tested version.
@@ -24,23 +23,6 @@ const PACKAGES: &str = r#"{
     "private": true,
     "dependencies": { "@vscode/debugadapter-testsupport": "1.68.0" }
 }"#;
-
-/// Installs the packages once, and returns the folder with them.
-fn modules() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dap-client");
-    let list = folder.join("package.json");
-    let modules = folder.join("node_modules");
-    if fs::read_to_string(&list).is_ok_and(|known| known == PACKAGES) && modules.exists() {
-        return modules;
-    }
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(&list, PACKAGES).unwrap();
-    let mut npm = Command::new("npm");
-    npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&folder);
-    let made = npm.output().expect("npm, of Node.js 18 or later, installs the client of the protocol");
-    assert!(made.status.success(), "{made:?}");
-    modules
-}
 
 fn record(folder: &Folder, options: &[&str], command: &[&str]) -> String {
     let out = folder.file("native.data");
@@ -78,7 +60,12 @@ fn the_protocols_client_steps_forwards_and_backwards() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = manifest.join("../../lab/workloads/slowpath.c");
     let mut client = Command::new("node");
-    client.arg(manifest.join("../dap/tests/client.mjs")).arg(port).arg(source).arg(calls).arg(modules());
+    client
+        .arg(manifest.join("../dap/tests/client.mjs"))
+        .arg(port)
+        .arg(source)
+        .arg(calls)
+        .arg(node_modules("dap-client", PACKAGES));
     let ran = wait(client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()).expect("it ends");
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
 }

@@ -138,3 +138,20 @@ impl Folder {
         names
     }
 }
+
+/// Installs npm packages once, given their package.json, and returns the folder with them.
+pub(crate) fn node_modules(name: &str, packages: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let list = folder.join("package.json");
+    let modules = folder.join("node_modules");
+    if fs::read_to_string(&list).is_ok_and(|known| known == packages) && modules.exists() {
+        return modules;
+    }
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(&list, packages).unwrap();
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&folder);
+    let made = npm.output().expect("npm, of Node.js 18 or later, installs the client of a test");
+    assert!(made.status.success(), "{made:?}");
+    modules
+}

@@ -1,15 +1,14 @@
 //! `hodo serve --tsp`, asked by the protocol's own client.
 
 use std::{
-    fs,
     io::{BufRead, BufReader},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
 use serde_json::{Map, Value, json};
 
-use crate::run::{Folder, command, hodo, reports, wait};
+use crate::run::{Folder, command, hodo, node_modules, reports, wait};
 
 /// The client, what checks answers against the schema, and JSON with 64-bit integers. The client asks for another
 /// json-bigint, from a commit.
@@ -18,24 +17,6 @@ const PACKAGES: &str = r#"{
     "dependencies": { "tsp-typescript-client": "0.9.0", "json-bigint": "1.0.0", "ajv": "8.17.1", "yaml": "2.8.1" },
     "overrides": { "json-bigint": "$json-bigint" }
 }"#;
-
-/// Installs the packages once, and returns the folder with them.
-fn modules() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tsp-client");
-    let list = folder.join("package.json");
-    let modules = folder.join("node_modules");
-    if fs::read_to_string(&list).is_ok_and(|known| known == PACKAGES) && modules.exists() {
-        return modules;
-    }
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(&list, PACKAGES).unwrap();
-    let mut npm = Command::new("npm");
-    npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&folder);
-    let made =
-        npm.output().expect("npm, of Node.js 18 or later, installs the client of the trace server protocol");
-    assert!(made.status.success(), "{made:?}");
-    modules
-}
 
 /// A server, which ends with the test.
 struct Server {
@@ -77,7 +58,7 @@ fn the_protocols_client_finds_what_the_reports_have() {
     assert!(server.address.starts_with("http://127.0.0.1:"), "{}", server.address);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tsp/tests/client.mjs");
     let mut client = Command::new("node");
-    client.arg(script).args([&server.address, &tables]).arg(modules());
+    client.arg(script).args([&server.address, &tables]).arg(node_modules("tsp-client", PACKAGES));
     let client = client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let ran = wait(client.expect("node, of version 18 or later, runs the client")).expect("it ends").fine();
     assert!(ran.stdout.contains("answers checked"), "{ran:?}");
