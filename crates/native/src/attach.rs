@@ -19,7 +19,8 @@ const USER_64: u64 = 0x33;
 const ALL_SIGNALS: u64 = u64::MAX;
 /// How long a thread may take to enter the runtime.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The stacks on which threads enter the runtime, in the room behind its image: threads enter one after another.
+/// Number of stacks on which threads enter the runtime, in the room behind its image. They enter one after another, but a
+/// thread may still be on its stack when the next ones enter.
 const STACKS: u64 = 32;
 const STACK_BYTES: u64 = 0x8000;
 /// The end of these stacks. Behind it is the first stack of a program that is started.
@@ -109,16 +110,19 @@ fn enter(tracee: Tracee, stopped: &Stopped, arena: &Arena, start: &Start) -> Res
     tracee.set_registers(&entered)?;
     tracee.detach()?;
     let begin = Instant::now();
-    loop {
+    let refusal = loop {
         match thread.done.load(Acquire) {
             done::RECORDED => return Ok(()),
-            done::REFUSED => break,
-            _ if begin.elapsed() > PATIENCE || !process::exists(tracee.0) => break,
+            done::REFUSED => {
+                break Refusal::NoRoom(std::io::Error::other("no memory or slot for a thread"));
+            }
+            _ if !process::exists(tracee.0) => break Refusal::NoProgram,
+            _ if begin.elapsed() > PATIENCE => break Refusal::Late(tracee.0 as u32),
             _ => process::wait_for(&thread.done, done::NO, 1),
         }
-    }
+    };
     give_back(tracee, &registers, stopped.mask);
-    Err(Refusal::NoRoom(std::io::Error::other("no memory or slot for a thread")))
+    Err(refusal)
 }
 
 /// A thread that cannot be recorded continues where it stood.

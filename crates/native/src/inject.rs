@@ -54,6 +54,9 @@ pub enum Refusal {
     /// A thread does not stop.
     #[error("its thread {0} does not stop")]
     Busy(u32),
+    /// A thread does not enter the runtime in time.
+    #[error("its thread {0} does not enter the recorder's code in time")]
+    Late(u32),
     /// The recorder was built for another machine.
     #[error("this recorder is for x86-64 Linux only")]
     Machine,

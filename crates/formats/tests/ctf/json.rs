@@ -161,6 +161,10 @@ fn fact_33_what_is_not_known_is_refused_with_its_path() {
     for (metadata, reason) in [
         (fragments(&[TRACE]), "the first fragment is the preamble"),
         (fragments(&[r#"{"type": "preamble", "version": 3}"#]), "version 3"),
+        (
+            fragments(&[r#"{"type": "preamble", "version": 2, "uuid": [1, 256]}"#]),
+            "fragment 1, $.uuid[1]: a number up to 255 expected",
+        ),
         (fragments(&[PREAMBLE, r#"{"type": "surprise"}"#]), "CTF 2 has no fragment type `surprise`"),
         (
             fragments(&[r#"{"type": "preamble", "version": 2, "extensions": {"a": {"b": 1}}}"#]),

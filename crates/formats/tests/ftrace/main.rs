@@ -58,7 +58,7 @@ fn each_kind_of(head: &Head) -> Vec<u8> {
         &[1, 2, 3, 4, 5, 6][..],
         &(-2i16).to_le_bytes(),
         &[1, 0, 0, 1],
-        // Twelve bytes after its own end, eight bytes long.
+        // Eight bytes after its own end, eight bytes long.
         &[8, 0, 8, 0],
         &[9, 9, 9, 0xee],
         b"abcd",

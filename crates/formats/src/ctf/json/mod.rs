@@ -27,7 +27,8 @@ const RECORD_SEPARATOR: char = '\u{1e}';
 /// Reads CTF 2 metadata.
 ///
 /// # Errors
-/// The fragment, the JSON path in it, and what was expected there.
+/// The fragment, the JSON path in it, and what was expected there; for a reference to another field, the stream and the
+/// event in place of these.
 pub(super) fn read(bytes: &[u8]) -> Result<TraceClass, Error> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let reason = "CTF 2 metadata is UTF-8, and this is not".to_owned();
@@ -58,6 +59,7 @@ fn parse(text: &str) -> Result<TraceClass, Error> {
     }
     reader.trace.version = 2;
     let mut trace = reader.trace;
+    // It concerns all fragments; the place of the last one is shown.
     resolve::resolve(&mut trace).map_err(|reason| wrong(offset, reason))?;
     Ok(trace)
 }
@@ -98,11 +100,10 @@ impl Reader {
             version => return Err(node.wrong(format!("version {version} of CTF is not known; 2 expected"))),
         }
         if let Some(uuid) = node.get("uuid") {
-            let bytes: Vec<u8> = uuid
-                .list()?
-                .iter()
-                .map(|byte| byte.unsigned().map(|byte| byte as u8))
-                .collect::<Result<_, _>>()?;
+            let byte = |node: &Node<'_>| {
+                u8::try_from(node.unsigned()?).map_err(|_| node.wrong("a number up to 255 expected"))
+            };
+            let bytes = uuid.list()?.iter().map(byte).collect::<Result<Vec<u8>, Wrong>>()?;
             self.trace.uuid = Some(bytes.try_into().map_err(|_| uuid.wrong("sixteen numbers expected"))?);
         }
         Ok(())
