@@ -95,8 +95,8 @@ fn group() -> impl Strategy<Value = Group> {
     })
 }
 
-fn compare(a: &Group, b: &Group, rows: Rows) -> Comparison {
-    let options = Options { rows, divisor: Divisor::Execution("f".to_owned()) };
+fn compare(a: &Group, b: &Group, kind: Rows) -> Comparison {
+    let options = Options { rows: kind, divisor: Divisor::Execution("f".to_owned()) };
     paths(Sides::new(&a.tables, &b.tables), Sides::new(a.weights.clone(), b.weights.clone()), options)
 }
 
@@ -151,8 +151,8 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
 
     #[test]
-    fn nothing_differs_from_itself(group in group(), rows in kinds()) {
-        let comparison = compare(&group, &group, rows);
+    fn nothing_differs_from_itself(group in group(), kind in kinds()) {
+        let comparison = compare(&group, &group, kind);
         prop_assert!(comparison.is_empty(), "{:?}", comparison.table());
         prop_assert!(comparison.growth().is_none_or(|growth| growth.share == 0.0));
         prop_assert!(comparison.worst(3).is_empty());
@@ -160,12 +160,12 @@ proptest! {
     }
 
     #[test]
-    fn swapped_sides_change_signs(a in group(), b in group(), rows in kinds()) {
-        let there = compare(&a, &b, rows);
+    fn swapped_sides_change_signs(a in group(), b in group(), kind in kinds()) {
+        let there = compare(&a, &b, kind);
         // A renamed function has its name of A.
         prop_assume!(there.notes().is_empty());
         let there = deltas(&there);
-        let back = deltas(&compare(&b, &a, rows));
+        let back = deltas(&compare(&b, &a, kind));
         let opposite = |change: &str| match change {
             "new" => "vanished",
             "vanished" => "new",
@@ -181,8 +181,8 @@ proptest! {
     }
 
     #[test]
-    fn rows_add_up_to_the_whole(a in group(), b in group(), rows in kinds()) {
-        let comparison = compare(&a, &b, rows);
+    fn rows_add_up_to_the_whole(a in group(), b in group(), kind in kinds()) {
+        let comparison = compare(&a, &b, kind);
         let deltas = deltas(&comparison);
         let instructions: f64 = deltas.values().map(|delta| delta.instructions).sum();
         let calls: f64 = deltas.values().map(|delta| delta.calls).sum();
@@ -199,8 +199,8 @@ proptest! {
     /// Grown rows come first, then shrunk rows, each with the largest change first. The two tables for people hold
     /// these two parts.
     #[test]
-    fn rows_stand_in_order(a in group(), b in group(), rows in kinds()) {
-        let comparison = compare(&a, &b, rows);
+    fn rows_stand_in_order(a in group(), b in group(), kind in kinds()) {
+        let comparison = compare(&a, &b, kind);
         let [grown, shrunk] = comparison.tables();
         let delta = |row: &Vec<Value>| match row[0] { Value::Real(delta) => delta, _ => panic!("no number") };
         for (table, sign) in [(&grown, 1.0), (&shrunk, -1.0)] {

@@ -42,7 +42,7 @@ struct Keeper {
     names: Mutex<Vec<String>>,
 }
 
-/// More fields than any kind of event has.
+/// The most fields that a kind of event has.
 const FIELDS: usize = 14;
 
 impl Analysis for Keeper {
@@ -100,32 +100,33 @@ fn kept(fixture: &str) -> (RefCell<Vec<Records>>, Vec<String>) {
 }
 
 /// An analysis of events, and the views of a report that it serves.
-struct EventAnalysis {
+struct ViewedAnalysis {
     name: String,
-    run: RunnableAnalysis,
+    analysis: RunnableAnalysis,
     views: Vec<&'static str>,
 }
 
 /// Returns every analysis of events once.
-fn all() -> Vec<EventAnalysis> {
-    let mut all: Vec<EventAnalysis> = Vec::new();
+fn all() -> Vec<ViewedAnalysis> {
+    let mut all: Vec<ViewedAnalysis> = Vec::new();
     for report in reports() {
         let (about, first) = (report.description(), all.len());
         for (&view, alone) in about.views.iter().flat_map(|view| [(view, false), (view, true)]) {
             let selection = Selection { view: view.to_owned(), ..Selection::default() };
-            let run = report.make(&Parameters { selection, alone, ..Parameters::default() });
-            let Interest { flow, counts, .. } = run.analysis().interest();
+            let analysis = report.make(&Parameters { selection, alone, ..Parameters::default() });
+            let Interest { flow, counts, .. } = analysis.analysis().interest();
             if flow != FlowInterest::None || counts != CountInterest::None {
                 continue;
             }
-            let same =
-                |known: &&mut EventAnalysis| known.run.analysis().partial() == run.analysis().partial();
+            let same = |known: &&mut ViewedAnalysis| {
+                known.analysis.analysis().partial() == analysis.analysis().partial()
+            };
             match all[first..].iter_mut().find(same) {
                 Some(known) if known.views.contains(&view) => {}
                 Some(known) => known.views.push(view),
-                None => all.push(EventAnalysis {
+                None => all.push(ViewedAnalysis {
                     name: format!("{} --by {view}", about.name),
-                    run,
+                    analysis,
                     views: vec![view],
                 }),
             }
@@ -135,7 +136,7 @@ fn all() -> Vec<EventAnalysis> {
 }
 
 fn holds(
-    EventAnalysis { name, run: analysis, views }: &EventAnalysis,
+    ViewedAnalysis { name, analysis, views }: &ViewedAnalysis,
     (events, names): &(RefCell<Vec<Records>>, Vec<String>),
 ) {
     // Uses a part of the trace, so that many plans take no longer than a few plans for all of it.
@@ -172,26 +173,26 @@ fn holds_for_all(fixture: &str) {
 }
 
 #[test]
-fn plans_change_nothing_of_lttng_2_13() {
+fn cutting_changes_nothing_of_lttng_2_13() {
     holds_for_all("ctf/lttng2.13-kernel");
 }
 
 #[test]
-fn plans_change_nothing_of_lttng_2_16() {
+fn cutting_changes_nothing_of_lttng_2_16() {
     holds_for_all("ctf/lttng2.16-kernel-ctf2");
 }
 
 #[test]
-fn plans_change_nothing_of_ftrace() {
+fn cutting_changes_nothing_of_ftrace() {
     holds_for_all("ftrace/small-7.dat");
 }
 
 #[test]
-fn plans_change_nothing_of_perf() {
+fn cutting_changes_nothing_of_perf() {
     holds_for_all("perf/events.data");
 }
 
-/// `Files` requests entries and exits, so the other analyses get these in place of whole system calls.
+/// `io::Files` requests entries and exits, so the other analyses get these in place of whole system calls.
 #[test]
 fn calls_as_a_whole_change_nothing() {
     let requests_calls = |analysis: &dyn AnyAnalysis| {
@@ -201,7 +202,7 @@ fn calls_as_a_whole_change_nothing() {
             || analysis.interest().reporting.contains(&Kind::Syscall)
     };
     let all = all();
-    let joined: Vec<_> = all.iter().filter(|known| requests_calls(known.run.analysis())).collect();
+    let joined: Vec<_> = all.iter().filter(|known| requests_calls(known.analysis.analysis())).collect();
     assert!(joined.len() > 5, "{}", joined.len());
     for fixture in
         ["ctf/lttng2.13-kernel", "ctf/lttng2.16-kernel-ctf2", "ftrace/small-7.dat", "perf/events.data"]
@@ -218,7 +219,7 @@ fn calls_as_a_whole_change_nothing() {
                 let first = |analyses: &[&dyn AnyAnalysis]| {
                     analyse(&traces, analyses, &selection, &reading, |_| true).swap_remove(0)
                 };
-                let analysis = known.run.analysis();
+                let analysis = known.analysis.analysis();
                 assert_eq!(first(&[analysis]), first(&[analysis, &io::Files]), "{fixture} {view}");
             }
         }

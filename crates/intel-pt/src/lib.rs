@@ -11,7 +11,7 @@
 //!
 //! # Example
 //!
-//! The packets of a trace, with their positions:
+//! The packets of a trace, with the positions at which they end:
 //!
 //! ```
 //! use hodo_intel_pt::packet::{Decoder, Error, Packet};

@@ -85,7 +85,8 @@ fn index(records: &[RawRecord], data_at: u64) -> Vec<u8> {
     [words(&[entries.len() as u64]), words(entries.as_flattened())].concat()
 }
 
-/// The output of `perf record -o -`. Features that don't fit into a record are left out.
+/// The output of `perf record -o -`. Features that don't fit into a record are left out, as is the index of AUXTRACE: its
+/// positions are those of a file.
 pub fn pipe(recorded: &Recorded) -> Vec<u8> {
     let mut out = [&MAGIC[..], &PIPE_HEADER_SIZE.to_le_bytes()].concat();
     for (attr, ids) in &recorded.attrs {

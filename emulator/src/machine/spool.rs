@@ -292,7 +292,8 @@ impl Checkpoint {
     }
 }
 
-/// A piece of a trace: all of it, or a snapshot of its last part.
+/// Bytes of a vCPU's file: a snapshot, or what was written since the last line of its progress; [`Cpu::in_one_piece`] joins
+/// the latter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracePiece {
     /// Length in bytes.
@@ -403,7 +404,7 @@ impl Progress {
         Ok(Progress { file: File::create(progress_path(spool, cpu))?, saved: None })
     }
 
-    /// Adds an account, of which pieces and checkpoints are those since the last.
+    /// Adds the state of the vCPU; its pieces and checkpoints are those since the last call.
     pub(crate) fn save(&mut self, cpu: Cpu) -> io::Result<()> {
         let mut line = serde_json::to_vec(&cpu)?;
         line.push(b'\n');

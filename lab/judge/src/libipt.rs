@@ -1,4 +1,4 @@
-//! libipt as a judge: runs `lab/judges/libipt.c` on each thread and compares with our stream.
+//! libipt as a judge: runs `lab/judges/libipt.c` on each thread and compares with our instructions.
 
 use std::{
     collections::BTreeMap,
@@ -36,14 +36,14 @@ pub(super) struct Opinion {
     pub(super) stale: u64,
     /// Instructions after them, up to the next PSB.
     pub(super) left: u64,
-    /// Instructions of threads with changing code, which it can't judge.
+    /// Instructions of threads that it can't judge: their code changes, or the recording itself contains code.
     pub(super) changing: u64,
     /// Differences.
     pub(super) complaints: Vec<String>,
 }
 
 impl Opinion {
-    /// Adds its result for another recording.
+    /// Adds its counts for another recording; complaints are printed with their recording.
     pub(super) fn merge(&mut self, other: &Opinion) {
         self.same += other.same;
         self.stale += other.stale;
@@ -55,7 +55,7 @@ impl Opinion {
 /// The streams of a recording, each with its code, for the harness.
 pub(super) struct Judge<'r> {
     program: &'r Path,
-    /// The harness's arguments by thread; `None` if its code changes.
+    /// The harness's arguments by thread; `None` if libipt can't judge it.
     arguments: BTreeMap<u32, Option<Vec<String>>>,
     /// The thread of the present instructions.
     tid: Option<u32>,
@@ -123,7 +123,8 @@ impl<'r> Judge<'r> {
     }
 }
 
-/// The harness's arguments for a recording, by thread: code and trace. `None` if the code changes.
+/// The harness's arguments for a recording, by thread: code and trace. `None` if libipt can't judge it: its code
+/// changes, or the recording itself contains code.
 pub fn harness_arguments(recording: &Path) -> Outcome<BTreeMap<u32, Option<Vec<String>>>> {
     let mut hodo = Command::new(command::hodo());
     let info = command::capture(hodo.args(["info", "--format", "json"]).arg(recording))?;
@@ -138,6 +139,7 @@ pub fn harness_arguments(recording: &Path) -> Outcome<BTreeMap<u32, Option<Vec<S
         let ranges: Vec<(u64, u64)> = serde_json::from_value(stream["ranges"].clone())?;
         let pieces: Vec<Piece> =
             ranges.into_iter().map(|(offset, length)| Piece { offset, length }).collect();
+        // Code that the recording itself contains is in no file that libipt could read.
         let of_stream = match kept {
             true => None,
             false => stream_arguments(recording, &file, &pieces, |time| images.at(pid, time))?,

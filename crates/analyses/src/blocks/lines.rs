@@ -124,7 +124,8 @@ fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u
             ending.entry(line).or_default().insert(index);
         }
     }
-    // Executions that come into a piece, possibly through pieces without a line.
+    // Executions that come into a piece, possibly through pieces without a line. A step of a piece to itself changes a sum
+    // only for a piece without a line, which may iterate more often than its owner runs.
     let mut into: BTreeMap<usize, Vec<FlowStep>> = BTreeMap::new();
     for &step in steps.iter().filter(|step| owner[step.from] != owner[step.to] || step.from == step.to) {
         into.entry(owner[step.to]).or_default().push(step);
@@ -141,6 +142,7 @@ fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u
             }
             sum = sum.saturating_add(pieces[*piece].executions.saturating_sub(stays).saturating_add(again));
         }
+        // As in gcov: for a line that ends a piece, only the pieces that it ends count; the sums above are for all others.
         executions.insert(line, sum);
     }
     executions
@@ -194,7 +196,8 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Marks the instructions that begin a piece: those reached other than by fall-through.
+/// Marks the instructions that begin a piece: after a gap or an instruction that can branch, at a target, and where the
+/// count changes.
 fn beginnings(flow: &Flow) -> Vec<bool> {
     let mut begins = vec![true; flow.instructions.len()];
     for (pair, begins) in flow.instructions.windows(2).zip(begins.iter_mut().skip(1)) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{columns::interval_columns, pairs::Pairs, settling::SettlingRows};
 
-use super::{HandlerEnd, Phase, SOFTIRQS, key};
+use super::{InterruptIntervalEnd, Phase, SOFTIRQS, key};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -32,13 +32,13 @@ struct HandlerRow {
 /// Complete runs of handlers, and those in progress.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HandlerRuns {
-    hard: Pairs<HandlerBegin, HandlerEnd>,
-    soft: Pairs<HandlerBegin, HandlerEnd>,
+    hard: Pairs<HandlerBegin, InterruptIntervalEnd>,
+    soft: Pairs<HandlerBegin, InterruptIntervalEnd>,
     rows: SettlingRows<HandlerRow>,
 }
 
-fn row(phase: Phase, (begin, name): HandlerBegin, end: HandlerEnd) -> (Nanos, HandlerRow) {
-    let HandlerEnd { time, cpu, number } = end;
+fn row(phase: Phase, (begin, name): HandlerBegin, end: InterruptIntervalEnd) -> (Nanos, HandlerRow) {
+    let InterruptIntervalEnd { time, cpu, number } = end;
     (time, HandlerRow { cpu, phase, number, begin, name })
 }
 
@@ -64,7 +64,7 @@ impl Analysis for InterruptIntervals {
         let HandlerRuns { hard, soft, rows } = partial;
         let Some(number) = event.integer(0).map(|number| number as u32) else { return };
         let Record { time, cpu, .. } = **event;
-        let (key, end) = (key(cpu, number), HandlerEnd { time, cpu, number });
+        let (key, end) = (key(cpu, number), InterruptIntervalEnd { time, cpu, number });
         let complete = match event.kind {
             Kind::IrqEntry => {
                 let name = String::from_utf8_lossy(event.text(field::irq::NAME).unwrap_or_default());

@@ -91,16 +91,21 @@ struct HandlerSums {
 
 impl HandlerSums {
     #[inline]
-    fn see(&mut self, phase: Phase, begin: Nanos, HandlerEnd { time, cpu, number }: HandlerEnd) {
+    fn see(
+        &mut self,
+        phase: Phase,
+        begin: Nanos,
+        InterruptIntervalEnd { time, cpu, number }: InterruptIntervalEnd,
+    ) {
         let length = time.0.saturating_sub(begin.0);
         self.handlers[phase as usize].entry(key(cpu, number)).or_default().see(length);
         self.longest.see(length, begin, (Handler(phase, number), cpu));
     }
 }
 
-/// The end of a handler's run.
+/// The end of an interval: a handler's exit, or for `raise` its entry.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct HandlerEnd {
+struct InterruptIntervalEnd {
     time: Nanos,
     cpu: u32,
     number: u32,
@@ -110,9 +115,9 @@ struct HandlerEnd {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HandlerState {
     names: FxHashMap<u32, String>,
-    hard: Pairs<Nanos, HandlerEnd>,
-    soft: Pairs<Nanos, HandlerEnd>,
-    raised: Requests<Nanos, HandlerEnd>,
+    hard: Pairs<Nanos, InterruptIntervalEnd>,
+    soft: Pairs<Nanos, InterruptIntervalEnd>,
+    raised: Requests<Nanos, InterruptIntervalEnd>,
     sums: HandlerSums,
 }
 
@@ -144,7 +149,7 @@ impl Analysis for Interrupts {
         let HandlerState { names, hard, soft, raised, sums } = partial;
         let Some(number) = event.integer(0).map(|number| number as u32) else { return };
         let (time, cpu) = (event.time, event.cpu);
-        let (key, end) = (key(cpu, number), HandlerEnd { time, cpu, number });
+        let (key, end) = (key(cpu, number), InterruptIntervalEnd { time, cpu, number });
         match event.kind {
             Kind::IrqEntry => {
                 hard.begin(key, time);

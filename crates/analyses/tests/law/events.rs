@@ -55,6 +55,7 @@ pub(crate) fn holds_always(analysis: &dyn AnyAnalysis, views: &[&str], cases: u3
 /// Whether a broken analysis is caught. The cases are fixed: with random ones, one run in many caught none.
 pub(crate) fn is_caught(analysis: &dyn AnyAnalysis, views: &[&str]) -> bool {
     let always_the_same = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    // `config` alone lets `PROPTEST_CASES` decide how many: too few may catch none.
     let config = ProptestConfig { cases: 2000, max_shrink_iters: 0, ..config(2000) };
     let mut runner = TestRunner::new_with_rng(config, always_the_same);
     runner.run(&case(), |case| holds(analysis, views, &case)).is_err()

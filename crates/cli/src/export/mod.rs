@@ -84,6 +84,7 @@ fn trace(command: &Export, version: Version) -> Result<ExitCode, Failure> {
     }
     let contents = events::contents(&command.input)?;
     if !contents.events && contents.flow {
+        // What can't be read counts as control flow: this reports it.
         input::experiment(&command.input, Needs { flow: false, sideband: false, events: true })?;
         return Err(Failure::usage("CTF contains software events, but this input has none"));
     }

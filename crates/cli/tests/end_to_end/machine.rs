@@ -1,4 +1,4 @@
-//! A whole emulated machine: what really ran, and call stacks from user space into the kernel.
+//! A whole emulated machine: what really ran, also where files have other code, and an old QEMU.
 
 use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path};
 

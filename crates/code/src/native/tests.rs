@@ -29,12 +29,12 @@ fn space(bytes: &[u8]) -> AddressSpace<'_> {
     space
 }
 
-/// Whether a walk ends at an indirect branch.
+/// Whether a walk ends right after its last outcome.
 const STOPS: bool = true;
 const GOES_ON: bool = false;
 
-/// Walks over the native code of a graph from an address, generating it at once. Unless `stops`, an indirect branch
-/// follows the outcomes.
+/// Walks over the native code of a graph from an address, generating it at once. Unless `stops`, the target of an
+/// indirect branch, [`START`], follows the outcomes: so the walk goes on after the last one.
 fn walk(
     graph: &mut Graph<'_, Functions>,
     from: u64,
@@ -61,8 +61,8 @@ fn outcomes(bits: u64, count: u32) -> u64 {
 }
 
 /// Returns the disassembly of new code for a block and its successors, and the block's checked entry.
-fn generated(graph: &mut Graph<'_, Functions>, from: BlockId, returns: bool) -> (String, u32) {
-    graph.native = Native::Made(Box::new(Code::new(1 << 12, returns).unwrap()));
+fn generated(graph: &mut Graph<'_, Functions>, from: BlockId, are_returns_compressed: bool) -> (String, u32) {
+    graph.native = Native::Made(Box::new(Code::new(1 << 12, are_returns_compressed).unwrap()));
     graph.translate(from, 0).unwrap();
     let Native::Made(code) = &graph.native else { panic!("there is code") };
     let mut formatter = GasFormatter::new();
@@ -93,12 +93,12 @@ fn machine_code_is_as_expected() {
     let [fall, taken] = [NOT_TAKEN, TAKEN].map(|taken| graph.follow(from, taken, 0).unwrap());
     graph.follow(fall, TAKEN, 0).unwrap();
     graph.follow(taken, NOT_TAKEN, 0).unwrap();
-    let returns = true;
-    let mut text = generated(&mut graph, from, returns).0;
+    let are_returns_compressed = true;
+    let mut text = generated(&mut graph, from, are_returns_compressed).0;
     text.push_str("far away, where returns are reported:\n");
     let from = graph.at(FAR + 8, 0).unwrap();
-    let returns = false;
-    let (all, start) = generated(&mut graph, from, returns);
+    let are_returns_compressed = false;
+    let (all, start) = generated(&mut graph, from, are_returns_compressed);
     // Skips the common code that precedes the blocks.
     let own = all.lines().skip_while(|line| !line.trim_start().starts_with(&format!("{start:x}: ")));
     own.for_each(|line| text.extend([line, "\n"]));
@@ -162,7 +162,7 @@ fn a_block_that_is_left_stays_as_it_is() {
     assert_eq!((exit, left), (NativeExit::Before(graph.at(START + 2, 0).unwrap()), outcomes(1, 1)));
 }
 
-/// Returns without a known call, and returns in traces without return compression, take no outcome.
+/// A return without a known call takes no outcome.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn returns_without_a_known_call_end_the_walk_before_their_block() {
@@ -250,14 +250,14 @@ fn indirect_branches_lead_from_batch_to_batch() {
     bytes[16..18].copy_from_slice(&[0xff, 0xd0]); // call *%rax
     bytes[32] = 0xc3; // ret
     let space = space(&bytes);
-    for returns in [true, false] {
+    for are_returns_compressed in [true, false] {
         let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
         let from = graph.at(START, 0).unwrap();
-        graph.has_code(returns);
+        graph.has_code(are_returns_compressed);
         let mut calls = ReturnStack::default();
         let mut function_runs = FunctionRuns::default();
         function_runs.begin(START, graph.compact(from));
-        let rules = Rules { tick: 0, are_returns_compressed: returns };
+        let rules = Rules { tick: 0, are_returns_compressed };
         let run = |graph: &mut Graph<'_, _>, function_runs: &mut _, calls: &mut _, to: &[u64]| {
             let mut branch_batches = BranchBatches::default();
             to.iter().for_each(|to| assert!(branch_batches.push(0, 0, Some(START + to))));
@@ -269,7 +269,7 @@ fn indirect_branches_lead_from_batch_to_batch() {
         for _ in 0..3 {
             // The walk passes an uncompressed return if all returns are uncompressed; else it exits there.
             let (exit, passed) = run(&mut graph, &mut function_runs, &mut calls, &[16, 32, 18]);
-            let expected = if returns { (32, 2) } else { (18, 3) };
+            let expected = if are_returns_compressed { (32, 2) } else { (18, 3) };
             assert_eq!(
                 (exit, passed),
                 (NativeExit::Before(graph.at(START + expected.0, 0).unwrap()), expected.1)
@@ -278,7 +278,7 @@ fn indirect_branches_lead_from_batch_to_batch() {
                 function_runs.ended().iter().map(|run| (run.start - START, run.transfer)).collect();
             let all = [(0, Transfer::IndirectJump), (16, Transfer::Call), (32, Transfer::Return)];
             assert_eq!(reported, all[..passed]);
-            assert!(calls.addresses().eq([START + 18].into_iter().filter(|_| returns)));
+            assert!(calls.addresses().eq([START + 18].into_iter().filter(|_| are_returns_compressed)));
             calls.clear();
             function_runs.clear();
             function_runs.begin(START, graph.compact(from));

@@ -72,7 +72,8 @@ impl TimeSpan {
     /// Converts the span to a window in ticks of a control-flow trace.
     ///
     /// # Errors
-    /// Returns a refusal if the trace has no times or does not overlap the span.
+    /// Returns a refusal if the trace has no times, or if the span ends before it begins, lies outside the trace, or is in
+    /// wall-clock time, which [`Traces::resolve`] converts.
     pub fn of_flow(&self, flow: &Trace<'_>) -> Result<Window<Tsc>, Refusal> {
         let (Some((first, last)), Some(clock)) = (flow.span(), flow.recording.config.clock) else {
             return Err(Refusal("--time: the recording has no times".to_owned()));
@@ -110,15 +111,16 @@ impl TimeSpan {
         Ok(window)
     }
 
-    /// Converts the span to a window of event traces whose packets cover `span`.
+    /// Converts the span to a window of event traces whose packets cover the time `covered`. A span outside it, or one that
+    /// ends before it begins, is a window without events.
     ///
     /// # Errors
-    /// Returns a refusal if the traces have no times.
+    /// Returns a refusal if the traces have no times, or if the span is in wall-clock time.
     pub fn of_events(
         &self,
-        span: Option<(OriginNanos, OriginNanos)>,
+        covered: Option<(OriginNanos, OriginNanos)>,
     ) -> Result<Window<OriginNanos>, Refusal> {
-        let Some((first, last)) = span else {
+        let Some((first, last)) = covered else {
             return Err(Refusal("--time: the trace does not record when its packets begin".to_owned()));
         };
         let time = |bound| match bound {
@@ -188,7 +190,8 @@ impl Traces<'_> {
         spans.reduce(cover)
     }
 
-    /// Returns whether several traces share the timeline.
+    /// Returns whether several traces share the timeline, control flow among them. Spans of traces of events alone are
+    /// resolved by [`TimeSpan::of_events`].
     fn are_several(&self) -> bool {
         self.unrelated.is_empty() && self.flows.len() + self.events.len() > 1 && !self.flows.is_empty()
     }

@@ -6,7 +6,7 @@ use hodo_cases::{Assembly, Case, Trace};
 
 use crate::{Outcome, without_repetitions};
 
-/// The lines that libipt decodes.
+/// The lines that libipt decodes; if the harness fails, what it says, which then differs.
 pub(crate) fn lines(
     libipt: &Path,
     case: &Case<'_>,
@@ -28,6 +28,7 @@ pub(crate) fn lines(
     let path = folder.path().join("trace");
     fs::write(&path, &trace.bytes)?;
     let output = command.arg(path).output()?;
+    // 1: the trace has errors, which are printed as lines.
     if !matches!(output.status.code(), Some(0 | 1)) {
         return Ok(vec![String::from_utf8_lossy(&output.stderr).trim().to_owned()]);
     }

@@ -32,14 +32,14 @@ pub(super) struct Superblock {
     from: u32,
     /// The state after each transition.
     to: [u32; LONGEST],
-    /// The sink's number for the path of each transition: of the first `joined` ones, for the path up to its end.
+    /// The sink's number for the path of each transition: of the first `joined_count` ones, for the path up to its end.
     paths: [u32; LONGEST],
     /// End offset of the packets of each transition, in bytes.
     ends: [u8; LONGEST],
     /// The last of these.
     bytes: u8,
     count: u8,
-    joined: u8,
+    joined_count: u8,
 }
 
 const NONE: Superblock = Superblock {
@@ -50,7 +50,7 @@ const NONE: Superblock = Superblock {
     ends: [0; LONGEST],
     bytes: 0,
     count: 0,
-    joined: 1,
+    joined_count: 1,
 };
 
 /// The part of a superblock that matches the packets.
@@ -78,7 +78,7 @@ pub(super) struct Superblocks {
     /// Number of its transitions that the table has already.
     known: usize,
     /// The numbers of joined paths, by those of the two that they consist of.
-    joined: FxHashMap<(u32, u32), u32>,
+    joined_paths: FxHashMap<(u32, u32), u32>,
     /// Whether no more paths are joined: there are too many, or the sink takes paths one by one.
     keeps_apart: bool,
 }
@@ -105,7 +105,7 @@ impl Superblocks {
             slot: 0,
             start: 0,
             known: 0,
-            joined: FxHashMap::default(),
+            joined_paths: FxHashMap::default(),
             keeps_apart: false,
         }
     }
@@ -113,13 +113,13 @@ impl Superblocks {
     /// Discards all superblocks.
     pub(super) fn clear(&mut self) {
         self.kept.fill(NONE);
-        self.joined.clear();
+        self.joined_paths.clear();
         self.keeps_apart = false;
         self.next.from = VACANT;
     }
 
-    /// Returns the part of a superblock that matches the packets in a state. If there is none, begins to record one
-    /// from [what follows](Superblocks::follow).
+    /// Returns the part of a superblock that matches the packets in a state. If there is none, and the packets are plain,
+    /// begins to record one from [what follows](Superblocks::follow). While one is recorded, returns `None`.
     #[inline(always)]
     pub(super) fn find(&mut self, from: u32, bytes: &[u8], position: usize) -> Option<SuperblockMatch> {
         if self.next.from != VACANT {
@@ -138,7 +138,7 @@ impl Superblocks {
             kept.ends.iter().take(kept.count.into()).take_while(|&&end| usize::from(end) <= same).count()
         };
         if kept.from != from || transitions < FEWEST {
-            (self.next.from, self.next.words, self.next.count, self.next.joined) = (from, words, 0, 1);
+            (self.next.from, self.next.words, self.next.count, self.next.joined_count) = (from, words, 0, 1);
             (self.slot, self.start, self.known) = (slot, position, 0);
             return None;
         }
@@ -159,11 +159,11 @@ impl Superblocks {
     /// Reports the paths of the first transitions of a superblock: as one, if the sink joins paths.
     #[inline(always)]
     pub(super) fn report(&mut self, slot: usize, transitions: usize, sink: &mut impl Sink) {
-        if !self.keeps_apart && usize::from(self.kept[slot].joined) < transitions {
+        if !self.keeps_apart && usize::from(self.kept[slot].joined_count) < transitions {
             self.join(slot, transitions, sink);
         }
-        let Superblock { paths, joined, .. } = &self.kept[slot];
-        if *joined == 1 {
+        let Superblock { paths, joined_count, .. } = &self.kept[slot];
+        if *joined_count == 1 {
             // If the compiler unrolls this loop, the processor predicts the length of each path by its slot.
             for (index, &path) in paths.iter().enumerate() {
                 if index == transitions {
@@ -173,26 +173,26 @@ impl Superblocks {
             }
             return;
         }
-        let first = transitions.min((*joined).into()) - 1;
+        let first = transitions.min((*joined_count).into()) - 1;
         paths[first..transitions].iter().for_each(|&path| sink.path(path));
     }
 
     /// Joins the paths of the first transitions of a superblock, unless the sink takes them one by one.
     #[inline(never)]
     fn join(&mut self, slot: usize, transitions: usize, sink: &mut impl Sink) {
-        let Superblock { paths, joined, .. } = &mut self.kept[slot];
-        for index in usize::from(*joined)..transitions {
+        let Superblock { paths, joined_count, .. } = &mut self.kept[slot];
+        for index in usize::from(*joined_count)..transitions {
             let pair @ (first, second) = (paths[index - 1], paths[index]);
-            let known = self.joined.get(&pair).copied();
+            let known = self.joined_paths.get(&pair).copied();
             let Some(path) = known.or_else(|| sink.join(first, second)) else {
                 self.keeps_apart = true;
                 return;
             };
-            self.joined.insert(pair, path);
+            self.joined_paths.insert(pair, path);
             paths[index] = path;
-            *joined += 1;
+            *joined_count += 1;
         }
-        self.keeps_apart = self.joined.len() >= JOINED;
+        self.keeps_apart = self.joined_paths.len() >= JOINED;
     }
 
     /// Records that a transition was followed, to the end of its packets.
@@ -213,7 +213,7 @@ impl Superblocks {
         }
     }
 
-    /// Ends the recording, because the next packet is not followed by a transition.
+    /// Ends the recording: no transition follows, or the superblock is full.
     #[inline]
     pub(super) fn stop(&mut self) {
         let count = usize::from(self.next.count);
