@@ -11,7 +11,8 @@
  *     mutations=N  seed=N  as many damaged copies of the trace after it
  *     limit=N  steps after each synchronization, as code may loop without packets
  *     cut=N  the trace's first N bytes only
- *     parts=LETTERS  of p(ackets), q(uery), i(nstructions), b(locks), s(ynchronization); all without it
+ *     parts=LETTERS  of p(ackets), q(uery), i(nstructions), b(locks), s(ynchronization),
+ *         e(ncoder), a(rguments); all without it
  */
 
 #include <inttypes.h>
@@ -24,6 +25,8 @@
 #include <intel-pt.h>
 
 #include "libipt_transcript.h"
+
+#include "libipt_arguments.h"
 
 struct job {
     uint8_t *trace;
@@ -334,14 +337,32 @@ static void run(struct job *job, uint8_t *trace, size_t size)
         blocks(&config, job);
     if (strchr(job->parts, 's'))
         synchronization(&config, job);
+    if (strchr(job->parts, 'e'))
+        encoder(&config, job->seed);
+    if (strchr(job->parts, 'a')) {
+        errata();
+        null_arguments(&config);
+        if (job->section_count)
+            images(&job->sections[0]);
+    }
 }
 
-static uint64_t next_random(uint64_t *state)
+/* Runs in a process of its own: a library may crash, or search for ever. */
+static void run_apart(struct job *job, uint8_t *trace, size_t size)
 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
+    int status;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        run(job, trace, size);
+        fflush(stdout);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) < 0)
+        fail("no process");
+    if (status)
+        printf("\ncrashed %d\n", status);
 }
 
 /* Damages a copy of the trace: bytes changed, left out, or repeated. */
@@ -373,14 +394,14 @@ static size_t mutate(uint8_t *copy, size_t size, uint64_t *state)
 static void run_all(struct job *job)
 {
     uint64_t state = job->seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-    run(job, job->trace, job->size);
+    run_apart(job, job->trace, job->size);
     for (uint64_t index = 0; index < job->mutations; index++) {
         uint8_t *copy = malloc(job->size + 1);
         if (!copy)
             fail("no memory");
         memcpy(copy, job->trace, job->size);
         printf("mutation %" PRIu64 "\n", index);
-        run(job, copy, mutate(copy, job->size, &state));
+        run_apart(job, copy, mutate(copy, job->size, &state));
         free(copy);
     }
 }
@@ -442,7 +463,7 @@ static void set(struct job *job, char *word)
         unsigned family = 0, model = 0, stepping = 0;
         sscanf(value, "%u/%u/%u", &family, &model, &stepping);
         config->cpu = (struct pt_cpu){pcv_intel, (uint16_t)family, (uint8_t)model, (uint8_t)stepping};
-        printf("errata %d\n", pt_cpu_errata(&config->errata, &config->cpu));
+        pt_cpu_errata(&config->errata, &config->cpu);
     } else if (!strcmp(word, "errata"))
         memcpy(&config->errata, &(uint32_t){(uint32_t)number}, 4);
     else if (!strcmp(word, "mtc"))
@@ -473,37 +494,26 @@ static void set(struct job *job, char *word)
         fail(word);
 }
 
-static void run_line(char *line)
-{
-    static struct job job;
-    pt_config_init(&job.config);
-    job.limit = 5000;
-    job.parts = "pqibs";
-    for (char *word = strtok(line, " \n"); word; word = strtok(NULL, " \n"))
-        set(&job, word);
-    if (!job.trace)
-        fail("a job without trace");
-    run_all(&job);
-}
-
 int main(void)
 {
     static char line[1 << 20];
     while (fgets(line, sizeof line, stdin)) {
-        int status;
+        static struct job job;
         printf("job %s", line);
-        fflush(stdout);
-        /* A library may crash: each job has a process. */
-        pid_t child = fork();
-        if (child == 0) {
-            run_line(line);
-            fflush(stdout);
-            _exit(0);
+        memset(&job, 0, sizeof job);
+        pt_config_init(&job.config);
+        job.limit = 5000;
+        job.parts = "pqibsea";
+        for (char *word = strtok(line, " \n"); word; word = strtok(NULL, " \n"))
+            set(&job, word);
+        if (!job.trace)
+            fail("a job without trace");
+        run_all(&job);
+        free(job.trace);
+        for (int index = 0; index < job.section_count; index++) {
+            free(job.sections[index].file);
+            free(job.sections[index].bytes);
         }
-        if (child < 0 || waitpid(child, &status, 0) < 0)
-            fail("no process");
-        if (status)
-            printf("crashed %d\n", status);
     }
     return fflush(stdout) != 0;
 }

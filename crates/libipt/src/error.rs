@@ -54,8 +54,6 @@ impl Error {
     pub(crate) const NO_ENABLE: Error = Error(-23);
     /// A query passed over an event.
     pub(crate) const EVENT_IGNORED: Error = Error(-24);
-    /// A value is out of range.
-    pub(crate) const OVERFLOW: Error = Error(-25);
     /// A file can't be read.
     pub(crate) const BAD_FILE: Error = Error(-26);
     /// Unknown processor.

@@ -25,10 +25,9 @@ pub(crate) fn backward(trace: &[u8], from: usize) -> Result<usize, Error> {
     let mut end = from.checked_sub(misaligned).ok_or(Error::END)?;
     while let Some(word) = end.checked_sub(WORD) {
         let bytes = &trace[word..end];
-        if bytes == &PSB[..WORD] || bytes == &PSB[1..=WORD] {
-            if let Some(psb) = last_of_run(trace, word) {
-                return Ok(psb);
-            }
+        let is_part = bytes == &PSB[..WORD] || bytes == &PSB[1..=WORD];
+        if let Some(psb) = last_of_run(trace, word).filter(|_| is_part) {
+            return Ok(psb);
         }
         end = word;
     }

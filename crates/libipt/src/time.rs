@@ -3,7 +3,7 @@
 //! Its names: the *fast counter* (FC) ticks like the TSC; its ratio to core cycles (FCR, shifted left by [`SHIFT`]) is
 //! calibrated from CYC between MTC or TSC packets, or from CBR.
 
-use hodo_intel_pt::{Erratum, packet::Packet};
+use hodo_intel_pt::packet::Packet;
 
 use crate::{Error, Settings};
 
@@ -185,16 +185,9 @@ pub(crate) struct Calibration {
     crystal: u32,
     cycles_since_mtc: u64,
     has_mtc: bool,
-    /// Erratum SKL168: the next MTC is the first one after a PSB.
-    after_psb: bool,
 }
 
 impl Calibration {
-    /// A PSB: the MTC after it may lack cycles.
-    pub(crate) fn psb(&mut self, settings: &Settings) {
-        self.after_psb |= settings.has(Erratum::Skl168);
-    }
-
     fn tsc(&mut self, tsc: u64, in_header: bool) -> Result<(), Error> {
         let (last, cycles) = (self.tsc, self.cycles_since_tsc);
         self.tsc = tsc;
@@ -226,7 +219,6 @@ impl Calibration {
     }
 
     fn mtc(&mut self, field: u8, settings: &Settings) -> Result<(), Error> {
-        let after_psb = std::mem::take(&mut self.after_psb);
         let now = crystal(field, settings);
         if !self.has_mtc {
             self.cycles_since_mtc = 0;
@@ -242,26 +234,8 @@ impl Calibration {
         self.crystal = now;
         let ticks = crystal_between(last, now, settings)?;
         let fast_counter = fast_counter_of(ticks, settings)?;
-        let ratio = shifted(fast_counter)? / cycles;
-        if after_psb && self.lacks_packets(ticks, cycles, fast_counter, settings) {
-            return Ok(());
-        }
-        self.ratio = Some(ratio);
+        self.ratio = Some(shifted(fast_counter)? / cycles);
         Ok(())
-    }
-
-    /// Erratum SKL168: whether an MTC, or the CYC of a counter that wraps at 4,096 cycles, seems to be missing.
-    fn lacks_packets(&self, ticks: u32, cycles: u64, fast_counter: u64, settings: &Settings) -> bool {
-        // For longer periods, one wrap is within the usual variation.
-        const LONGEST_PERIOD: u8 = 10;
-        // A wrap, and some variation.
-        const WRAP: u64 = 0xf00;
-        let frequency = settings.raw.mtc_frequency;
-        if 1u32.wrapping_shl(frequency.into()) < ticks {
-            return true;
-        }
-        let ratio = self.ratio.filter(|_| frequency < LONGEST_PERIOD);
-        ratio.is_some_and(|ratio| ratio.wrapping_mul(cycles.wrapping_add(WRAP)) >> SHIFT < fast_counter)
     }
 
     fn cyc(&mut self, cycles: u64) {

@@ -63,7 +63,7 @@ const ALIGNMENT: u64 = 1 << 16;
 impl Section {
     /// Creates a section of at most `size` bytes.
     pub(crate) fn new(file: &CStr, offset: u64, size: u64) -> Result<Section, Error> {
-        let metadata = fs::metadata(path(file)).map_err(|_| Error::BAD_FILE)?;
+        let metadata = fs::metadata(path(file)).map_err(|_| Error::INVALID)?;
         let left = metadata.size().checked_sub(offset).filter(|&left| left > 0).ok_or(Error::INVALID)?;
         Ok(Section {
             file: file.to_owned(),

@@ -133,8 +133,8 @@ impl Query {
         let begin = self.position.unwrap_or(self.trace().len());
         let mut from = begin;
         loop {
-            from = synchronize::backward(self.trace(), from)?;
-            match self.start(from) {
+            let psb = synchronize::backward(self.trace(), from)?;
+            match self.start(psb) {
                 // A segment that is not whole, at the end of the trace.
                 Err(Error::END) => {}
                 Err(error) => return Err(error),
@@ -142,6 +142,11 @@ impl Query {
                 Ok(start) if self.position != Some(begin) => return Ok(start.ip),
                 Ok(_) => {}
             }
+            // A long run of a PSB's bytes; libipt would search for ever.
+            if psb >= from {
+                return Err(Error::END);
+            }
+            from = psb;
         }
     }
 

@@ -67,10 +67,8 @@ pub(crate) fn read(settings: &Settings, position: usize, kind: Kind) -> Result<S
     const DAMAGED_TMA: usize = 8;
     match packet::read(settings, position, kind) {
         Err(Error::BAD_PACKET) if kind == Kind::Tma && settings.has(Erratum::Skz84) => {
-            match settings.trace.len() - position {
-                left if left < DAMAGED_TMA => Err(Error::END),
-                _ => Ok(Sized { content: Content::Invalid, size: DAMAGED_TMA }),
-            }
+            // It may end behind the trace; then the next packet is out of it.
+            Ok(Sized { content: Content::Invalid, size: DAMAGED_TMA })
         }
         read => read,
     }

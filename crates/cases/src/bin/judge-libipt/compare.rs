@@ -13,10 +13,14 @@ use crate::Outcome;
 /// What a comparison found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
-    /// Lines that were compared.
+    /// Traces, damaged ones too.
+    pub(crate) traces: u64,
+    /// Lines that are equal.
     pub(crate) lines: u64,
-    /// Jobs with a difference.
+    /// Traces with a difference.
     pub(crate) different: u64,
+    /// Traces on which Intel's library crashes or does not end; ours says the same up to there.
+    pub(crate) crashed: u64,
 }
 
 /// Lines shown before a difference.
@@ -44,54 +48,66 @@ impl Text {
         Ok(Text { child, lines, line: String::new() })
     }
 
-    /// Reads the next line; returns whether there is one.
-    fn advance(&mut self) -> Outcome<bool> {
+    /// Reads the next line; it is empty at the end.
+    fn advance(&mut self) -> Outcome {
         self.line.clear();
-        Ok(self.lines.read_line(&mut self.line)? > 0)
+        self.lines.read_line(&mut self.line)?;
+        Ok(())
     }
 
-    fn is_job(&self) -> bool {
-        self.line.starts_with("job ")
+    fn begins_trace(&self) -> bool {
+        self.line.starts_with("job ") || self.line.starts_with("mutation ")
     }
 
-    /// Skips to the next job; returns whether there is one.
+    /// Skips to the next trace; returns whether a crash ended this one.
     fn skip(&mut self) -> Outcome<bool> {
-        while !self.line.is_empty() && !self.is_job() {
+        let mut crashed = false;
+        while !self.line.is_empty() && !self.begins_trace() {
+            crashed |= self.line.starts_with("crashed ");
             self.advance()?;
         }
-        Ok(!self.line.is_empty())
+        Ok(crashed)
     }
 }
 
-/// Compares the texts of both libraries, and prints the first difference of each job.
+/// Compares the texts of both libraries, and prints the first difference of each trace.
 pub(crate) fn compare(transcript: &Path, ours: &Path, jobs: &[String]) -> Outcome<Tally> {
     let input = jobs.join("\n") + "\n";
     let mut theirs = Text::start(transcript, None, input.clone())?;
     let mut ours = Text::start(transcript, Some(ours), input)?;
     let mut tally = Tally::default();
-    let mut job = String::new();
+    let (mut job, mut mutation) = (String::new(), String::new());
     let mut before: VecDeque<String> = VecDeque::new();
-    let (mut left, mut right) = (theirs.advance()?, ours.advance()?);
-    while left || right {
+    theirs.advance()?;
+    ours.advance()?;
+    while !theirs.line.is_empty() || !ours.line.is_empty() {
         if theirs.line == ours.line {
-            if theirs.is_job() {
-                job.clone_from(&theirs.line);
+            if theirs.begins_trace() {
+                let line = if theirs.line.starts_with("job ") { &mut job } else { &mut mutation };
+                line.clone_from(&theirs.line);
                 before.clear();
+                tally.traces += 1;
             }
             tally.lines += 1;
             before.push_back(theirs.line.clone());
             if before.len() > CONTEXT {
                 before.pop_front();
             }
-            (left, right) = (theirs.advance()?, ours.advance()?);
+            theirs.advance()?;
+            ours.advance()?;
+            continue;
+        }
+        let (left, right) = (theirs.line.clone(), ours.line.clone());
+        ours.skip()?;
+        if theirs.skip()? {
+            tally.crashed += 1;
             continue;
         }
         tally.different += 1;
         if tally.different <= SHOWN {
             let context: String = before.iter().map(|line| format!("    {line}")).collect();
-            print!("DIFFERS {job}{context}  - {}  + {}", theirs.line, ours.line);
+            print!("DIFFERS {job}  {mutation}{context}  - {left}  + {right}");
         }
-        (left, right) = (theirs.skip()?, ours.skip()?);
     }
     for (text, name) in [(&mut theirs, "Intel's"), (&mut ours, "our")] {
         let status = text.child.wait()?;

@@ -31,7 +31,8 @@ pub(crate) fn of_fixtures(fixtures: &Path, folder: &Path, mutations: u64) -> Out
         let bytes = fs::read(&path)?;
         let unpacked = Unpacked::default();
         let recording = hodo_formats::read(&Input::file(&bytes, &unpacked)).map_err(|error| format!("{name}: {error}"))?;
-        for words in streams(&recording, &fixtures.join("perf/symfs"), folder, &name)? {
+        let symfs = fs::canonicalize(fixtures.join("perf/symfs"))?;
+        for words in streams(&recording, &symfs, folder, &name)? {
             add(&mut jobs, &format!("{words} limit=200000"), mutations.min(10));
         }
     }
