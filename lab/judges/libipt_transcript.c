@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -354,7 +355,8 @@ static void run_apart(struct job *job, uint8_t *trace, size_t size)
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        alarm(20);
+        struct rlimit seconds = {3, 3};
+        setrlimit(RLIMIT_CPU, &seconds);
         run(job, trace, size);
         fflush(stdout);
         _exit(0);

@@ -33,12 +33,14 @@ pub mod flow;
 pub mod packet;
 
 mod config;
+mod edges;
 mod errata;
 mod filter;
 mod last_ip;
 mod timing;
 
 pub use config::{Config, Cpu};
+pub use edges::EdgeMap;
 pub use errata::{Errata, Erratum};
 pub use filter::{Filter, FilterError};
 pub use hodo_code::branch_target;

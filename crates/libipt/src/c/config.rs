@@ -19,7 +19,7 @@ const INTEL: u32 = 1;
 /// Returns the version of libipt whose interface this is.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pt_library_version() -> abi::Version {
-    abi::Version { major: 2, minor: 0, patch: 5, build: 0, extension: c"hodoscope".as_ptr() }
+    abi::Version { major: 2, minor: 0, patch: 5, build: 0, extension: c"-hodoscope".as_ptr() }
 }
 
 /// Returns the text of an error code.

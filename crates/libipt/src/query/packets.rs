@@ -231,6 +231,7 @@ impl Query {
                 Err(error) => return Err(error),
                 Ok(scanned) => match scanned.kind {
                     Kind::TipPge => return Ok(true),
+                    _ if scanned.content == Content::Invalid => return Ok(false),
                     Kind::Pad | Kind::Tsc | Kind::Cbr | Kind::PsbEnd | Kind::Pip | Kind::Mode => {}
                     Kind::Vmcs | Kind::Tma | Kind::Mtc | Kind::Cyc | Kind::Mnt => {}
                     _ => return Ok(false),
