@@ -28,6 +28,8 @@
 //! # Ok::<(), Error>(())
 //! ```
 
+#![deny(missing_docs)]
+
 pub mod encoder;
 pub mod flow;
 pub mod packet;
@@ -44,3 +46,8 @@ pub use edges::EdgeMap;
 pub use errata::{Errata, Erratum};
 pub use filter::{Filter, FilterError};
 pub use hodo_code::branch_target;
+
+/// The examples of the page that package registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -183,7 +183,7 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// libipt's queues hold this many events; more are an error, which bounds what a damaged trace can hold back.
-    const CAPACITY: usize = 7;
+    const CAPACITY: usize = 6;
 
     /// Adds an event.
     pub(crate) fn push(&mut self, binding: Binding, event: Event) -> Result<(), Error> {
