@@ -68,7 +68,10 @@ pub(crate) fn length(mode: Mode, bytes: &[u8]) -> Result<usize, Error> {
             0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0xf0 | 0xf2 | 0xf3 => {}
             0x40..=0x4f if mode == Mode::Bits64 => {
                 prefixes.wide = byte & 8 != 0;
-                if !matches!(cursor.peek(), Some(0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)) {
+                if !matches!(
+                    cursor.peek(),
+                    Some(0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)
+                ) {
                     break cursor.next()?;
                 }
                 prefixes.wide = false;

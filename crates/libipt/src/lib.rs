@@ -16,7 +16,6 @@
 
 #![warn(missing_debug_implementations)]
 
-mod abi;
 mod block;
 mod c;
 mod encode;
@@ -33,5 +32,6 @@ mod synchronize;
 mod time;
 mod walk;
 
+use c::abi;
 use error::{Error, Status};
 use settings::{Settings, errata_of};

@@ -56,7 +56,9 @@ fn gdb(library: &Path) -> Outcome {
     }
     let trace = first.last().ok_or("no trace")?;
     let mut words = trace.rsplitn(3, ':');
-    let (Some(size), Some(offset)) = (words.next(), words.next()) else { return Err("no part of a file".into()) };
+    let (Some(size), Some(offset)) = (words.next(), words.next()) else {
+        return Err("no part of a file".into());
+    };
     let (offset, size): (usize, usize) = (offset.parse()?, size.parse()?);
     let bytes = fs::read(&recording)?;
     let path = library.join("tiny.pt");

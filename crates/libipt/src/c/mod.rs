@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod abi;
 mod blocks;
 mod config;
 mod image;
@@ -12,13 +13,15 @@ mod instructions;
 pub(crate) mod map;
 mod packets;
 mod query;
+#[cfg(test)]
+mod tests;
 
 use std::{
     ffi::{CStr, c_char, c_int},
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use crate::{Error, Status, abi, event::Event, memory::Space};
+use crate::{Error, Status, event::Event, memory::Space};
 
 /// Calls a function and returns its result as C expects it. A panic is an internal error.
 fn call(function: impl FnOnce() -> Result<Status, Error>) -> c_int {

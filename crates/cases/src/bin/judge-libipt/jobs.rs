@@ -23,14 +23,16 @@ pub(crate) fn of_fixtures(fixtures: &Path, folder: &Path, mutations: u64) -> Out
     let mut jobs = Vec::new();
     for path in files(&fixtures.join("pt"), "case")? {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let words = case(&fs::read_to_string(&path)?, folder, &name).map_err(|error| format!("{name}: {error}"))?;
+        let words =
+            case(&fs::read_to_string(&path)?, folder, &name).map_err(|error| format!("{name}: {error}"))?;
         add(&mut jobs, &words, mutations);
     }
     for path in files(&fixtures.join("perf"), "data")? {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let bytes = fs::read(&path)?;
         let unpacked = Unpacked::default();
-        let recording = hodo_formats::read(&Input::file(&bytes, &unpacked)).map_err(|error| format!("{name}: {error}"))?;
+        let recording = hodo_formats::read(&Input::file(&bytes, &unpacked))
+            .map_err(|error| format!("{name}: {error}"))?;
         let symfs = fs::canonicalize(fixtures.join("perf/symfs"))?;
         for words in streams(&recording, &symfs, folder, &name)? {
             add(&mut jobs, &format!("{words} limit=200000"), mutations.min(10));

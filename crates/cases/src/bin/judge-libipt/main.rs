@@ -28,7 +28,13 @@ fn main() -> ExitCode {
 }
 
 /// Returns whether all jobs are equal.
-fn judge(transcript: &Path, ours: &Path, fixtures: &Path, mutations: &str, files: &[String]) -> Outcome<bool> {
+fn judge(
+    transcript: &Path,
+    ours: &Path,
+    fixtures: &Path,
+    mutations: &str,
+    files: &[String],
+) -> Outcome<bool> {
     let folder = tempfile::tempdir()?;
     let mut list = jobs::of_fixtures(fixtures, folder.path(), mutations.parse()?)?;
     for file in files {
@@ -36,6 +42,8 @@ fn judge(transcript: &Path, ours: &Path, fixtures: &Path, mutations: &str, files
     }
     let tally = compare::compare(transcript, ours, &list)?;
     let compare::Tally { traces, lines, different, crashed } = tally;
-    println!("{traces} traces, {lines} equal lines; {different} traces differ; on {crashed} Intel's library ends early");
+    println!(
+        "{traces} traces, {lines} equal lines; {different} traces differ; on {crashed} Intel's library ends early"
+    );
     Ok(tally.different == 0)
 }
