@@ -13,6 +13,7 @@ mod demo;
 mod demo_board;
 mod fixtures;
 mod fuzz;
+mod packages;
 mod python;
 mod test;
 mod tidy;
@@ -59,6 +60,11 @@ const CHORES: &[Chore] = &[
         name: "web",
         help: "build the page of `hodo view` into crates/server/page.html, which hodo embeds; commit it",
         run: |_| web::build(),
+    },
+    Chore {
+        name: "crates",
+        help: "pack the libraries as for a registry, build them, and a crate outside that uses them; nothing is sent",
+        run: packages::run,
     },
     Chore { name: "tidy", help: "check the rules of the house that compilers don't know", run: tidy::run },
     Chore { name: "fixtures", help: "record anew what lies in fixtures/", run: fixtures::run },

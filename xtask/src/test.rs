@@ -5,7 +5,7 @@ use std::{process::Command, thread, time::Instant};
 use crate::{
     Outcome,
     command::{self, cargo},
-    machine, python,
+    machine, packages, python,
     setup::{self, Need},
     tidy, web,
 };
@@ -29,6 +29,7 @@ const STEPS: &[TestStep] = &[
     ("page", page),
     ("machine", machine),
     ("tests", tests),
+    ("crates", || packages::run(&[])),
 ];
 
 /// The last steps, which run at the same time: neither uses all processors.

@@ -7,6 +7,8 @@
 //!
 //! Only this crate reads with `unsafe`: it maps files and prefetches memory.
 
+#![deny(missing_docs)]
+
 mod cursor;
 mod guard;
 mod map;
@@ -14,3 +16,8 @@ mod map;
 pub use cursor::{Cursor, Eof};
 pub use guard::{Unreadable, unreadable};
 pub use map::{Map, prefetch};
+
+/// The examples of the page that package registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -8,6 +8,8 @@
 //! This crate does arithmetic only and reads no clock. Products have 128 bits, so a conversion rounds only once, at
 //! its end.
 
+#![deny(missing_docs)]
+
 mod cycles;
 mod time_map;
 
@@ -135,3 +137,8 @@ mod tests {
         }
     }
 }
+
+/// The examples of the page that package registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -8,6 +8,8 @@
 //!
 //! The caller provides the bytes: this crate opens no file.
 
+#![deny(missing_docs)]
+
 mod block;
 mod branch_batches;
 mod function_run;
@@ -37,3 +39,8 @@ pub use program::Program;
 pub use returns::{Back, DEPTH, ReturnStack, ReturnTarget};
 pub use snapshot::{ReadInstruction, Snapshot};
 pub use space::{AddressSpace, Bits, Content, Origin};
+
+/// The examples of the page that package registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -29,6 +29,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![deny(missing_docs)]
+
 mod clock_identity;
 pub mod ctf;
 pub mod error;
@@ -103,3 +105,8 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
         }
     }
 }
+
+/// The examples of the page that package registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

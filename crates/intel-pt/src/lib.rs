@@ -28,17 +28,26 @@
 //! # Ok::<(), Error>(())
 //! ```
 
+#![deny(missing_docs)]
+
 pub mod encoder;
 pub mod flow;
 pub mod packet;
 
 mod config;
+mod edges;
 mod errata;
 mod filter;
 mod last_ip;
 mod timing;
 
 pub use config::{Config, Cpu};
+pub use edges::EdgeMap;
 pub use errata::{Errata, Erratum};
 pub use filter::{Filter, FilterError};
 pub use hodo_code::branch_target;
+
+/// The examples of the page that package registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

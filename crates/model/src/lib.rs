@@ -8,6 +8,8 @@
 //! what came before, merges partials in order, and finishes the last one into a [`Table`]. A [`Report`] is an
 //! analysis as users request it. [`Loss`] is carried through every step, so that nothing is skipped silently.
 
+#![deny(missing_docs)]
+
 mod analysis;
 mod counts;
 mod erased;

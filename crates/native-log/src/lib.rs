@@ -6,6 +6,8 @@
 //!                                   └─ threads ──items──► Item: path, signal, system call, time, loss ──packets──► Intel PT
 //! ```
 
+#![deny(missing_docs)]
+
 mod counted_time;
 mod entries;
 mod file;

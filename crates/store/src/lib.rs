@@ -19,6 +19,8 @@
 //! Query results depend only on the records, not on their order of arrival or on the threads. `docs/store.md`
 //! describes the format.
 
+#![deny(missing_docs)]
+
 mod bins;
 mod block;
 mod build;

@@ -14,6 +14,8 @@
 //! This crate does arithmetic only and reads no clock or file. Times are integers with 128-bit products. Floating
 //! point holds only differences of offsets and drifts, and rounds outwards.
 
+#![deny(missing_docs)]
+
 mod bounds;
 mod clocks;
 mod convex;

@@ -25,6 +25,7 @@ mod diff;
 mod difference;
 mod events;
 mod explain;
+mod interface;
 mod latency;
 mod libipt;
 mod lines;
@@ -71,6 +72,7 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge cases [NAME]…
        cargo judge check [steady | PROGRAM]…
        cargo judge containers [FILE]…
+       cargo judge libipt [MUTATIONS [JOBS]…]
        cargo judge lines [PROGRAM]…
        cargo judge latency
        cargo judge deltas [PROGRAM]…
@@ -104,6 +106,7 @@ pub fn run(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
         Some((first, names)) if first == "cases" => return cases::run(names),
         Some((first, names)) if first == "check" => return check::run(names),
+        Some((first, rest)) if first == "libipt" => return interface::run(rest),
         Some((first, files)) if first == "containers" => return containers::run(files),
         Some((first, names)) if first == "lines" => return lines::run(names),
         Some((first, [])) if first == "latency" => return latency::run(),

@@ -1,7 +1,7 @@
-//! Measures how fast other decoders read raw Intel PT.
+//! Measures how fast other decoders read raw Intel PT, and how fast ours fills a map of edges.
 //!
 //! ```text
-//! peers iptr-packets|iptr-edges|ptcov [--code FILE:OFFSET:SIZE@ADDRESS]… TRACE[:OFFSET:SIZE]…
+//! peers iptr-packets|iptr-edges|ptcov|hodo-edges|hodo-paths [--code FILE:OFFSET:SIZE@ADDRESS]… TRACE[:OFFSET:SIZE]…
 //! ```
 //!
 //! Reads all traces twice in one process and prints one line of JSON: `bytes`, `cold_ns` (first pass), `hot_ns` (second
@@ -17,6 +17,13 @@ use std::{
 };
 
 use hodo_bytes::Map;
+use hodo_clock::Tsc;
+use hodo_code::{AddressSpace, Content, NoLabels, Origin, Program};
+use hodo_intel_pt::{
+    Config, EdgeMap,
+    flow::{Decoder, Memos, Switch},
+    packet::{PSB, find_psb},
+};
 use iptr_decoder::{DecodeOptions, DecoderContext, HandlePacket, IpReconstructionPattern, decode};
 use iptr_edge_analyzer::{
     EdgeAnalyzer, control_flow_handler::fuzz_bitmap::FuzzBitmapControlFlowHandler, memory_reader::ReadMemory,
@@ -46,7 +53,9 @@ fn main() {
         "iptr-packets" => iptr_packets(&traces),
         "iptr-edges" => iptr_edges(&traces, code),
         "ptcov" => ptcov(&traces, &code),
-        other => fail(other, "expected iptr-packets, iptr-edges or ptcov"),
+        "hodo-edges" => hodo_edges(&traces, &code, |map| EdgeMap::new(map)),
+        "hodo-paths" => hodo_edges(&traces, &code, |map| EdgeMap::new(map).with_path()),
+        other => fail(other, "expected iptr-packets, iptr-edges, ptcov, hodo-edges or hodo-paths"),
     }
 }
 
@@ -232,5 +241,29 @@ fn ptcov(traces: &[Mapped], code: &[Code]) {
     measure(traces, |trace| {
         let failed = decoder.coverage(trace, &mut map).is_err();
         Count { items: 0, errors: u64::from(failed) }
+    });
+}
+
+/// Our decoder, segment by segment, with one memo.
+fn hodo_edges<'m>(traces: &[Mapped], code: &[Code], edges: impl FnOnce(&'m mut [u8]) -> EdgeMap<'m>) {
+    let mut space = AddressSpace::new();
+    for code in code {
+        let content = Content { bytes: &code.bytes, origin: Origin { module: 0, offset: code.address } };
+        space.map(code.address..code.address + code.bytes.len() as u64, content, 0);
+    }
+    let mut programs = [Program::new(&space, &NoLabels)];
+    let mut memos = Memos::default();
+    let mut edges = edges(Box::leak(vec![0u8; COVERAGE].into_boxed_slice()));
+    let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
+    let config = Config::default();
+    measure(traces, |trace| {
+        let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
+        let mut begin = next(0);
+        while let Some(start) = begin {
+            begin = next(start + PSB.len());
+            let decoder = Decoder::new(trace, start..begin.unwrap_or(trace.len()), &config, &schedule);
+            decoder.decode_with_memo(&mut programs, &mut memos, &mut edges);
+        }
+        Count::default()
     });
 }

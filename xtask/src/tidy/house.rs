@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-code", ""),
     ("hodo-model", "hodo-clock hodo-code"),
     ("hodo-intel-pt", "hodo-clock hodo-code"),
+    ("hodo-libipt", "hodo-intel-pt"),
     ("hodo-cases", "hodo-clock hodo-code hodo-formats hodo-intel-pt"),
     ("hodo-symbols", "hodo-bytes hodo-model hodo-code"),
     ("hodo-formats", "hodo-model hodo-clock hodo-bytes hodo-intel-pt hodo-code hodo-native-log"),

@@ -15,6 +15,7 @@ const FILE_LINES: usize = 600;
 const UNSAFE: &[(&str, &str)] = &[
     ("crates/bytes/", "mapped input: the one place for reading"),
     ("crates/code/src/native/", "machine code, and the way into it"),
+    ("crates/libipt/src/c/", "the C interface of libipt"),
     ("crates/sql/src/virtual_table.rs", "the C layout of SQLite's virtual tables"),
     ("crates/native/src/arena.rs", "memory shared with recorded programs"),
     ("crates/native/src/process.rs", "system calls about other processes"),

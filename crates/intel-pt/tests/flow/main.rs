@@ -1,6 +1,7 @@
 //! Property test of encoder and decoder: the decoder follows, instruction by instruction, what the encoder traces of
 //! a random walk over random code.
 
+mod edges;
 mod memo;
 mod walker;
 
