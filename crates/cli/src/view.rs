@@ -4,27 +4,28 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use hodo_engine::{AnyReport, Experiment, Identity, IndexError, Needs, Request, Traces, report_for, reports};
 use hodo_findings::table;
+use hodo_script::events::event_tables;
 use hodo_model::{
     Interest, Parameters, Role, Selection, Table,
     table::{RecordBatch, cells},
 };
-use hodo_server::{Inputs, NoStore, Progress, Refused, Report, Rows, Written};
+use hodo_server::{Inputs, NoStore, Progress, Refused, Report, Rows, SqlTable, Written};
 use hodo_store::{Error, State, Store};
 
 use crate::{
-    arguments::{Input, View},
+    arguments::{Input, StoreFolder, View},
     events, explain,
     failure::{Failure, INTERRUPTED, written},
     index, info, input, live,
     output::Destination,
     progress::CtrlC,
     quantities::size,
-    report, timeline,
+    report, sql, timeline,
     view_flow::Recorded,
 };
 
@@ -83,7 +84,7 @@ fn open_browser(address: &str) {
 
 /// The opened inputs.
 pub struct Opened {
-    pub experiment: Experiment,
+    pub experiment: Arc<Experiment>,
     pub input: Input,
     /// The identity of the inputs when they were opened; `None` without files.
     identity: Option<Identity>,
@@ -92,6 +93,7 @@ pub struct Opened {
     about: Vec<Table>,
     /// The recordings of control flow.
     pub recordings: Vec<Recorded>,
+    store: StoreFolder,
 }
 
 impl Opened {
@@ -103,11 +105,12 @@ impl Opened {
             None => Some(index::identity(&input)?),
         };
         let folder = identity.as_ref().map(|identity| index::folder(&command.store, identity)).transpose()?;
-        let experiment = input::experiment(&input, Needs::ALL)?;
+        let experiment = Arc::new(input::experiment(&input, Needs::ALL)?);
         let mut about = experiment.with(info_tables);
         about.extend(timeline::clocks(&experiment));
         let recordings = Recorded::of(&input, &experiment);
-        Ok(Opened { experiment, input, identity, folder, about, recordings })
+        let store = command.store.clone();
+        Ok(Opened { experiment, input, identity, folder, about, recordings, store })
     }
 
     /// Returns whether the inputs provide what a report reads, without further options.
@@ -249,6 +252,19 @@ impl Inputs for Opened {
         let total = explain::work(&self.input, &self.experiment).map_err(refused)?;
         let found = explain::find(&self.input, &self.experiment, &mut |done| progress(done, total));
         Ok(found.map_err(refused)?.map(|found| table(&found)))
+    }
+
+    fn sql_tables(&self) -> Result<Vec<SqlTable>, Refused> {
+        let question = sql::Sql::of(self.input.clone(), self.store.clone());
+        let sources = sql::sources(&self.experiment, &question, &Arc::default()).map_err(refused)?;
+        let is_event = |name: &str| self.experiment.with(event_tables).iter().any(|table| table.name == name);
+        let table = |name: &str| SqlTable { name: name.to_owned(), is_event: is_event(name) };
+        Ok(sources.iter().map(|source| table(source.name())).collect())
+    }
+
+    fn sql(&self, query: &str, most: u64, stop: &Arc<AtomicBool>) -> Result<Option<Table>, Refused> {
+        let question = sql::Sql::of(self.input.clone(), self.store.clone());
+        sql::answer(&self.experiment, &question, query, Some(most), stop).map_err(refused)
     }
 
     fn store(&self, progress: Progress<'_>) -> Result<Option<Store>, NoStore> {

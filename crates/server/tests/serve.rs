@@ -155,6 +155,17 @@ impl Inputs for Made {
         no_flow()
     }
 
+    fn sql_tables(&self) -> Result<Vec<SqlTable>, Refused> {
+        Ok(vec![SqlTable { name: HOSTILE.to_owned(), is_event: true }])
+    }
+
+    fn sql(&self, query: &str, _: u64, stop: &Arc<AtomicBool>) -> Result<Option<Table>, Refused> {
+        if query != "select 1" {
+            return Err(Refused(format!("SQL: {query}")));
+        }
+        Ok(Some(table()).filter(|_| !stop.load(Ordering::SeqCst)))
+    }
+
     fn findings(&self, _: Progress<'_>) -> Result<Option<Table>, Refused> {
         Ok(Some(table()))
     }

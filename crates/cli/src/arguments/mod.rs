@@ -126,7 +126,7 @@ impl<T: Args> Args for Chosen<T> {
 }
 
 /// What to read.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Input {
     /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), an experiment
     /// that `hodo sync` wrote, or a live LTTng session (net://HOST[:PORT]/host/NAME/SESSION)
@@ -196,7 +196,7 @@ pub struct Input {
 }
 
 /// The output and its format.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Output {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = format_names())]
@@ -261,7 +261,7 @@ pub struct View {
 }
 
 /// The location of a store.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct StoreFolder {
     /// Folder of the store [default: in the user's cache, by the inputs' paths]
     #[arg(long, value_name = "DIR")]
