@@ -9,11 +9,11 @@ use std::{
 
 use hodo_engine::{AnyReport, Experiment, Identity, IndexError, Needs, Request, Traces, report_for, reports};
 use hodo_findings::table;
-use hodo_script::events::event_tables;
 use hodo_model::{
     Interest, Parameters, Role, Selection, Table,
     table::{RecordBatch, cells},
 };
+use hodo_script::events::event_tables;
 use hodo_server::{Inputs, NoStore, Progress, Refused, Report, Rows, SqlTable, Written};
 use hodo_store::{Error, State, Store};
 

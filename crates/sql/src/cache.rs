@@ -196,8 +196,10 @@ impl KeptTable {
     fn read(&self, read: &[bool]) -> Option<Table> {
         let mut file = BufReader::new(File::open(&self.path).ok()?);
         let place = |column: usize| self.rows.index_of(self.columns[column].name).ok();
-        let wanted: Vec<usize> =
-            (0..self.columns.len()).filter(|&column| read.get(column) == Some(&true)).filter_map(place).collect();
+        let wanted: Vec<usize> = (0..self.columns.len())
+            .filter(|&column| read.get(column) == Some(&true))
+            .filter_map(place)
+            .collect();
         let (_, reader) = streams(&mut file, Some(wanted))?;
         let heading = Heading {
             name: interned(self.whole.table_name()),
@@ -210,7 +212,9 @@ impl KeptTable {
             let batch = batch.ok()?;
             let rows = batch.num_rows();
             let cells = schema.fields().iter().map(|field| {
-                batch.column_by_name(field.name()).map_or_else(|| new_null_array(field.data_type(), rows), Arc::clone)
+                batch
+                    .column_by_name(field.name())
+                    .map_or_else(|| new_null_array(field.data_type(), rows), Arc::clone)
             });
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), cells.collect(), &options);
@@ -272,7 +276,11 @@ mod tests {
                     vec![1u64, n as u64].into(),
                     format!("text {n}").into(),
                 ];
-                cells.into_iter().zip(read).map(|(cell, read)| if *read { cell } else { Value::Null }).collect()
+                cells
+                    .into_iter()
+                    .zip(read)
+                    .map(|(cell, read)| if *read { cell } else { Value::Null })
+                    .collect()
             };
             let loss = Loss {
                 stream: "s".to_owned(),

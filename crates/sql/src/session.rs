@@ -208,7 +208,9 @@ impl Guard {
                 return Authorization::Allow;
             }
             // Dropping a view asks for the deletion of its rows.
-            AuthAction::Delete { table_name } if self.tables.iter().all(|table| !table.is_named(table_name)) => {
+            AuthAction::Delete { table_name }
+                if self.tables.iter().all(|table| !table.is_named(table_name)) =>
+            {
                 return Authorization::Allow;
             }
             other => {

@@ -474,12 +474,16 @@ fn a_limit_and_a_stop_end_a_statement() {
 fn statements_follow_each_other() {
     let noting = Arc::new(Noting(Mutex::default()));
     let session = Session::new([Arc::clone(&noting) as Arc<dyn Source>], &Arc::default()).expect("it begins");
-    let run = |sql: &str| session.run(sql, None).unwrap_or_else(|error| panic!("{error}")).expect("not stopped");
+    let run =
+        |sql: &str| session.run(sql, None).unwrap_or_else(|error| panic!("{error}")).expect("not stopped");
     let read = || std::mem::take(&mut *noting.0.lock().expect("no thread panicked"));
     let results = run("create view late as select tid, begin_ns from noting where begin_ns > 1000;
         select count(*) from late; -- those of one thread
         select count(*) as n from late where tid = 3;");
-    assert_eq!(results.iter().map(|table| table.rows()[0][0].clone()).collect::<Vec<_>>(), [8, 3].map(Value::Signed));
+    assert_eq!(
+        results.iter().map(|table| table.rows()[0][0].clone()).collect::<Vec<_>>(),
+        [8, 3].map(Value::Signed)
+    );
     read();
     // The same columns are there; another one is computed with those before.
     assert_eq!(run("select min(begin_ns) from late")[0].rows(), [[Value::Signed(1001)]]);
@@ -494,7 +498,9 @@ fn statements_follow_each_other() {
     assert_eq!(run("describe \"noting\"")[0].row_count(), 7);
     run("drop view late");
     // Views stay after an error, and its position counts from the begin of the text.
-    let error = session.run("create view v as select 1 as one;\n select nix from v", None).expect_err("nix is no column");
+    let error = session
+        .run("create view v as select 1 as one;\n select nix from v", None)
+        .expect_err("nix is no column");
     assert!(error.to_string().contains("at line 2, character 9"), "{error}");
     assert_eq!(run("select * from v")[0].rows(), [[Value::Signed(1)]]);
     assert!(session.run("describe nowhere", None).is_err());
@@ -525,16 +531,22 @@ impl Source for Nested {
 #[test]
 fn a_join_by_overlap_visits_the_pairs_only() {
     let ask = |sql: &str| {
-        query(sql, [Arc::new(Nested) as Arc<dyn Source>], None, &Arc::default()).expect(sql).expect("not stopped").rows()
+        query(sql, [Arc::new(Nested) as Arc<dyn Source>], None, &Arc::default())
+            .expect(sql)
+            .expect("not stopped")
+            .rows()
     };
     let begun = std::time::Instant::now();
     // The short ones overlap those of a thousand that began before them: 0 + 1 + … of each thousand.
     let expected: i64 = (0..50_000i64).map(|n| n / 1000 + i64::from(n % 1000 != 0)).sum();
-    let found = ask("select count(*) from nested a join nested b on b.begin_ns < a.begin_ns and b.end_ns > a.begin_ns");
+    let found = ask(
+        "select count(*) from nested a join nested b on b.begin_ns < a.begin_ns and b.end_ns > a.begin_ns",
+    );
     assert_eq!(found, [[Value::Signed(expected)]]);
     // A million pairs take a second or two; a thousand million steps would take minutes.
     assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
-    let expected: i64 = (0..50_000i64).map(|n| if n % 2 == 0 { n / 1000 + i64::from(n % 1000 != 0) } else { 0 }).sum();
+    let expected: i64 =
+        (0..50_000i64).map(|n| if n % 2 == 0 { n / 1000 + i64::from(n % 1000 != 0) } else { 0 }).sum();
     let found = ask("select count(*) from nested a join nested b on a.of = b.of and b.begin_ns < a.begin_ns
         and b.end_ns > a.begin_ns");
     assert_eq!(found, [[Value::Signed(expected)]]);

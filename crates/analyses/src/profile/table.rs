@@ -151,8 +151,11 @@ pub(super) fn functions(
         Column::name("function"),
         Column::name("module").secondary(),
     ]);
-    let threads =
-        [Column::name("comm"), Column::integer("pid", Unit::None).secondary(), Column::integer("tid", Unit::None)];
+    let threads = [
+        Column::name("comm"),
+        Column::integer("pid", Unit::None).secondary(),
+        Column::integer("tid", Unit::None),
+    ];
     let columns = columns.chain(threads.into_iter().filter(|_| by_thread));
     Table::new("functions", Shape::Counters, all.summary(every), columns.collect(), rows)
 }

@@ -67,7 +67,7 @@ pub enum Command {
     Diff(Chosen<crate::diff::Diff>),
     /// The gate: runs the cases of hodo.toml, and fails if one grew beyond its limit, with the reason
     Check(Chosen<crate::check::Check>),
-    /// Tables and events by SQL: one statement that reads
+    /// Tables, calls and events by SQL: statements that read
     Sql(Chosen<crate::sql::Sql>),
     /// Print the help of the program or of a command; --json describes commands, reports, columns and units
     Help(crate::describe::Help),

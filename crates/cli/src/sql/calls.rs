@@ -4,10 +4,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use hodo_analyses::calls::{Call, Moment};
 use hodo_engine::{CHUNKS_IN_ORDER, CallSink, Losses, Trace};
-use hodo_model::{
-    Column, FunctionId, Names, Shape, Table, TableBuilder, Unit,
-    table::Cell,
-};
+use hodo_model::{Column, FunctionId, Names, Shape, Table, TableBuilder, Unit, table::Cell};
 use hodo_sql::Source;
 use rustc_hash::FxHashMap;
 
@@ -31,7 +28,8 @@ impl OfCalls {
 
     fn read(&self, trace: &Trace<'_>, sink: &mut Sink<'_, '_>) -> Result<Losses, String> {
         let Common { experiment, stop, quiet } = &*self.common;
-        let span = experiment.with(|traces| input::span(&self.input, traces)).map_err(|why| why.to_string())?;
+        let span =
+            experiment.with(|traces| input::span(&self.input, traces)).map_err(|why| why.to_string())?;
         let begin = |total| Progress::new_stopped_by(stop, total, *quiet);
         let read = input::read(&self.input, trace, CHUNKS_IN_ORDER, span, &begin, |reading, keep_going| {
             hodo_engine::calls(trace, reading, sink, keep_going)

@@ -5,7 +5,7 @@ mod shell;
 mod sources;
 
 use std::{
-    fs, io,
+    env, fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{Arc, atomic::AtomicBool},
@@ -86,7 +86,8 @@ fn split_query(command: &Sql) -> Result<(String, Sql), Failure> {
     let mut command = command.clone();
     let mut statements = String::new();
     for file in &command.file {
-        let read = if file.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
+        let read =
+            if file.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
         let text = read.map_err(|error| Failure::unreadable(format!("{}: {error}", file.display())))?;
         statements.push_str(&text);
         // The last statement of a file needs no semicolon.
@@ -134,14 +135,17 @@ fn session(experiment: &Arc<Experiment>, command: &Sql, stop: &Arc<AtomicBool>) 
 
 /// Opens the folder of computed tables, beside the store of the inputs; `None` for inputs that have no identity.
 fn cache(command: &Sql, experiment: &Experiment) -> Option<Arc<Cache>> {
-    let has_identity =
-        command.input.pt.is_none() && experiment.problems.is_empty() && live::address(&command.input).ok()?.is_none();
+    let has_identity = command.input.pt.is_none()
+        && experiment.problems.is_empty()
+        && live::address(&command.input).ok()?.is_none();
     if command.no_cache || !has_identity {
         return None;
     }
     let identity = index::identity(&command.input).ok()?;
     let folder = index::folder(&command.store, &identity).ok()?;
-    Cache::open(folder.join("sql"), &identity.text).ok()
+    // Another build of this version may compute other tables.
+    let built = env::current_exe().and_then(fs::metadata).and_then(|program| program.modified());
+    Cache::open(folder.join("sql"), &format!("{}built {:?}\n", identity.text, built.ok())).ok()
 }
 
 /// Everything besides the inputs that decides the rows of tables.

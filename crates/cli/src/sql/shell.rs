@@ -28,16 +28,57 @@ const PROMPT: &str = "sql> ";
 /// The prompt of the further lines of a statement.
 const FURTHER: &str = "...> ";
 
-const HELP: &str = "Statements end with a semicolon. Tab completes words, tables, and columns of tables that were named.
+const HELP: &str =
+    "Statements end with a semicolon. Tab completes words, tables, and columns of tables that were named.
 .tables    the tables and views
 .quit      leave (also Ctrl-D)";
 
 /// Words that statements are made of.
 const WORDS: [&str; 44] = [
-    "and", "as", "asc", "avg", "between", "by", "case", "cast", "count", "create view", "cross join", "desc", "describe",
-    "distinct", "drop view", "else", "end", "exists", "explain query plan", "from", "generate_series", "group by",
-    "having", "in", "is null", "join", "left join", "like", "limit", "max", "median", "min", "not", "on", "or",
-    "order by", "over", "partition by", "percentile", "regexp", "select", "sum", "when", "where",
+    "and",
+    "as",
+    "asc",
+    "avg",
+    "between",
+    "by",
+    "case",
+    "cast",
+    "count",
+    "create view",
+    "cross join",
+    "desc",
+    "describe",
+    "distinct",
+    "drop view",
+    "else",
+    "end",
+    "exists",
+    "explain query plan",
+    "from",
+    "generate_series",
+    "group by",
+    "having",
+    "in",
+    "is null",
+    "join",
+    "left join",
+    "like",
+    "limit",
+    "max",
+    "median",
+    "min",
+    "not",
+    "on",
+    "or",
+    "order by",
+    "over",
+    "partition by",
+    "percentile",
+    "regexp",
+    "select",
+    "sum",
+    "when",
+    "where",
 ];
 
 /// Runs statements until the end of the input. The results so far are shown first.
@@ -134,9 +175,9 @@ impl Completer for Names<'_> {
     fn complete(&self, line: &str, position: usize, _: &Context<'_>) -> Result<(usize, Vec<Pair>)> {
         let before = &line[..position];
         let is_name = |character: char| character.is_alphanumeric() || matches!(character, '_' | '.' | ':');
-        let begin = before.rfind(|character| !is_name(character)).map_or(0, |at| {
-            at + before[at..].chars().next().map_or(0, char::len_utf8)
-        });
+        let begin = before
+            .rfind(|character| !is_name(character))
+            .map_or(0, |at| at + before[at..].chars().next().map_or(0, char::len_utf8));
         let candidates = candidates(self.session, line, &before[begin..]);
         let pairs = candidates.into_iter().map(|name| Pair { display: name.clone(), replacement: name });
         Ok((begin, pairs.collect()))
@@ -157,10 +198,11 @@ fn candidates(session: &Session, line: &str, typed: &str) -> Vec<String> {
     };
     let mut names: Vec<String> =
         tables.iter().filter(is_named).flat_map(|table| session.known_columns(table)).collect();
-    let quoted = |name: &String| match name.chars().all(|character| character.is_alphanumeric() || character == '_') {
-        true => name.clone(),
-        false => format!("\"{name}\""),
-    };
+    let quoted =
+        |name: &String| match name.chars().all(|character| character.is_alphanumeric() || character == '_') {
+            true => name.clone(),
+            false => format!("\"{name}\""),
+        };
     names.extend(tables.iter().map(quoted));
     names.extend(WORDS.map(str::to_owned));
     let typed = typed.to_lowercase();
@@ -191,7 +233,13 @@ mod tests {
 
     #[test]
     fn a_statement_ends_with_a_semicolon() {
-        assert!(!is_complete("select 1\n") && !is_complete("select ';'\n") && !is_complete("select 1; select 2\n"));
-        assert!(is_complete("select 1;\n") && is_complete("select 1; -- done\n") && is_complete("-- nothing\n"));
+        assert!(
+            !is_complete("select 1\n")
+                && !is_complete("select ';'\n")
+                && !is_complete("select 1; select 2\n")
+        );
+        assert!(
+            is_complete("select 1;\n") && is_complete("select 1; -- done\n") && is_complete("-- nothing\n")
+        );
     }
 }

@@ -134,10 +134,9 @@ impl Type {
         const PLAIN: [Type; 6] =
             [Type::Text, Type::Name, Type::Integer, Type::Signed, Type::Real, Type::Boolean];
         match data {
-            DataType::List(items) => PLAIN
-                .iter()
-                .find(|kind| kind.arrow() == *items.data_type())
-                .map(|kind| Type::List(kind)),
+            DataType::List(items) => {
+                PLAIN.iter().find(|kind| kind.arrow() == *items.data_type()).map(|kind| Type::List(kind))
+            }
             _ => PLAIN.into_iter().find(|kind| kind.arrow() == *data),
         }
     }
@@ -220,6 +219,11 @@ impl Column {
     /// The column of a field of an Arrow schema; `None` if no column has such a field.
     pub fn of_field(field: &Field) -> Option<Column> {
         let name = interned(field.name());
-        Some(Column { name, kind: Type::of_arrow(field.data_type())?, unit: field.unit(), secondary: field.is_secondary() })
+        Some(Column {
+            name,
+            kind: Type::of_arrow(field.data_type())?,
+            unit: field.unit(),
+            secondary: field.is_secondary(),
+        })
     }
 }

@@ -1,10 +1,11 @@
 // Tables: every report, as `hodo report` makes it.
 
 import { useAnswer } from "../../shared/ask";
-import { type Model, columnOf, fetchModel, raw } from "../../shared/model";
+import { fetchModel } from "../../shared/model";
 import { link, select, selection } from "../../shared/selection";
 import { type Report, session } from "../../shared/session";
 import { DataTable, Summary } from "../../shared/table";
+import { timeOf } from "../../shared/times";
 import { Waiting } from "../../shared/waiting";
 import type { View } from "../../views";
 
@@ -65,25 +66,6 @@ function Heading({ report, by }: { report: Report; by: string }) {
       )}
     </header>
   );
-}
-
-/** Links of rows that have a begin and an end or a duration: the timeline there. */
-function timeOf(model: Model): ((row: number) => string | undefined) | undefined {
-  const begin = columnOf(model, "begin_ns");
-  const end = columnOf(model, "end_ns");
-  const lasts = columnOf(model, "duration_ns") ?? columnOf(model, "time_ns");
-  if (begin === undefined || (end === undefined && lasts === undefined)) return undefined;
-  if (session.value?.index.state === "absent") return undefined;
-  return (row) => {
-    const from = model.cell(row, begin);
-    if (from === null) return undefined;
-    const [start, extent] = [BigInt(raw(from)), lasts === undefined ? null : model.cell(row, lasts)];
-    const to = extent === null ? (end === undefined ? null : model.cell(row, end)) : null;
-    const stop = extent === null ? BigInt(raw(to ?? from)) : start + BigInt(raw(extent));
-    const margin = (stop - start) / 4n + 1n;
-    const low = start > margin ? start - margin : 0n;
-    return link({ view: "timeline", t0: String(low), t1: String(stop + margin), at: String(start) });
-  };
 }
 
 export const tables: View = {

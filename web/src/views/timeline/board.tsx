@@ -12,13 +12,13 @@ import { ChosenSpan, lead } from "./chosen";
 import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
 import { hasBegun, useAnchor, useGrowing, useShift } from "./growth";
-import { GroupHeading, RowLabel, SummaryLabel } from "./labels";
+import { DeeperLabel, GroupHeading, RowLabel, SummaryLabel } from "./labels";
 import { type Hover, Hint, sliceUnder } from "./hover";
 import { useCriticalPath, useLinks } from "./links";
 import { Places } from "./overlays";
 import { pointer } from "./pointer";
 import { uncovered, useReveal } from "./reveal";
-import { type Layout, type Row, idOf, keyCell, layout, titleOf } from "./rows";
+import { type Layout, type Row, allDepths, idOf, keyCell, layout, titleOf } from "./rows";
 import { type Search, useSearch } from "./search";
 import { limited, moved, ordered, read, whole, write, zoomed } from "./state";
 import type { Slice, Store, Tiles } from "./store";
@@ -196,14 +196,15 @@ export function Board({ store }: Properties) {
       <canvas
         ref={refs.overview}
         class="overview"
-        aria-label="All of the time"
+        role="img"
+        aria-label="How busy the recorded system was over all of the time, and the span that is seen"
         onPointerDown={(event) => actions.overview(event, event.currentTarget)}
         onPointerMove={(event) => event.buttons === 1 && actions.overview(event, event.currentTarget)}
       />
-      <canvas ref={refs.axis} class="axis" aria-label="Times" />
+      <canvas ref={refs.axis} class="axis" role="img" aria-label="Times" />
       {rows.pinned.length > 0 && (
         <div class="pinned" style={{ height: `${rows.pinnedHeight}px` }}>
-          <canvas ref={refs.pinned} />
+          <canvas ref={refs.pinned} role="img" aria-label="Pinned rows over time" />
           {rows.pinned.map((row) => (
             <RowLabel key={row.id} {...actions.labelOf(row)} />
           ))}
@@ -221,7 +222,7 @@ export function Board({ store }: Properties) {
         }}
       >
         <div class="space" style={{ height: `${rows.height}px` }}>
-          <canvas ref={refs.picture} class="picture" style={{ height: `${seenHeight}px` }} aria-label="Rows over time" />
+          <canvas ref={refs.picture} class="picture" style={{ height: `${seenHeight}px` }} role="img" aria-label="Rows over time" />
           {rows.height === 0 && <p class="none waiting">No row passes the filter{choice.hidden.length > 0 && ", or those that do are hidden"}.</p>}
           {rows.headings.filter(visible).map((heading) => (
             <GroupHeading
@@ -234,6 +235,9 @@ export function Board({ store }: Properties) {
           ))}
           {rows.summaries.filter(visible).map((row) => (
             <SummaryLabel key={row.group.path} row={row} turn={() => actions.turn(row.group.path)} />
+          ))}
+          {rows.deeper.filter(visible).map((deeper) => (
+            <DeeperLabel key={deeper.path} deeper={deeper} show={() => write(store, { opened: new Set([...choice.opened, allDepths(deeper.path)]) })} />
           ))}
           {rows.rows.filter(visible).map((row) => (
             <RowLabel key={row.id} {...actions.labelOf(row)} />

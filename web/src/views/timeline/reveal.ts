@@ -2,7 +2,7 @@
 
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
-import { type Choice, type Row, idOf, pattern } from "./rows";
+import { type Choice, MOST_DEPTHS, type Row, allDepths, idOf, isStack, pattern } from "./rows";
 import { type Node, wayTo } from "./tree";
 
 /** What changes so that a row is among those that are shown: folded nodes open, and hiding and a filter that leaves it out end. */
@@ -20,6 +20,8 @@ export function uncovered(tree: Node[], id: string, choice: Choice): Partial<Cho
   }
   const closed = above.filter(({ path, isFolded }) => isFolded && !choice.opened.has(path));
   if (closed.length > 0) changes.opened = new Set([...choice.opened, ...closed.map(({ path }) => path)]);
+  const stack = above.at(-1);
+  if (stack && isStack(stack) && stack.below.indexOf(own) >= MOST_DEPTHS) changes.opened = new Set([...(changes.opened ?? choice.opened), allDepths(stack.path)]);
   if (choice.hidden.some((path) => paths.has(path))) changes.hidden = choice.hidden.filter((path) => !paths.has(path));
   const text = own.lanes.find(({ table, lane }) => idOf(table, lane) === id)?.text ?? "";
   if (choice.filter && !pattern(choice.filter).passes(text)) changes.filter = "";

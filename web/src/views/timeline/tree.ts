@@ -28,7 +28,7 @@ export interface Node {
 }
 
 /** The root of threads, whose links are drawn between their rows. */
-const THREADS = "Threads";
+export const THREADS = "Threads";
 
 /** A path as a text. */
 export function pathText(parts: readonly string[]): string {
