@@ -98,7 +98,10 @@ pub struct Opened {
 
 impl Opened {
     fn open(command: &View) -> Result<Opened, Failure> {
-        let input = command.input.clone();
+        let mut input = command.input.clone();
+        if !command.no_align {
+            input.offset.extend(input::aligned(&input)?);
+        }
         // The identity is taken before reading, so a later change of an input is noticed.
         let identity = match input.pt {
             Some(_) => None,
@@ -192,6 +195,10 @@ impl Inputs for Opened {
         self.about.clone()
     }
 
+    fn unrelated(&self) -> Vec<String> {
+        self.experiment.unrelated()
+    }
+
     fn half_width(&self) -> u64 {
         let widths = self.experiment.clocks.iter().filter_map(|clock| clock.half_width_ns);
         widths.max().unwrap_or(0)
@@ -210,6 +217,7 @@ impl Inputs for Opened {
         &self,
         report: &str,
         view: &str,
+        recording: usize,
         most: usize,
         progress: Progress<'_>,
     ) -> Result<Option<Rows>, Refused> {
@@ -225,13 +233,10 @@ impl Inputs for Opened {
         }
         let outcome = self.experiment.run(&request, &mut set);
         let outcome = outcome.map_err(|refusal| Refused(refusal.to_string()))?;
-        let mut tables = outcome.tables.into_iter();
-        let mut table =
-            tables.next().ok_or_else(|| Refused(format!("{report}: {}", outcome.notes.join("; "))))?;
-        // Each recording of control flow has its own table, and the page shows one.
-        if tables.len() > 0 {
-            table.summary.push(("recordings_left_out", (tables.len() as u64).into()));
-        }
+        // Each recording of control flow has its own table. Reports of events have one table.
+        let place = recording.min(outcome.tables.len().saturating_sub(1));
+        let table = outcome.tables.into_iter().nth(place);
+        let table = table.ok_or_else(|| Refused(format!("{report}: {}", outcome.notes.join("; "))))?;
         Ok(Some(Rows { table, left_out: 0 }).filter(|_| wants_more))
     }
 

@@ -95,7 +95,11 @@ pub trait Inputs: FlowInputs + Send + Sync + 'static {
     /// The reports that the inputs provide.
     fn reports(&self) -> Vec<Report>;
 
-    /// The table of a report, with at most `most` rows. `view` is empty for the default.
+    /// Says for each input whose clock is related to no other what is missing.
+    fn unrelated(&self) -> Vec<String>;
+
+    /// The table of a report, with at most `most` rows. `view` is empty for the default. `recording` is the number of the
+    /// recording of control flow, whose tables are separate.
     ///
     /// # Errors
     /// The report can't be made of these inputs.
@@ -103,6 +107,7 @@ pub trait Inputs: FlowInputs + Send + Sync + 'static {
         &self,
         report: &str,
         view: &str,
+        recording: usize,
         most: usize,
         progress: Progress<'_>,
     ) -> Result<Option<Rows>, Refused>;

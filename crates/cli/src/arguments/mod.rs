@@ -254,6 +254,9 @@ pub struct View {
     /// Print the address, and open no browser
     #[arg(long)]
     pub no_open: bool,
+    /// Keep the times of several recordings of control flow; else all begin when the first one does
+    #[arg(long)]
+    pub no_align: bool,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]

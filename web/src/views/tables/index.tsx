@@ -2,6 +2,7 @@
 
 import { useAnswer } from "../../shared/ask";
 import { fetchModel } from "../../shared/model";
+import { RecordingChoice, part } from "../../shared/part";
 import { link, select, selection } from "../../shared/selection";
 import { type Report, session } from "../../shared/session";
 import { DataTable, Summary } from "../../shared/table";
@@ -13,15 +14,17 @@ function Page() {
   const reports = session.value?.reports ?? [];
   const { report: name, by = "" } = selection.value;
   const report = reports.find((report) => report.name === name) ?? reports[0];
-  const key = report && `${report.name} ${by}`;
-  const asked = useAnswer(key, (signal) => fetchModel("table", { report: report?.name ?? "", by }, signal));
+  const { recording } = part();
+  const chosen = recording === undefined ? {} : { recording };
+  const key = report && `${report.name} ${by} ${recording}`;
+  const asked = useAnswer(key, (signal) => fetchModel("table", { report: report?.name ?? "", by, ...chosen }, signal));
   return (
     <div class="split">
       <nav class="side" aria-label="Reports">
         {reports.map((one) => (
           <a
             key={one.name}
-            href={link({ view: "tables", report: one.name })}
+            href={link({ view: "tables", report: one.name, ...(recording === undefined ? {} : { recording: String(recording) }) })}
             aria-current={one === report ? "page" : undefined}
             title={one.help}
           >
@@ -31,6 +34,7 @@ function Page() {
       </nav>
       <div class="content">
         {report && <Heading report={report} by={by} />}
+        <RecordingChoice />
         <Waiting asked={asked} />
         {asked.value && (
           <>
