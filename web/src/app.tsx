@@ -69,7 +69,10 @@ export function App() {
         </p>
       )}
       {known && known.left_out.length > 0 && <LeftOut lines={known.left_out} />}
-      <main>{view && <view.Page />}</main>
+      <main>
+        {view && <h1 class="unseen">{view.title}</h1>}
+        {view && <view.Page />}
+      </main>
       {help && <KeyHelp keys={[...(view?.keys ?? []), ...KEYS]} close={() => setHelp(false)} />}
     </>
   );

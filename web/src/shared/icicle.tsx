@@ -116,7 +116,7 @@ function wide(at: Placed, least: number, levels: number): Placed[] {
 
 /** How a path is reached by keys and read aloud. Tab leads to the path that fills the drawing, and arrows from there. */
 function reached(node: Placed, at: Placed, says: Drawing["says"]) {
-  return { role: "treeitem", "aria-level": node.depth + 1, "aria-label": says(node), "aria-selected": node === at, tabIndex: node === at ? 0 : -1 } as const;
+  return { role: "treeitem", "aria-level": node.depth + 1, "aria-label": says(node), "aria-selected": node === at, tabindex: node === at ? 0 : -1 } as const;
 }
 
 /** Keys of a drawing: down to the widest callee, up to the caller, to the sides beside it; Enter makes a path fill the drawing. */

@@ -209,7 +209,11 @@ function Rows({ model, rows, sort, turn, marked, linkOf, choose, scroller }: Row
       <table data-table={model.name} aria-rowcount={rows.length}>
         <thead>
           <tr>
-            {linkOf && <th />}
+            {linkOf && (
+              <th>
+                <span class="unseen">link</span>
+              </th>
+            )}
             {model.columns.map((column, number) => (
               <th
                 key={column.name}

@@ -13,7 +13,8 @@ export function timeOf(model: Model): ((row: number) => string | undefined) | un
   const begin = columnOf(model, "begin_ns");
   const end = columnOf(model, "end_ns");
   const lasts = columnOf(model, "duration_ns") ?? columnOf(model, "time_ns");
-  const instant = columnOf(model, "time_ns") ?? columnOf(model, "at_ns");
+  const place = model.columns.findIndex((column) => column.isInstant);
+  const instant = place >= 0 ? place : columnOf(model, "at_ns");
   const to = (from: bigint, until: bigint, at: bigint) =>
     link({ view: "timeline", t0: String(from > 0n ? from : 0n), t1: String(until), at: String(at) });
   if (begin === undefined && instant !== undefined) {

@@ -87,7 +87,7 @@ test("rows of the timeline are reached by keys, and forced colours show what is 
   const { page } = opened;
   await settled(page);
   await page.emulateMedia({ forcedColors: "active" });
-  const focused = () => page.evaluate(() => document.activeElement?.closest("[data-row-id]")?.getAttribute("data-row-id") ?? "");
+  const focused = () => page.evaluate(() => (document.activeElement?.matches(".name") ? (document.activeElement.closest("[data-row-id]")?.getAttribute("data-row-id") ?? "") : ""));
   for (let tabs = 0; tabs < 60 && !(await focused()).startsWith("states:"); tabs++) await page.keyboard.press("Tab");
   const row = await focused();
   expect(row).toMatch(/^states:/);

@@ -74,7 +74,7 @@ function Page() {
       )}
       {asked && code.value && (
         <div class="beside">
-          <div class="drawing">
+          <div class="drawing" tabIndex={0} role="region" aria-label="Drawing">
             <Listing code={code.value} />
           </div>
           <div class="aside">

@@ -16,6 +16,7 @@ import { DeeperLabel, GroupHeading, RowLabel, SummaryLabel } from "./labels";
 import { type Hover, Hint, sliceUnder } from "./hover";
 import { useCriticalPath, useLinks } from "./links";
 import { Places } from "./overlays";
+import { type Kind, picture, save } from "./picture";
 import { pointer } from "./pointer";
 import { uncovered, useReveal } from "./reveal";
 import { type Layout, type Row, allDepths, idOf, keyCell, layout, titleOf } from "./rows";
@@ -101,14 +102,15 @@ export function Board({ store }: Properties) {
   latestGo.current = go;
   useEffect(() => () => clearTimeout(timer.current), []);
 
+  const sceneNow = (): Scene => ({
+    ...state,
+    ...{ span: live.current.span, chosen: live.current.chosen ?? state.chosen },
+    ...{ area: live.current.chosen ? live.current.area : state.area, tiles, colours, theme: theme() },
+    ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [], summaries: rows.summaries },
+  });
   const draw = () => {
     live.current.frame = 0;
-    const scene: Scene = {
-      ...state,
-      ...{ span: live.current.span, chosen: live.current.chosen ?? state.chosen },
-      ...{ area: live.current.chosen ? live.current.area : state.area, tiles, colours, theme: theme() },
-      ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [], summaries: rows.summaries },
-    };
+    const scene = sceneNow();
     const { overview, axis, pinned, picture, scroller } = refs;
     if (picture.current) drawRows(picture.current, "rows", places.rows, scroller.current?.scrollTop ?? 0, scene);
     if (pinned.current) drawRows(pinned.current, "pinned", places.pinned, 0, scene);
@@ -187,12 +189,19 @@ export function Board({ store }: Properties) {
     return () => ends.forEach((end) => end?.());
   }, [hasPinned]);
   useKeys(actions.key);
+  const keep = async (kind: Kind) => {
+    // The chosen span of its rows, or what is seen.
+    const [from, until] = state.chosen ?? [live.current.span.begin, live.current.span.begin + live.current.span.length];
+    const seen = rows.rows.filter(({ top, height }) => top + height > scroll && top < scroll + seenHeight);
+    const wanted = state.chosen ? covered : [...rows.pinned, ...seen];
+    save(await picture(kind, wanted, { begin: from, length: until - from }, sceneNow()), kind, wanted);
+  };
   const visible = ({ top, height }: { top: number; height: number }) =>
     top + height > scroll - BEYOND && top < scroll + seenHeight + BEYOND;
   const slice = selected && state.at !== undefined ? sliceAt(selected, state.at, tiles, live.current.span) : undefined;
   return (
     <div class="timeline" ref={refs.board}>
-      <Tools {...{ store, state, search, go, links, path, span: live.current.span }} step={actions.step} first={actions.first} />
+      <Tools {...{ store, state, search, go, links, path, span: live.current.span, keep }} step={actions.step} first={actions.first} />
       <canvas
         ref={refs.overview}
         class="overview"

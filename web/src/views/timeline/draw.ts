@@ -79,7 +79,7 @@ export function theme(): Theme {
 }
 
 /** Prepares a canvas for its size on the screen; returns its context and size in CSS pixels. */
-export function prepare(canvas: HTMLCanvasElement): { context: CanvasRenderingContext2D; width: number; height: number } | undefined {
+export function prepare(canvas: HTMLCanvasElement): Paper | undefined {
   const { clientWidth: width, clientHeight: height } = canvas;
   const scale = devicePixelRatio;
   const [columns, lines] = [Math.round(width * scale), Math.round(height * scale)];
@@ -153,9 +153,19 @@ function hatched(context: CanvasRenderingContext2D, colour: string): CanvasPatte
 /** Draws rows, which are `scroll` pixels above. */
 export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", places: Places, scroll: number, scene: Scene): void {
   const prepared = prepare(canvas);
-  if (!prepared) return;
+  if (prepared) paintRows(prepared, list, places, scroll, scene);
+}
+
+/** Something to draw on, and its size in pixels. */
+export interface Paper {
+  context: CanvasRenderingContext2D;
+  width: number;
+  height: number;
+}
+
+/** As `drawRows`, on any paper. */
+export function paintRows({ context, width, height }: Paper, list: "rows" | "pinned", places: Places, scroll: number, scene: Scene): void {
   const { rows } = places;
-  const { context, width, height } = prepared;
   const { span } = scene;
   const x = (at: number) => ((at - span.begin) / span.length) * width;
   grid(context, scene, width, height);
@@ -431,8 +441,11 @@ function softEdges(context: CanvasRenderingContext2D, scene: Scene, x: (at: numb
 /** Draws the axis: times, marks and what lies between them, notes. */
 export function drawAxis(canvas: HTMLCanvasElement, scene: Scene): void {
   const prepared = prepare(canvas);
-  if (!prepared) return;
-  const { context, width, height } = prepared;
+  if (prepared) paintAxis(prepared, scene);
+}
+
+/** As `drawAxis`, on any paper. */
+export function paintAxis({ context, width, height }: Paper, scene: Scene): void {
   const { span, theme } = scene;
   const x = (at: number) => ((at - span.begin) / span.length) * width;
   const { step, from, count } = steps(span, width);

@@ -2,7 +2,7 @@
 
 import type { StoreTable } from "./store";
 import type { Group, Summary } from "./summary";
-import { type Lane, type Node, THREADS, pathOf } from "./tree";
+import { type Lane, type Node, THREADS, idOf, pathOf, textOf } from "./tree";
 
 /** A row. */
 export interface Row {
@@ -113,10 +113,7 @@ export const isStack = ({ below }: Node) => below.length > 0 && below.every(({ n
 /** What `opened` has of a call stack whose depths are all shown. */
 export const allDepths = (path: string) => `${path} *`;
 
-/** The name of a row in the address. */
-export function idOf(table: StoreTable, lane: number): string {
-  return `${table.name}:${(table.lanes[lane] ?? []).map((cell) => cell ?? "").join(",")}`;
-}
+export { idOf };
 
 /** The cell of a lane's key; undefined if the key has none of this name. */
 export function keyCell(table: StoreTable, lane: number, name: string): string | null | undefined {
@@ -162,7 +159,7 @@ export function isFolded({ path, isFolded }: Node, { collapsed, opened, filter }
 
 class Placing {
   private readonly result: Layout = { pinned: [], pinnedHeight: 0, headings: [], summaries: [], deeper: [], rows: [], height: 0 };
-  private readonly passing: (text: string) => boolean;
+  private readonly passing: ((text: string) => boolean) | undefined;
   private readonly hidden: ReadonlySet<string>;
   private readonly pins: Set<string>;
   /** Rows at and below each node that pass the filter. */
@@ -173,7 +170,8 @@ class Placing {
     private readonly groups: ReadonlyMap<string, Group>,
     private readonly summaries: ReadonlyMap<string, Summary>,
   ) {
-    this.passing = pattern(choice.filter).passes;
+    // Most of the time there is no filter, and stores have ten thousand lanes.
+    this.passing = choice.filter ? pattern(choice.filter).passes : undefined;
     this.hidden = new Set(choice.hidden);
     this.pins = new Set(choice.pins);
   }
@@ -198,8 +196,8 @@ class Placing {
     return result;
   }
 
-  private passes({ text }: Lane): boolean {
-    return this.passing(text);
+  private passes(lane: Lane): boolean {
+    return !this.passing || this.passing(textOf(lane));
   }
 
   private count(node: Node): number {
@@ -218,7 +216,7 @@ class Placing {
     const below = this.inOrder(node, group).filter((one) => this.counts.get(one) || this.hasPins(one));
     const collapsed = isFolded(node, this.choice);
     const rows = node.lanes.map((lane) => this.row(node, lane, place, collapsed, below.length > 0));
-    result.pinned.push(...rows.filter((row) => row.pinned).map((row) => ({ ...row, depth: 0, under: "" })));
+    if (this.pins.size > 0) result.pinned.push(...rows.filter((row) => row.pinned).map((row) => ({ ...row, depth: 0, under: "" })));
     const own = rows.filter((row, number) => !row.pinned && !isHidden && this.passes(node.lanes[number] as Lane));
     const seen = below.filter((one) => this.counts.get(one));
     // A call stack below a thread's states belongs to its track.
@@ -248,6 +246,7 @@ class Placing {
       isBelow: place.isBelow || own.length > 0,
       isThin: false,
     };
+    if (collapsed && isShown && this.pins.size === 0) return;
     // What is folded has no rows; pinned ones are above anyway.
     const height = result.height;
     const [headings, count, summaries, deeper] = [result.headings.length, result.rows.length, result.summaries.length, result.deeper.length];
@@ -294,19 +293,16 @@ class Placing {
 
   private hasPins(node: Node): boolean {
     if (this.pins.size === 0) return false;
-    return node.lanes.some(({ table, lane }) => this.pins.has(idOf(table, lane))) || node.below.some((one) => this.hasPins(one));
+    return node.lanes.some(({ id }) => this.pins.has(id)) || node.below.some((one) => this.hasPins(one));
   }
 
-  private row(node: Node, { table, number, lane }: Lane, place: Place, collapsed: boolean, hasBelow: boolean): Row {
-    const id = idOf(table, lane);
+  private row(node: Node, { table, number, lane, id }: Lane, place: Place, collapsed: boolean, hasBelow: boolean): Row {
     const pinned = this.pins.has(id);
     const isThin = place.isThin && !pinned && table.shape === "intervals";
-    return {
-      ...{ id, table, number, lane, collapsed, hasBelow, isThin },
-      ...{ pinned, top: 0, height: isThin ? THIN : table.shape === "counters" ? COUNTER : ROW },
-      ...{ depth: place.depth, name: node.name, under: place.under.join(" › "), path: node.path },
-      ...{ folds: hasBelow ? node.path : place.folds, root: place.root, isBelow: place.isBelow },
-    };
+    const height = isThin ? THIN : table.shape === "counters" ? COUNTER : ROW;
+    const [under, folds] = [place.under.join(" › "), hasBelow ? node.path : place.folds];
+    const { depth, root, isBelow } = place;
+    return { id, table, number, lane, collapsed, hasBelow, isThin, pinned, top: 0, height, depth, name: node.name, under, path: node.path, folds, root, isBelow };
   }
 }
 

@@ -8,6 +8,7 @@ import { shown } from "../../shared/text";
 import type { Asked } from "../../shared/ask";
 import type { Span } from "./draw";
 import { type CriticalPath, type Links, hasLinks } from "./links";
+import type { Kind } from "./picture";
 import { pattern } from "./rows";
 import type { Search } from "./search";
 import { type State, whole, write, zoomed } from "./state";
@@ -25,10 +26,12 @@ interface Properties {
   step: (by: number) => void;
   /** Selects the first row. */
   first: () => void;
+  /** Saves a picture of the chosen span and its rows, or of what is seen. */
+  keep: (kind: Kind) => Promise<void>;
 }
 
 /** The tools. */
-export function Tools({ store, state, search, span, go, links, path, step, first }: Properties) {
+export function Tools({ store, state, search, span, go, links, path, step, first, keep }: Properties) {
   const middle = span.begin + span.length / 2;
   const [one, other] = state.marks;
   return (
@@ -70,6 +73,13 @@ export function Tools({ store, state, search, span, go, links, path, step, first
           {shown(note.text, 24)} ×
         </button>
       ))}
+      <span class="switch" role="group" aria-label="Save a picture">
+        {(["svg", "png"] as const).map((kind) => (
+          <button key={kind} type="button" data-picture={kind} onClick={() => void keep(kind)} title={`Save ${state.chosen ? "the chosen span" : "what is seen"} as a picture`}>
+            {kind.toUpperCase()}
+          </button>
+        ))}
+      </span>
       {store.tables.some(hasLinks) && <LinkTools {...{ store, state, links }} />}
       {state.path && <PathTools {...{ store, path }} />}
       {one !== undefined && (
@@ -172,13 +182,16 @@ function Find({ store, state, search, step }: Pick<Properties, "store" | "state"
   // What is typed is not yet in the address, and stays when the page is drawn again.
   const [typed, setTyped] = useState(state.find);
   useEffect(() => setTyped(state.find), [state.find]);
+  const { wrong } = pattern(typed);
   return (
     <>
       <input
         type="search"
         name="find"
         placeholder="Search values (/)"
-        aria-label="Search values"
+        aria-label="Search values by a regular expression"
+        aria-invalid={wrong !== undefined}
+        title={wrong ? `${wrong}: the text itself is looked for` : "A regular expression; Enter visits what is found"}
         value={typed}
         onInput={(event) => setTyped(event.currentTarget.value)}
         onChange={(event) => write(store, { find: event.currentTarget.value })}
