@@ -48,7 +48,9 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
 /// Returns offsets with which recordings of control flow begin together: those of several runs, one after the other. None
 /// if the user gave offsets, if recordings overlap in time, or if an input has events, whose times matter.
 pub fn aligned(input: &Input) -> Result<Vec<TraceOffset>, Failure> {
-    if input.files.len() < 2 || !input.offset.is_empty() || live::address(input)?.is_some() {
+    let (_, synchronised) = timeline::files(input)?;
+    let has_timeline = synchronised.is_some() || !input.offset.is_empty();
+    if input.files.len() < 2 || has_timeline || live::address(input)?.is_some() {
         return Ok(Vec::new());
     }
     let experiment = unplaced(&Input { quiet: true, ..input.clone() }, Needs::ALL)?;

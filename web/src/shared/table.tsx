@@ -101,8 +101,14 @@ export function DataTable({ model, linkOf, children, describes = false, marked: 
     const place = given === undefined ? -1 : rows.indexOf(given);
     const element = scroller.current;
     if (!element || place < 0) return;
-    const [top, bottom] = [element.scrollTop, element.scrollTop + element.clientHeight - 2 * ROW];
-    if (place * ROW < top || place * ROW > bottom) element.scrollTo({ top: Math.max(0, place * ROW - element.clientHeight / 2) });
+    const reveal = () => {
+      const [top, bottom] = [element.scrollTop, element.scrollTop + element.clientHeight - 3 * ROW];
+      if (place * ROW < top || place * ROW > bottom) element.scrollTo({ top: Math.max(0, place * ROW - element.clientHeight / 2) });
+    };
+    // The table has its height once what is above it is drawn.
+    const watch = new ResizeObserver(reveal);
+    watch.observe(element);
+    return () => watch.disconnect();
   }, [given, rows]);
 
   const turn = (column: number) =>

@@ -135,7 +135,7 @@ pub(super) fn functions(
                 Value::from(name),
                 Value::from(module),
             ])
-            .chain(thread.into_iter().flat_map(|thread| thread_cells(context, *thread)))
+            .chain(thread.iter().flat_map(|thread| thread_cells(context, *thread)))
             .collect()
     });
     let samples =

@@ -135,7 +135,7 @@ impl Type {
             [Type::Text, Type::Name, Type::Integer, Type::Signed, Type::Real, Type::Boolean];
         match data {
             DataType::List(items) => {
-                PLAIN.iter().find(|kind| kind.arrow() == *items.data_type()).map(|kind| Type::List(kind))
+                PLAIN.iter().find(|kind| kind.arrow() == *items.data_type()).map(Type::List)
             }
             _ => PLAIN.into_iter().find(|kind| kind.arrow() == *data),
         }

@@ -73,8 +73,7 @@ fn matching(store: &Store, text: &str) -> (Vec<u64>, bool) {
     let known = (0..).map_while(|number| Some((number, store.name(number)?)));
     let lower = text.to_lowercase();
     // A text that is no expression is looked for as it is; the page says so.
-    let expression =
-        RegexBuilder::new(text).case_insensitive(true).size_limit(EXPRESSION_BYTES).build().ok();
+    let expression = RegexBuilder::new(text).case_insensitive(true).size_limit(EXPRESSION_BYTES).build().ok();
     let is_match = |name: &str| {
         expression.as_ref().is_some_and(|expression| expression.is_match(name))
             || name.to_lowercase().contains(&lower)
