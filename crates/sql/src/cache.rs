@@ -229,10 +229,10 @@ impl KeptTable {
 }
 
 /// Returns the schema of the first stream, and the second one.
-fn streams<'f>(
-    file: &'f mut BufReader<File>,
+fn streams(
+    file: &mut BufReader<File>,
     columns: Option<Vec<usize>>,
-) -> Option<(SchemaRef, StreamReader<&'f mut BufReader<File>>)> {
+) -> Option<(SchemaRef, StreamReader<&mut BufReader<File>>)> {
     let mut first = StreamReader::try_new(&mut *file, None).ok()?;
     let whole = first.schema();
     if first.next().is_some() {

@@ -96,3 +96,26 @@ test("events of all names are one table", async () => {
   await page.waitForSelector(rowsAre(count("select count(*) from events where event like 'irq%'")));
   await close(opened);
 });
+
+test("events are ticks on the rows of the timeline", async () => {
+  const opened = await open(`${viewer.address}#view=events&event=sched_stat_runtime&where=${encodeURIComponent("cpu = 3")}`);
+  const { page } = opened;
+  const expected = count("select count(*) from sched_stat_runtime where cpu = 3");
+  await page.click('button:text-is("Ticks")');
+  await page.click('nav a:text-is("Timeline")');
+  await page.waitForSelector(`[data-ticks="${expected}"]`);
+  await settled(page);
+  // The row of the CPU has ink where it had none, and that of another CPU stays as it was.
+  const pixels = async (cpu: number) => {
+    const [label, canvas] = await Promise.all([page.locator(`[data-row-id="cpu:${cpu}"]`).boundingBox(), page.locator("canvas.picture").boundingBox()]);
+    if (!label || !canvas) throw new Error("the rows are not drawn");
+    return page.screenshot({ clip: { x: canvas.x, y: label.y, width: canvas.width, height: 3 } });
+  };
+  const [own, other] = [await pixels(3), await pixels(0)];
+  await page.click('[data-ticks] button[aria-label^="No ticks"]');
+  await page.locator("[data-ticks]").waitFor({ state: "detached" });
+  await settled(page);
+  expect(own.equals(await pixels(3))).toBe(false);
+  expect(other.equals(await pixels(0))).toBe(true);
+  await close(opened);
+});

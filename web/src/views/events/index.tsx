@@ -14,27 +14,12 @@ import { shown } from "../../shared/text";
 import { timeOf } from "../../shared/times";
 import { Waiting } from "../../shared/waiting";
 import type { View } from "../../views";
-import { type SqlTable, quoted } from "../sql";
+import type { SqlTable } from "../sql";
+import { quoted } from "../sql/quoted";
+import { MOST, TIME, listed, statementOf } from "./statement";
 
 /** The table of the events of all names. */
 const ALL = "events";
-const TIME = "time_ns";
-/** Events of a page, at most. */
-const MOST = 20_000;
-
-/** A list of names in the address. */
-const listed = (names: string | undefined) => (names ?? "").split(",").filter((name) => name !== "");
-
-/** The statement that asks for the events of the address. */
-export function statementOf(name: string, columns: string[], { where, t0, t1, span }: Record<string, string | undefined>): string {
-  const chosen = columns.length > 0 ? [TIME, ...columns.filter((column) => column !== TIME)].map(quoted).join(", ") : "*";
-  const conditions = [
-    ...(where?.trim() ? [`(${where})`] : []),
-    ...(span && t0 && t1 ? [`${TIME} >= ${BigInt(t0)}`, `${TIME} < ${BigInt(t1)}`] : []),
-  ];
-  const filter = conditions.length > 0 ? ` where ${conditions.join(" and ")}` : "";
-  return `select ${chosen} from ${quoted(name)}${filter} order by ${TIME} limit ${MOST}`;
-}
 
 function Page() {
   const tables = useAnswer("tables", (signal) => json<SqlTable[]>("sql/tables", {}, signal));
@@ -126,6 +111,14 @@ function Events({ name }: { name: string }) {
           <input type="checkbox" name="span" disabled={!t0 || !t1} checked={Boolean(span && t0)} onChange={(event) => select({ span: event.currentTarget.checked ? "seen" : undefined })} /> in
           the seen span{t0 && t1 && ` (${duration(Number(BigInt(t1) - BigInt(t0)))})`}
         </label>
+        <button
+          type="button"
+          aria-pressed={Boolean(selection.value.ticks)}
+          title="Marks these events on the rows of the timeline"
+          onClick={() => select({ event: name, ticks: selection.value.ticks ? undefined : "1" })}
+        >
+          Ticks
+        </button>
         <a href={link({ view: "sql", sql: query })}>as SQL</a>
       </form>
       {about.value && <Columns about={about.value} />}

@@ -15,6 +15,7 @@ import { timeOf } from "../../shared/times";
 import { Waiting } from "../../shared/waiting";
 import type { View } from "../../views";
 import { Bars } from "./bars";
+import { quoted } from "./quoted";
 import "./sql.css";
 
 /** A table that statements can name. */
@@ -22,9 +23,6 @@ export interface SqlTable {
   name: string;
   is_event: boolean;
 }
-
-/** A name as SQL writes it. */
-export const quoted = (name: string) => (/^[a-z_][a-z0-9_]*$/i.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
 
 /** Nanoseconds of a year: longer than any recording. */
 const YEAR = 365n * 86_400n * 1_000_000_000n;

@@ -24,6 +24,7 @@ import { type Search, useSearch } from "./search";
 import { limited, moved, ordered, read, whole, write, zoomed } from "./state";
 import type { Slice, Store, Tiles } from "./store";
 import { groupsOf, useSummaries } from "./summary";
+import { useTicks } from "./ticks";
 import { Tools } from "./tools";
 import { type Node, nodeOf, pathText } from "./tree";
 
@@ -71,6 +72,7 @@ export function Board({ store }: Properties) {
   const links = useLinks(store, state.span, state.arrows);
   const arrows = links.flatMap((one) => one.arrows);
   const path = useCriticalPath(store, state.path);
+  const ticks = useTicks(store);
 
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const isMoving = useRef(false);
@@ -106,7 +108,7 @@ export function Board({ store }: Properties) {
     ...state,
     ...{ span: live.current.span, chosen: live.current.chosen ?? state.chosen },
     ...{ area: live.current.chosen ? live.current.area : state.area, tiles, colours, theme: theme() },
-    ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [], summaries: rows.summaries },
+    ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [], summaries: rows.summaries, ticks },
   });
   const draw = () => {
     live.current.frame = 0;
@@ -201,7 +203,7 @@ export function Board({ store }: Properties) {
   const slice = selected && state.at !== undefined ? sliceAt(selected, state.at, tiles, live.current.span) : undefined;
   return (
     <div class="timeline" ref={refs.board}>
-      <Tools {...{ store, state, search, go, links, path, span: live.current.span, keep }} step={actions.step} first={actions.first} />
+      <Tools {...{ store, state, search, go, links, path, span: live.current.span, keep, ticks }} step={actions.step} first={actions.first} />
       <canvas
         ref={refs.overview}
         class="overview"

@@ -7,6 +7,7 @@ import { load } from "./load";
 import { type Arrow, LOSSES, type Piece, type Places, type Sheet, concerns, drawArrows, drawPath, lossLanes } from "./overlays";
 import type { Row, SummaryRow } from "./rows";
 import { LANES, type Slice, type Tiles } from "./store";
+import { type Ticks, ticksOf } from "./ticks";
 
 /** The span that is seen, in nanoseconds from the origin. */
 export interface Span {
@@ -45,6 +46,8 @@ export interface Scene {
   path: Piece[];
   /** Summaries of groups. */
   summaries: SummaryRow[];
+  /** Events that are marked. */
+  ticks: Ticks | undefined;
   theme: Theme;
 }
 
@@ -195,6 +198,7 @@ export function paintRows({ context, width, height }: Paper, list: "rows" | "pin
       context.fillRect(left, top, Math.max(3, right - left), row.height);
     }
     context.globalAlpha = 1;
+    if (scene.ticks) drawTicks(context, ticksOf(scene.ticks, row), x, { top, height: row.height, width }, scene.theme);
     context.fillStyle = scene.theme.bad;
     for (const match of scene.matches.get(row.id) ?? []) {
       const left = x(match.begin);
@@ -219,6 +223,19 @@ export function paintRows({ context, width, height }: Paper, list: "rows" | "pin
   const area = scene.area?.map((id) => rows.find((row) => row.id === id));
   const band = area && area[0] && area[1] && bandOf(area[0], area[1], scroll);
   lines(context, scene, x, height, band);
+}
+
+/** Draws events as ticks that hang from the top of their row: one for each pixel that has any. */
+function drawTicks(context: CanvasRenderingContext2D, instants: number[], x: (at: number) => number, row: { top: number; height: number; width: number }, theme: Theme): void {
+  let last = Number.NEGATIVE_INFINITY;
+  context.fillStyle = theme.ink;
+  for (const at of instants) {
+    const left = Math.round(x(at));
+    if (left === last || left < 0 || left > row.width) continue;
+    last = left;
+    context.fillRect(left, row.top, 1, Math.min(7, row.height));
+    context.fillRect(left - 1, row.top, 3, 2);
+  }
 }
 
 /** The place of rows on a canvas, from one to another. */
@@ -493,6 +510,7 @@ export function drawOverview(canvas: HTMLCanvasElement, whole: number, scene: Sc
   for (const matches of scene.matches.values()) {
     for (const match of matches) columns.add(Math.round(x(match.begin)));
   }
+  if (scene.ticks) drawTicks(context, scene.ticks.all, x, { top: 0, height, width }, theme);
   context.fillStyle = theme.bad;
   for (const column of columns) context.fillRect(column - 0.5, 3, 1.5, height - 6);
   lines(context, { ...scene, chosen: undefined }, x, height);

@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { answers } from "../../shared/answers";
 import { duration, grouped, time } from "../../shared/format";
+import { link, select, selection } from "../../shared/selection";
 import { shown } from "../../shared/text";
 import type { Asked } from "../../shared/ask";
 import type { Span } from "./draw";
@@ -13,6 +14,7 @@ import { pattern } from "./rows";
 import type { Search } from "./search";
 import { type State, whole, write, zoomed } from "./state";
 import type { Store } from "./store";
+import type { Ticks } from "./ticks";
 
 interface Properties {
   store: Store;
@@ -28,10 +30,11 @@ interface Properties {
   first: () => void;
   /** Saves a picture of the chosen span and its rows, or of what is seen. */
   keep: (kind: Kind) => Promise<void>;
+  ticks: Ticks | undefined;
 }
 
 /** The tools. */
-export function Tools({ store, state, search, span, go, links, path, step, first, keep }: Properties) {
+export function Tools({ store, state, search, span, go, links, path, step, first, keep, ticks }: Properties) {
   const middle = span.begin + span.length / 2;
   const [one, other] = state.marks;
   return (
@@ -81,6 +84,7 @@ export function Tools({ store, state, search, span, go, links, path, step, first
         ))}
       </span>
       {store.tables.some(hasLinks) && <LinkTools {...{ store, state, links }} />}
+      {ticks && <TickTools ticks={ticks} />}
       {state.path && <PathTools {...{ store, path }} />}
       {one !== undefined && (
         <span class="measure" role="status">
@@ -140,6 +144,24 @@ function LinkTools({ store, state, links }: Pick<Properties, "store" | "state" |
         </span>
       ))}
     </>
+  );
+}
+
+/** Which events are marked, and how many. */
+function TickTools({ ticks: { name, where, asked, all } }: { ticks: Ticks }) {
+  return (
+    <span class="matches" role="status" data-ticks={asked.value ? all.length : undefined}>
+      {asked.error ? (
+        <span class="problem">{shown(asked.error, 200)}</span>
+      ) : (
+        <a href={link({ ...selection.value, view: "events" })} title={shown(where, 500)}>
+          {asked.value ? grouped(all.length) : "…"} {shown(name, 40)}
+        </a>
+      )}
+      <button type="button" class="quiet" onClick={() => select({ ticks: undefined })} aria-label={`No ticks of ${shown(name, 40)}`}>
+        ×
+      </button>
+    </span>
   );
 }
 
