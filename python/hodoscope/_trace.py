@@ -121,7 +121,7 @@ class Trace:
         return table
 
     def sql(self, query, *, progress=None, **given):
-        """Runs one SELECT over the tables that docs/sql.md describes, with options such as `time` and `tid`."""
+        """Runs statements over the tables that docs/sql.md describes, with options such as `time` and `tid`; the result of the last one."""
         if not isinstance(query, str):
             raise TypeError(f"a query is text, not {type(query).__name__}")
         [table] = made([*self.arguments("sql", **given), query], progress)

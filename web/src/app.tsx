@@ -62,15 +62,36 @@ export function App() {
       </header>
       {silence.value && <p class="banner" role="alert">{silence.value}</p>}
       {known?.changed && <p class="banner" role="alert">{shown(known.changed, 1000)}</p>}
+      {known && known.unrelated.length > 0 && <Unrelated lines={known.unrelated} />}
       {known?.index.state === "absent" && known.index.failed && (
         <p class="banner" role="alert">
           There is no timeline, or not all of it: {shown(known.index.why, 1000)}.
         </p>
       )}
       {known && known.left_out.length > 0 && <LeftOut lines={known.left_out} />}
-      <main>{view && <view.Page />}</main>
+      <main>
+        {view && <h1 class="unseen">{view.title}</h1>}
+        {view && <view.Page />}
+      </main>
       {help && <KeyHelp keys={[...(view?.keys ?? []), ...KEYS]} close={() => setHelp(false)} />}
     </>
+  );
+}
+
+/** Inputs whose times can't be compared with those of the others. */
+function Unrelated({ lines }: { lines: string[] }) {
+  return (
+    <details class="banner mild" data-unrelated={lines.length}>
+      <summary>
+        Unrelated clocks: times of {lines.length === 1 ? "one input are" : `${lines.length} inputs are`} not those of the others. <code>hodo sync -o experiment.toml</code> relates
+        them by events that both sides saw
+      </summary>
+      <ul>
+        {lines.map((line) => (
+          <li key={line}>{shown(line, 1000)}</li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

@@ -5,11 +5,13 @@ import type { ComponentType } from "preact";
 import type { Session } from "./shared/session";
 import { about } from "./views/about";
 import { diff } from "./views/diff";
+import { events } from "./views/events";
 import { execution } from "./views/execution";
 import { findings } from "./views/findings";
 import { flame } from "./views/flame";
 import { latency } from "./views/latency";
 import { source } from "./views/source";
+import { sql } from "./views/sql";
 import { tables } from "./views/tables";
 import { timeline } from "./views/timeline";
 
@@ -27,4 +29,4 @@ export interface View {
   Page: ComponentType;
 }
 
-export const views: View[] = [timeline, findings, flame, latency, diff, source, execution, tables, about];
+export const views: View[] = [timeline, findings, flame, latency, diff, source, execution, events, tables, sql, about];

@@ -10,7 +10,7 @@ use hodo_intel_pt::{Config, Cpu, Filter};
 use crate::failure::Failure;
 
 /// Settings that a raw buffer doesn't contain.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Raw {
     /// Code of a raw buffer, on the host or in a guest: bytes of a file at an address
     #[arg(long, value_name = "FILE@ADDRESS[:OFFSET[:SIZE]]", requires = "pt")]
@@ -46,7 +46,7 @@ pub struct Raw {
 }
 
 /// The location of the code of virtual machines.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Guests {
     /// Code of guests. Without a value: the code of the hypervisor's process at the same addresses, as in perf. For a
     /// raw buffer: bytes of a file at an address; --code and --elf then belong to the host

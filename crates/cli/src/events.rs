@@ -32,7 +32,7 @@ pub const EXPORT_CHUNKS: Chunks = Chunks::Bytes(4 << 20);
 pub const NEEDS: Needs = Needs { flow: false, sideband: false, events: true };
 
 /// The filter of software events.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Software events")]
 pub struct Filter {
     /// Only events whose names match, such as `sched_*`

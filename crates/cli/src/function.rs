@@ -12,7 +12,7 @@ use clap::Args;
 const SHOWN: usize = 20;
 
 /// The root of the call paths of `hodo report paths`.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Call paths")]
 pub struct RootArguments {
     /// Only executions of this function; NAME@FILE if several files have it

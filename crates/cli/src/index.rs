@@ -87,7 +87,11 @@ fn build(options: &Input, chosen: &StoreFolder, begin: Begin<'_>) -> Result<Opti
 
 /// Returns the identity of the inputs as they are now.
 pub fn identity(input: &Input) -> Result<Identity, Failure> {
-    Identity::of(&input.files, input.clock_frequency).map_err(Failure::unreadable)
+    let mut identity = Identity::of(&input.files, input.clock_frequency).map_err(Failure::unreadable)?;
+    for offset in &input.offset {
+        identity.text.push_str(&format!("offset {} {}\n", offset.trace, offset.nanos));
+    }
+    Ok(identity)
 }
 
 /// Returns the folder of the store: `--store`, or one in the user's cache.

@@ -4,7 +4,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use hodo_engine::{AnyReport, Experiment, Identity, IndexError, Needs, Request, Traces, report_for, reports};
@@ -13,18 +13,19 @@ use hodo_model::{
     Interest, Parameters, Role, Selection, Table,
     table::{RecordBatch, cells},
 };
-use hodo_server::{Inputs, NoStore, Progress, Refused, Report, Rows, Written};
+use hodo_script::events::event_tables;
+use hodo_server::{Inputs, NoStore, Progress, Refused, Report, Rows, SqlTable, Written};
 use hodo_store::{Error, State, Store};
 
 use crate::{
-    arguments::{Input, View},
+    arguments::{Input, StoreFolder, View},
     events, explain,
     failure::{Failure, INTERRUPTED, written},
     index, info, input, live,
     output::Destination,
     progress::CtrlC,
     quantities::size,
-    report, timeline,
+    report, sql, timeline,
     view_flow::Recorded,
 };
 
@@ -83,7 +84,7 @@ fn open_browser(address: &str) {
 
 /// The opened inputs.
 pub struct Opened {
-    pub experiment: Experiment,
+    pub experiment: Arc<Experiment>,
     pub input: Input,
     /// The identity of the inputs when they were opened; `None` without files.
     identity: Option<Identity>,
@@ -92,22 +93,27 @@ pub struct Opened {
     about: Vec<Table>,
     /// The recordings of control flow.
     pub recordings: Vec<Recorded>,
+    store: StoreFolder,
 }
 
 impl Opened {
     fn open(command: &View) -> Result<Opened, Failure> {
-        let input = command.input.clone();
+        let mut input = command.input.clone();
+        if !command.no_align {
+            input.offset.extend(input::aligned(&input)?);
+        }
         // The identity is taken before reading, so a later change of an input is noticed.
         let identity = match input.pt {
             Some(_) => None,
             None => Some(index::identity(&input)?),
         };
         let folder = identity.as_ref().map(|identity| index::folder(&command.store, identity)).transpose()?;
-        let experiment = input::experiment(&input, Needs::ALL)?;
+        let experiment = Arc::new(input::experiment(&input, Needs::ALL)?);
         let mut about = experiment.with(info_tables);
         about.extend(timeline::clocks(&experiment));
         let recordings = Recorded::of(&input, &experiment);
-        Ok(Opened { experiment, input, identity, folder, about, recordings })
+        let store = command.store.clone();
+        Ok(Opened { experiment, input, identity, folder, about, recordings, store })
     }
 
     /// Returns whether the inputs provide what a report reads, without further options.
@@ -189,6 +195,10 @@ impl Inputs for Opened {
         self.about.clone()
     }
 
+    fn unrelated(&self) -> Vec<String> {
+        self.experiment.unrelated()
+    }
+
     fn half_width(&self) -> u64 {
         let widths = self.experiment.clocks.iter().filter_map(|clock| clock.half_width_ns);
         widths.max().unwrap_or(0)
@@ -207,6 +217,7 @@ impl Inputs for Opened {
         &self,
         report: &str,
         view: &str,
+        recording: usize,
         most: usize,
         progress: Progress<'_>,
     ) -> Result<Option<Rows>, Refused> {
@@ -222,13 +233,10 @@ impl Inputs for Opened {
         }
         let outcome = self.experiment.run(&request, &mut set);
         let outcome = outcome.map_err(|refusal| Refused(refusal.to_string()))?;
-        let mut tables = outcome.tables.into_iter();
-        let mut table =
-            tables.next().ok_or_else(|| Refused(format!("{report}: {}", outcome.notes.join("; "))))?;
-        // Each recording of control flow has its own table, and the page shows one.
-        if tables.len() > 0 {
-            table.summary.push(("recordings_left_out", (tables.len() as u64).into()));
-        }
+        // Each recording of control flow has its own table. Reports of events have one table.
+        let place = recording.min(outcome.tables.len().saturating_sub(1));
+        let table = outcome.tables.into_iter().nth(place);
+        let table = table.ok_or_else(|| Refused(format!("{report}: {}", outcome.notes.join("; "))))?;
         Ok(Some(Rows { table, left_out: 0 }).filter(|_| wants_more))
     }
 
@@ -249,6 +257,19 @@ impl Inputs for Opened {
         let total = explain::work(&self.input, &self.experiment).map_err(refused)?;
         let found = explain::find(&self.input, &self.experiment, &mut |done| progress(done, total));
         Ok(found.map_err(refused)?.map(|found| table(&found)))
+    }
+
+    fn sql_tables(&self) -> Result<Vec<SqlTable>, Refused> {
+        let question = sql::Sql::of(self.input.clone(), self.store.clone());
+        let sources = sql::sources(&self.experiment, &question, &Arc::default()).map_err(refused)?;
+        let is_event = |name: &str| self.experiment.with(event_tables).iter().any(|table| table.name == name);
+        let table = |name: &str| SqlTable { name: name.to_owned(), is_event: is_event(name) };
+        Ok(sources.iter().map(|source| table(source.name())).collect())
+    }
+
+    fn sql(&self, query: &str, most: u64, stop: &Arc<AtomicBool>) -> Result<Option<Table>, Refused> {
+        let question = sql::Sql::of(self.input.clone(), self.store.clone());
+        sql::answer(&self.experiment, &question, query, Some(most), stop).map_err(refused)
     }
 
     fn store(&self, progress: Progress<'_>) -> Result<Option<Store>, NoStore> {

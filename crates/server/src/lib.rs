@@ -23,7 +23,7 @@ mod serve;
 mod session;
 mod walk;
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use hodo_model::Table;
 use hodo_store::Store;
@@ -48,6 +48,15 @@ pub struct Report {
     pub help: &'static str,
     /// The values of `--by`, the default first; empty if there is one kind of rows.
     pub views: &'static [&'static str],
+}
+
+/// A table of SQL.
+#[derive(Clone, Debug, Serialize)]
+pub struct SqlTable {
+    /// Its name, as statements write it.
+    pub name: String,
+    /// Whether its rows are the events of a name.
+    pub is_event: bool,
 }
 
 /// A table for the page.
@@ -86,7 +95,11 @@ pub trait Inputs: FlowInputs + Send + Sync + 'static {
     /// The reports that the inputs provide.
     fn reports(&self) -> Vec<Report>;
 
-    /// The table of a report, with at most `most` rows. `view` is empty for the default.
+    /// Says for each input whose clock is related to no other what is missing.
+    fn unrelated(&self) -> Vec<String>;
+
+    /// The table of a report, with at most `most` rows. `view` is empty for the default. `recording` is the number of the
+    /// recording of control flow, whose tables are separate.
     ///
     /// # Errors
     /// The report can't be made of these inputs.
@@ -94,6 +107,7 @@ pub trait Inputs: FlowInputs + Send + Sync + 'static {
         &self,
         report: &str,
         view: &str,
+        recording: usize,
         most: usize,
         progress: Progress<'_>,
     ) -> Result<Option<Rows>, Refused>;
@@ -103,6 +117,18 @@ pub trait Inputs: FlowInputs + Send + Sync + 'static {
     /// # Errors
     /// The inputs have no events of a scheduler.
     fn critical_path(&self, thread: u32, progress: Progress<'_>) -> Result<Option<Table>, Refused>;
+
+    /// The tables that [`sql`](Inputs::sql) can read.
+    ///
+    /// # Errors
+    /// The inputs can't be read by SQL.
+    fn sql_tables(&self) -> Result<Vec<SqlTable>, Refused>;
+
+    /// The result of the last of some statements, with at most `most` rows; `None` if `stop` was set.
+    ///
+    /// # Errors
+    /// A statement is wrong, and at which place.
+    fn sql(&self, query: &str, most: u64, stop: &Arc<AtomicBool>) -> Result<Option<Table>, Refused>;
 
     /// The findings of `hodo explain`.
     ///

@@ -15,7 +15,7 @@ use std::{
 use hodo_model::{Column, Shape, Table, Unit};
 use hodo_server::{
     Compared, Differences, FlowInputs, FlowSelection, Inputs, Latency, Measured, NoStore, Pair, Progress,
-    Recording, Refused, Report, Rows, Stop, Walk, serve, write_file,
+    Recording, Refused, Report, Rows, SqlTable, Stop, Walk, serve, write_file,
 };
 use hodo_store::{Field, Kind, Schema, Store, Writer};
 
@@ -120,6 +120,10 @@ impl Inputs for Made {
         vec![table()]
     }
 
+    fn unrelated(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn half_width(&self) -> u64 {
         0
     }
@@ -132,6 +136,7 @@ impl Inputs for Made {
         &self,
         report: &str,
         _: &str,
+        _: usize,
         _: usize,
         progress: Progress<'_>,
     ) -> Result<Option<Rows>, Refused> {
@@ -153,6 +158,17 @@ impl Inputs for Made {
 
     fn critical_path(&self, _: u32, _: Progress<'_>) -> Result<Option<Table>, Refused> {
         no_flow()
+    }
+
+    fn sql_tables(&self) -> Result<Vec<SqlTable>, Refused> {
+        Ok(vec![SqlTable { name: HOSTILE.to_owned(), is_event: true }])
+    }
+
+    fn sql(&self, query: &str, _: u64, stop: &Arc<AtomicBool>) -> Result<Option<Table>, Refused> {
+        if query != "select 1" {
+            return Err(Refused(format!("SQL: {query}")));
+        }
+        Ok(Some(table()).filter(|_| !stop.load(Ordering::SeqCst)))
     }
 
     fn findings(&self, _: Progress<'_>) -> Result<Option<Table>, Refused> {

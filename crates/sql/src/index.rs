@@ -1,8 +1,7 @@
 //! Rows of a table, found by time and by equal keys.
 //!
-//! Rows are ordered by their begin, and a range of begins is found by binary search. The largest end among the rows up to
-//! each row never falls, so a second binary search skips the first rows, all of which end before a given time. What is left
-//! is a short range with all rows that were open at a time or during an interval.
+//! Rows are ordered by their begin, and a range of begins is found by binary search. Within it, [`LatestEnds`] finds the
+//! rows that end late enough, so that a join of intervals that overlap takes n log n steps, and one for each pair.
 
 use std::{
     ops::Range,
@@ -15,6 +14,8 @@ use hodo_model::{
 };
 use rusqlite::types::ValueRef;
 use rustc_hash::FxHashMap;
+
+use crate::latest_end::LatestEnds;
 
 /// Names of the columns that rows are ordered by, the first that a table has.
 const BEGINS: [&str; 3] = ["begin_ns", "time_ns", "at_ns"];
@@ -111,27 +112,30 @@ impl Bounds {
 struct Ordered {
     rows: Vec<u32>,
     begins: Vec<i64>,
-    /// The largest end up to each row, of its group; empty without ends.
-    ends: Vec<i64>,
+    /// `None` without ends.
+    ends: Option<LatestEnds>,
 }
 
 impl Ordered {
-    fn push(&mut self, row: u32, begin: i64, end: Option<i64>) {
-        self.rows.push(row);
-        self.begins.push(begin);
-        if let Some(end) = end {
-            self.ends.push(self.ends.last().map_or(end, |&largest| largest.max(end)));
-        }
+    fn new(rows: Vec<u32>, begins: Vec<i64>, ends_by_row: Option<&[i64]>) -> Ordered {
+        let ends = ends_by_row.map(|ends| rows.iter().map(|&row| ends[row as usize]).collect());
+        Ordered { rows, begins, ends: ends.map(LatestEnds::new) }
     }
 
-    /// A range of positions with every row of a group within the bounds, and possibly others.
+    /// The positions of a group's rows that begin within the bounds.
     fn range(&self, group: Range<usize>, bounds: &Bounds) -> Range<usize> {
         let begins = &self.begins[group.clone()];
-        let first_begin = begins.partition_point(|&begin| begin < bounds.begin_from);
+        let first = begins.partition_point(|&begin| begin < bounds.begin_from);
         let after = begins.partition_point(|&begin| begin <= bounds.begin_to);
-        let ends = self.ends.get(group.clone());
-        let first_end = ends.map_or(0, |ends| ends.partition_point(|&end| end < bounds.end_from));
-        group.start + first_begin.max(first_end).min(after)..group.start + after
+        group.start + first.min(after)..group.start + after
+    }
+
+    /// The first of some positions whose row ends late enough; the end of the range if there is none.
+    fn next(&self, positions: Range<usize>, end_from: i64) -> usize {
+        match &self.ends {
+            Some(ends) if end_from > i64::MIN => ends.next(positions.start, positions.end, end_from),
+            _ => positions.start,
+        }
     }
 }
 
@@ -193,24 +197,15 @@ impl Keys {
 /// Puts rows of one group after the other. The order within a group stays.
 fn by_group(all: &Ordered, group_of: &[u32], starts: &[usize], ends: Option<&[i64]>) -> Ordered {
     let count = starts[starts.len() - 1];
-    let mut sorted = Ordered {
-        rows: vec![0; count],
-        begins: vec![0; count],
-        ends: if ends.is_some() { vec![0; count] } else { Vec::new() },
-    };
+    let (mut rows, mut begins) = (vec![0; count], vec![0; count]);
     let mut next = starts.to_vec();
     for ((&row, &begin), &group) in all.rows.iter().zip(&all.begins).zip(group_of) {
-        let Some(&start) = starts[..starts.len() - 1].get(group as usize) else { continue };
-        let position = next[group as usize];
-        next[group as usize] += 1;
-        sorted.rows[position] = row;
-        sorted.begins[position] = begin;
-        if let Some(ends) = ends {
-            let end = ends[row as usize];
-            sorted.ends[position] = if position == start { end } else { sorted.ends[position - 1].max(end) };
-        }
+        let Some(position) = next[..starts.len() - 1].get_mut(group as usize) else { continue };
+        rows[*position] = row;
+        begins[*position] = begin;
+        *position += 1;
     }
-    sorted
+    Ordered::new(rows, begins, ends)
 }
 
 /// Rows to read: a range of positions in one of three orders.
@@ -288,6 +283,15 @@ impl Rows {
         }
     }
 
+    /// The first position of a range, from `from` on, whose row ends at `end_from` or later; the range's end if there is none.
+    pub(crate) fn next(&self, range: &RowRange, from: usize, end_from: i64) -> usize {
+        match range {
+            RowRange::Unordered(_) => from,
+            RowRange::Ordered(range) => self.ordered().next(from..range.end, end_from),
+            RowRange::Equal(keys, range) => keys.ordered.next(from..range.end, end_from),
+        }
+    }
+
     /// The row at a position of such a range.
     pub(crate) fn row(&self, range: &RowRange, position: usize) -> usize {
         match range {
@@ -327,11 +331,8 @@ impl Rows {
             if !rows.is_sorted_by_key(begin) {
                 rows.sort_by_key(begin);
             }
-            let mut ordered = Ordered::default();
-            for row in rows {
-                ordered.push(row, begin(&row), ends.as_ref().map(|ends| ends[row as usize]));
-            }
-            ordered
+            let begins = rows.iter().map(begin).collect();
+            Ordered::new(rows, begins, ends.as_deref())
         })
     }
 

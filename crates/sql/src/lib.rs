@@ -1,38 +1,33 @@
-//! SQL over tables: one statement that reads. A source makes its table only if the statement names it.
+//! SQL over tables: statements that read. A source makes its table only if a statement names it.
 //!
 //! ```text
 //! SQL ──SQLite──► names of tables ──► Source::columns
-//!        │    └─► columns that it reads ──► Source::table ──► index of times, of keys
+//!        │    └─► columns that it reads ──► Source::table, or a file of the Cache ──► index of times, of keys
 //!        └─ rows ◄── virtual table: cells of Arrow batches, in ranges of time or by equal keys
 //!           └──► Table
 //! ```
 
+mod cache;
 mod functions;
 mod index;
+mod latest_end;
 mod result;
+mod series;
+mod session;
+mod statements;
 mod virtual_table;
 
-use std::{
-    fmt,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-};
+use std::{fmt, sync::Arc};
 
-use hodo_model::{Column, Loss, Table, Value};
-use rusqlite::{
-    Connection,
-    hooks::{AuthAction, AuthContext, Authorization},
-};
+use hodo_model::{Column, Shape, Table, Type, Unit, Value};
 
+pub use cache::Cache;
+pub use session::Session;
+pub use statements::statements;
 use virtual_table::Shared;
 
-/// Instructions of SQLite's virtual machine between two checks of `stop`.
-const STOP_INTERVAL: i32 = 10_000;
-
 const READ_ONLY: &str =
-    "only one SELECT, EXPLAIN or DESCRIBE statement is accepted, and traces are never written";
+    "SELECT, EXPLAIN, DESCRIBE, CREATE VIEW and DROP VIEW are accepted, and traces are never written";
 
 /// The name of a note in the summary of a table.
 const NOTE: &str = "note";
@@ -53,6 +48,11 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// Returns why the rows can't be computed.
     fn table(&self, read: &[bool]) -> Result<Table, String>;
+
+    /// Whether the cells of all columns are in the table, whichever are read.
+    fn has_all_columns(&self) -> bool {
+        false
+    }
 }
 
 /// The columns of a table in SQL: those of the source; and `end_ns`, which `*` leaves out, if the source has begins and
@@ -62,6 +62,25 @@ pub trait Source: Send + Sync {
 /// As [`Source::columns`].
 pub fn columns(source: &dyn Source) -> Result<Vec<Column>, String> {
     Ok(index::Layout::new(source.columns()?).columns)
+}
+
+/// Makes a table of columns, each with the name of its table.
+pub fn column_list(columns: impl Iterator<Item = (String, Column)>) -> Table {
+    let heading =
+        vec![Column::name("table"), Column::text("column"), Column::name("type"), Column::name("unit")];
+    let row = |(table, column): (String, Column)| {
+        let kind = match column.kind {
+            Type::Text | Type::Name => "text",
+            Type::Integer => "unsigned integer",
+            Type::Signed => "integer",
+            Type::Real => "real",
+            Type::Boolean => "boolean",
+            Type::List(_) => "json",
+        };
+        let unit = Some(column.unit).filter(|unit| *unit != Unit::None).map(Unit::name);
+        vec![Value::from(table), column.name.into(), kind.into(), unit.into()]
+    };
+    Table::new("tables", Shape::Counters, Vec::new(), heading, columns.map(row))
 }
 
 /// Why a statement has no result.
@@ -104,108 +123,6 @@ impl fmt::Display for Error {
     }
 }
 
-/// Runs a statement and returns at most `limit` of its rows, and the losses of the tables that it reads; `None` if `stop`
-/// was set.
-///
-/// A result column that is a column of a source keeps its type and its unit. Of others, SQLite's values decide: integers,
-/// real numbers or text. Integers from 2⁶³ on are negative within a statement, as SQLite's own hexadecimal literals are.
-///
-/// # Errors
-/// Returns an error for a statement that is wrong or does more than read, and for tables that can't be computed.
-pub fn query(
-    sql: &str,
-    sources: impl IntoIterator<Item = Arc<dyn Source>>,
-    limit: Option<u64>,
-    stop: &Arc<AtomicBool>,
-) -> Result<Option<Table>, Error> {
-    let mut connection = Connection::open_in_memory().map_err(|error| Error::new(error.to_string()))?;
-    let mut all = Vec::new();
-    let registered = (|| {
-        functions::register(&connection)?;
-        virtual_table::register_series(&connection)?;
-        for source in sources {
-            all.push(Arc::new(Shared::new(source)));
-        }
-        for shared in &all {
-            virtual_table::register(&connection, shared)?;
-        }
-        let stop = Arc::clone(stop);
-        connection.progress_handler(STOP_INTERVAL, Some(move || stop.load(Relaxed)))
-    })();
-    registered.map_err(|error| explained(sql, &error, &all))?;
-    let refused = Arc::new(Mutex::new(None));
-    let guard = Guard { tables: all.clone(), refused: Arc::clone(&refused) };
-    let authorize = move |context: AuthContext<'_>| guard.allows(&context);
-    connection.authorizer(Some(authorize)).map_err(|error| explained(sql, &error, &all))?;
-    let result = result::run(&connection, sql, limit, &all);
-    let refused = refused.lock().ok().and_then(|mut refused| refused.take());
-    match (result, refused) {
-        _ if stop.load(Relaxed) => Ok(None),
-        (Ok(mut table), _) => {
-            table.summary.extend(notes(&all));
-            Ok(Some(table.with_loss(losses(&all))))
-        }
-        (Err(_), Some(action)) => Err(Error::new(format!("{action} is refused: {READ_ONLY}"))),
-        (Err(error), None) => Err(explained(sql, &error, &all)),
-    }
-}
-
-/// The losses of the tables that were computed, each once.
-fn losses(tables: &[Arc<Shared>]) -> Vec<Loss> {
-    let mut losses: Vec<Loss> = Vec::new();
-    for loss in tables.iter().flat_map(|table| table.loss()) {
-        if !losses.contains(loss) {
-            losses.push(loss.clone());
-        }
-    }
-    losses
-}
-
-/// The notes of the tables that were computed, such as "the 1,000 longest only", each with the name of its table.
-fn notes(tables: &[Arc<Shared>]) -> Vec<(&'static str, Value)> {
-    let mut notes = Vec::new();
-    for table in tables {
-        for (name, value) in table.summary().iter().filter(|(name, _)| *name == NOTE) {
-            if let Value::Text(text) = value {
-                notes.push((*name, format!("{}: {text}", table.name()).into()));
-            }
-        }
-    }
-    notes
-}
-
-/// Decides what a statement may do, and notes the columns that it reads.
-struct Guard {
-    tables: Vec<Arc<Shared>>,
-    refused: Arc<Mutex<Option<String>>>,
-}
-
-impl Guard {
-    fn allows(&self, context: &AuthContext<'_>) -> Authorization {
-        let action = match context.action {
-            AuthAction::Read { table_name, column_name } => {
-                for table in self.tables.iter().filter(|table| table.is_named(table_name)) {
-                    table.note_read(column_name);
-                }
-                return Authorization::Allow;
-            }
-            AuthAction::Function { function_name: "load_extension" } => "load_extension".to_owned(),
-            AuthAction::Select | AuthAction::Recursive | AuthAction::Function { .. } => {
-                return Authorization::Allow;
-            }
-            other => {
-                // The name of the variant, such as `Insert` of `Insert { table_name: … }`.
-                let text = format!("{other:?}");
-                text.split([' ', '{']).next().unwrap_or_default().to_uppercase()
-            }
-        };
-        if let Ok(mut refused) = self.refused.lock() {
-            refused.get_or_insert(action);
-        }
-        Authorization::Deny
-    }
-}
-
 /// Converts an error of SQLite.
 fn explained(sql: &str, error: &rusqlite::Error, tables: &[Arc<Shared>]) -> Error {
     if let Some(failure) = tables.iter().find_map(|table| table.failure()) {
@@ -225,7 +142,6 @@ fn explained(sql: &str, error: &rusqlite::Error, tables: &[Arc<Shared>]) -> Erro
         }
         rusqlite::Error::SqliteFailure(_, Some(message)) => Error::new(format!("{message}{}", hint(message))),
         rusqlite::Error::InvalidQuery => Error::new(READ_ONLY),
-        rusqlite::Error::MultipleStatement => Error::new("more than one statement"),
         rusqlite::Error::Empty => Error::new("there is no statement"),
         other => Error::new(other.to_string()),
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hodo_model::{Column, Shape, Table, TableBuilder, Type, Unit, Value, table::interned};
 use rusqlite::{Connection, Error, Result, types::ValueRef};
 
-use crate::virtual_table::Shared;
+use crate::{statements::first_word, virtual_table::Shared};
 
 /// The values of a result column so far.
 enum Growing {
@@ -91,14 +91,19 @@ fn text(value: ValueRef<'_>) -> String {
     }
 }
 
-/// Runs a statement and returns at most `limit` of its rows.
+/// Runs a statement and returns at most `limit` of its rows; `None` for a statement without rows, such as CREATE VIEW.
 pub(crate) fn run(
     connection: &Connection,
     sql: &str,
     limit: Option<u64>,
     tables: &[Arc<Shared>],
-) -> Result<Table> {
+) -> Result<Option<Table>> {
     let mut statement = connection.prepare(sql)?;
+    // Of these, only those of views pass the authorizer; statements such as VACUUM do not ask it.
+    if ["create", "drop"].contains(&first_word(sql).as_str()) {
+        statement.execute([])?;
+        return Ok(None);
+    }
     if statement.column_count() == 0 || !statement.readonly() {
         return Err(Error::InvalidQuery);
     }
@@ -120,7 +125,7 @@ pub(crate) fn run(
             growing.push(row.get_ref(index)?);
         }
     }
-    Ok(table(&columns, &growing, count))
+    Ok(Some(table(&columns, &growing, count)))
 }
 
 /// Makes the table of these columns, each a name and the column of a source that it comes from.

@@ -7,13 +7,13 @@ use std::{
     collections::BTreeMap,
     ffi::{CStr, CString, c_int},
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
 use hodo_model::{
-    Column, Loss, Type, Value,
+    Column, Type,
     table::{Cell, Cells},
 };
 use rusqlite::{
@@ -38,13 +38,25 @@ const SHARE_BEYOND: f64 = 0.3;
 /// The cost of a lookup besides its rows, in rows.
 const LOOKUP_COST: f64 = 10.0;
 
-/// A table, shared by all its uses in a statement.
+/// A table, shared by all its uses in the statements of a session.
 pub(crate) struct Shared {
     source: Arc<dyn Source>,
     layout: OnceLock<Result<Layout, String>>,
     /// By column, up to the most that SQLite supports: whether the statement reads it.
     read: Vec<AtomicBool>,
-    rows: OnceLock<Result<Rows, String>>,
+    /// Whether the statement used the rows.
+    is_used: AtomicBool,
+    made: Mutex<Made>,
+}
+
+/// What was made of a source so far.
+#[derive(Default)]
+struct Made {
+    rows: Option<Arc<Rows>>,
+    /// By column: whether the rows have its cells.
+    has: Vec<bool>,
+    /// Why the rows could not be made.
+    failure: Option<String>,
 }
 
 /// The most columns of a table in SQLite.
@@ -53,7 +65,23 @@ const MOST_COLUMNS: usize = 2000;
 impl Shared {
     pub(crate) fn new(source: Arc<dyn Source>) -> Shared {
         let read = (0..MOST_COLUMNS).map(|_| AtomicBool::new(false)).collect();
-        Shared { source, layout: OnceLock::new(), read, rows: OnceLock::new() }
+        let (is_used, made) = (AtomicBool::new(false), Mutex::default());
+        Shared { source, layout: OnceLock::new(), read, is_used, made }
+    }
+
+    pub(crate) fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    /// Forgets what the statement before this one read. The rows stay.
+    pub(crate) fn begin_statement(&self) {
+        self.read.iter().for_each(|read| read.store(false, Relaxed));
+        self.is_used.store(false, Relaxed);
+        self.made().failure = None;
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_named(&self, name: &str) -> bool {
@@ -82,37 +110,43 @@ impl Shared {
     /// Why the table can't be computed.
     pub(crate) fn failure(&self) -> Option<String> {
         let layout = self.layout.get().and_then(|layout| layout.as_ref().err());
-        layout.or_else(|| self.rows.get()?.as_ref().err()).cloned()
+        layout.cloned().or_else(|| self.made().failure.clone())
     }
 
     pub(crate) fn name(&self) -> &str {
         self.source.name()
     }
 
-    /// The figures of the whole table, if it was computed.
-    pub(crate) fn summary(&self) -> &[(&'static str, Value)] {
-        match self.rows.get() {
-            Some(Ok(rows)) => &rows.table.summary,
-            _ => &[],
-        }
+    /// The rows, if the statement used them.
+    pub(crate) fn used(&self) -> Option<Arc<Rows>> {
+        if self.is_used.load(Relaxed) { self.made().rows.clone() } else { None }
     }
 
-    /// What is missing from the rows, if they were computed.
-    pub(crate) fn loss(&self) -> &[Loss] {
-        match self.rows.get() {
-            Some(Ok(rows)) => &rows.table.loss,
-            _ => &[],
+    /// The rows; makes them, unless an earlier statement did and read the same columns.
+    fn rows(&self) -> Result<Arc<Rows>> {
+        self.is_used.store(true, Relaxed);
+        let mut made = self.made();
+        let computed = usize::from(self.layout().is_some_and(|layout| layout.duration.is_some()));
+        let own = self.columns().len() - computed;
+        let has = |column: usize| made.has.get(column).copied().unwrap_or(false);
+        let read: Vec<bool> = self.read.iter().take(own).map(|read| read.load(Relaxed)).collect();
+        let lacks = read.iter().enumerate().any(|(column, read)| *read && !has(column));
+        if let Some(rows) = made.rows.as_ref().filter(|_| !lacks) {
+            return Ok(Arc::clone(rows));
         }
-    }
-
-    fn rows(&self) -> Result<&Rows> {
-        let rows = self.rows.get_or_init(|| {
-            let computed = usize::from(self.layout().is_some_and(|layout| layout.duration.is_some()));
-            let own = self.columns().len() - computed;
-            let read: Vec<bool> = self.read.iter().take(own).map(|read| read.load(Relaxed)).collect();
-            self.source.table(&read).and_then(Rows::new)
-        });
-        rows.as_ref().map_err(|error| Error::ModuleError(error.clone()))
+        let wanted: Vec<bool> = read.iter().enumerate().map(|(column, read)| *read || has(column)).collect();
+        match self.source.table(&wanted).and_then(Rows::new) {
+            Ok(rows) => {
+                let rows = made.rows.insert(Arc::new(rows));
+                let rows = Arc::clone(rows);
+                made.has = if self.source.has_all_columns() { vec![true; own] } else { wanted };
+                Ok(rows)
+            }
+            Err(error) => {
+                made.failure = Some(error.clone());
+                Err(Error::ModuleError(error))
+            }
+        }
     }
 }
 
@@ -242,17 +276,15 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
 
     fn open(&'vtab mut self) -> Result<Cursor> {
         let (base, table) = (sqlite3_vtab_cursor::default(), Arc::clone(&self.table));
-        Ok(Cursor { base, table, found: RowRange::Unordered(0..0), position: 0, end: 0, row: 0 })
+        let found = RowRange::Unordered(0..0);
+        Ok(Cursor { base, table, rows: None, found, end_from: i64::MIN, position: 0, end: 0, row: 0 })
     }
 }
 
 impl VirtualTable {
     /// The number of rows that a lookup is expected to find by the bounds of `bits` and by this number of equal keys.
     fn expected_rows(&self, bits: c_int, keys: usize) -> f64 {
-        let rows = match self.table.rows.get() {
-            Some(Ok(rows)) => rows.table.row_count() as f64,
-            _ => ASSUMED_ROWS,
-        };
+        let rows = self.table.made().rows.as_ref().map_or(ASSUMED_ROWS, |rows| rows.table.row_count() as f64);
         let has_upper = bits & BEGIN_TO != 0;
         let has_lower = bits & (BEGIN_FROM | END_FROM) != 0;
         let share = if has_upper && has_lower {
@@ -273,7 +305,11 @@ struct Cursor {
     /// SQLite's part, which is first.
     base: sqlite3_vtab_cursor,
     table: Arc<Shared>,
+    /// The rows; `None` before the first lookup.
+    rows: Option<Arc<Rows>>,
     found: RowRange,
+    /// The least end of the rows that are looked up.
+    end_from: i64,
     /// The current position in `found`, and the end of its range.
     position: usize,
     end: usize,
@@ -282,11 +318,13 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn load_row(&mut self) -> Result<()> {
+    /// Moves to the first row from a position on.
+    fn seek(&mut self, position: usize) {
+        let Some(rows) = &self.rows else { return };
+        self.position = rows.next(&self.found, position, self.end_from);
         if self.position < self.end {
-            self.row = self.table.rows()?.row(&self.found, self.position);
+            self.row = rows.row(&self.found, self.position);
         }
-        Ok(())
     }
 }
 
@@ -318,15 +356,23 @@ unsafe impl VTabCursor for Cursor {
         // Rows are not looked up by a value that may equal several keys.
         let key = |(column, value)| Some((column, Key::of(value, self.table.columns().get(column)?)?));
         let (columns, key): (Vec<usize>, Vec<Key>) = equal.into_iter().filter_map(key).unzip();
-        self.found = self.table.rows()?.find(&columns, &key, &bounds);
+        // A cursor serves one statement, whose columns are known when it first looks rows up.
+        let rows = match self.rows.take() {
+            Some(rows) => rows,
+            None => self.table.rows()?,
+        };
+        self.found = rows.find(&columns, &key, &bounds);
+        self.rows = Some(rows);
         let (RowRange::Unordered(range) | RowRange::Ordered(range) | RowRange::Equal(_, range)) = &self.found;
-        (self.position, self.end) = (range.start, range.end);
-        self.load_row()
+        let start = range.start;
+        (self.end, self.end_from) = (range.end, bounds.end_from);
+        self.seek(start);
+        Ok(())
     }
 
     fn next(&mut self) -> Result<()> {
-        self.position += 1;
-        self.load_row()
+        self.seek(self.position + 1);
+        Ok(())
     }
 
     fn eof(&self) -> bool {
@@ -334,7 +380,7 @@ unsafe impl VTabCursor for Cursor {
     }
 
     fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
-        let rows = self.table.rows()?;
+        let Some(rows) = &self.rows else { return Ok(()) };
         let (batch, row) = rows.batch_and_row(self.row);
         if self.table.layout().is_some_and(|layout| layout.is_computed(column as usize)) {
             return context.set_result(rows.computed_end(batch, row));
@@ -361,134 +407,5 @@ unsafe impl VTabCursor for Cursor {
 
     fn rowid(&self) -> Result<i64> {
         Ok(self.row as i64)
-    }
-}
-
-/// Registers `generate_series(start, stop)` and `generate_series(start, stop, step)`: the column `value`.
-pub(crate) fn register_series(connection: &Connection) -> Result<()> {
-    const MODULE: Module<'static, Series> = Module::eponymous_only_module();
-    connection.create_module(c"generate_series", &MODULE, None)
-}
-
-/// The hidden columns of a series, after `value`.
-const ARGUMENTS: [&str; 3] = ["start", "stop", "step"];
-
-#[repr(C)]
-struct Series {
-    /// SQLite's part, which is first.
-    base: sqlite3_vtab,
-}
-
-// SAFETY: the layout is C's, and SQLite's part is first.
-unsafe impl<'vtab> VTab<'vtab> for Series {
-    type Aux = ();
-    type Cursor = SeriesCursor;
-
-    fn connect(
-        connection: &mut VTabConnection,
-        _: Option<&()>,
-        _: &[u8],
-        _: &[u8],
-        _: &[u8],
-        _: &[&[u8]],
-    ) -> Result<(Cow<'static, CStr>, Series)> {
-        connection.config(VTabConfig::Innocuous)?;
-        let schema = c"CREATE TABLE x(value INTEGER, start HIDDEN, stop HIDDEN, step HIDDEN)";
-        Ok((schema.into(), Series { base: sqlite3_vtab::default() }))
-    }
-
-    fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
-        let mut constraints: [Option<usize>; ARGUMENTS.len()] = [None; ARGUMENTS.len()];
-        let mut is_unusable = false;
-        for (index, constraint) in info.constraints().enumerate() {
-            let argument = usize::try_from(constraint.column() - 1).ok();
-            let Some(argument) = argument.filter(|&argument| argument < ARGUMENTS.len()) else { continue };
-            is_unusable |= !constraint.is_usable();
-            if constraint.is_usable()
-                && constraint.operator() == IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
-            {
-                constraints[argument] = Some(index);
-            }
-        }
-        let count = constraints.iter().take_while(|index| index.is_some()).count();
-        // An argument comes from a table that this plan joins later; SQLite then tries another order.
-        if is_unusable {
-            return Ok(false);
-        }
-        if count < 2 || count < constraints.iter().flatten().count() {
-            let reason = "generate_series needs a start and a stop: generate_series(start, stop, step)";
-            return Err(Error::ModuleError(reason.to_owned()));
-        }
-        for (number, index) in (1..).zip(constraints.into_iter().flatten()) {
-            let mut usage = info.constraint_usage(index);
-            usage.set_argv_index(number);
-            usage.set_omit(true);
-        }
-        info.set_estimated_cost(10.0);
-        info.set_estimated_rows(1_000);
-        Ok(true)
-    }
-
-    fn open(&'vtab mut self) -> Result<SeriesCursor> {
-        let (base, bounds) = (sqlite3_vtab_cursor::default(), [0; ARGUMENTS.len()]);
-        Ok(SeriesCursor { base, bounds, count: 0, position: 0 })
-    }
-}
-
-/// An iterator over the values of a series.
-#[repr(C)]
-struct SeriesCursor {
-    /// SQLite's part, which is first.
-    base: sqlite3_vtab_cursor,
-    /// Start, stop and step.
-    bounds: [i64; ARGUMENTS.len()],
-    count: u64,
-    position: u64,
-}
-
-// SAFETY: the layout is C's, and SQLite's part is first.
-unsafe impl VTabCursor for SeriesCursor {
-    fn filter(&mut self, _: c_int, _: Option<&str>, arguments: &Filters<'_>) -> Result<()> {
-        self.bounds = [0, 0, 1];
-        (self.count, self.position) = (0, 0);
-        for ((name, bound), value) in ARGUMENTS.iter().zip(&mut self.bounds).zip(arguments.iter()) {
-            *bound = match value {
-                ValueRef::Integer(integer) => integer,
-                ValueRef::Real(real) if real.fract() == 0.0 && real.abs() < 9e18 => real as i64,
-                ValueRef::Null => return Ok(()),
-                _ => return Err(Error::ModuleError(format!("generate_series: {name} must be an integer"))),
-            };
-        }
-        let [start, stop, step] = self.bounds.map(i128::from);
-        if step == 0 {
-            return Err(Error::ModuleError("generate_series: step must not be 0".to_owned()));
-        }
-        let steps = (stop - start) / step;
-        let is_empty = (stop - start).signum() == -step.signum();
-        self.count = if is_empty { 0 } else { u64::try_from(steps + 1).unwrap_or(u64::MAX) };
-        Ok(())
-    }
-
-    fn next(&mut self) -> Result<()> {
-        self.position += 1;
-        Ok(())
-    }
-
-    fn eof(&self) -> bool {
-        self.position >= self.count
-    }
-
-    fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
-        let [start, _, step] = self.bounds;
-        let value = match usize::try_from(column - 1).ok().and_then(|argument| self.bounds.get(argument)) {
-            Some(&argument) => argument,
-            // The step times the position may overflow; the value, between start and stop, is right even then.
-            None => start.wrapping_add(step.wrapping_mul(self.position as i64)),
-        };
-        context.set_result(value)
-    }
-
-    fn rowid(&self) -> Result<i64> {
-        Ok(self.position as i64)
     }
 }

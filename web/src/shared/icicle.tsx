@@ -114,6 +114,39 @@ function wide(at: Placed, least: number, levels: number): Placed[] {
   return found;
 }
 
+/** How a path is reached by keys and read aloud. Tab leads to the path that fills the drawing, and arrows from there. */
+function reached(node: Placed, at: Placed, says: Drawing["says"]) {
+  return { role: "treeitem", "aria-level": node.depth + 1, "aria-label": says(node), "aria-selected": node === at, tabindex: node === at ? 0 : -1 } as const;
+}
+
+/** Keys of a drawing: down to the widest callee, up to the caller, to the sides beside it; Enter makes a path fill the drawing. */
+function walk(at: Placed, nodes: Placed[], go: (node: Placed) => void) {
+  const drawn = new Set(nodes);
+  const next = (node: Placed, key: string): Placed | undefined => {
+    const siblings = node.parent?.children ?? [];
+    const beside = (by: number) => siblings[siblings.indexOf(node) + by];
+    if (key === "ArrowDown") return node.children?.[0];
+    if (key === "ArrowUp") return node.parent ?? undefined;
+    return key === "ArrowRight" ? beside(1) : key === "ArrowLeft" ? beside(-1) : undefined;
+  };
+  return {
+    onKeyDown: (event: KeyboardEvent) => {
+      const focused = event.target instanceof Element ? event.target.closest("[data-path]") : null;
+      const svg = focused?.closest("svg");
+      const node = focused && find(at.ancestors().at(-1) ?? at, focused.getAttribute("data-path") ?? "");
+      if (!svg || !node) return;
+      if (event.key === "Enter" || event.key === " ") go(node);
+      else {
+        const to = next(node, event.key);
+        if (!to || !(drawn.has(to) || at.ancestors().includes(to))) return;
+        svg.querySelector<SVGElement>(`[data-path="${place(to)}"]`)?.focus();
+      }
+      event.preventDefault();
+      event.stopPropagation();
+    },
+  };
+}
+
 /** Measures labels; its font is theirs. */
 const measure = document.createElement("canvas").getContext("2d");
 
@@ -129,7 +162,7 @@ function Boxes({ at, go, width, fill, says, marked }: Drawing) {
   const nodes = wide(at, NARROW / scale, LEVELS);
   const deepest = nodes.reduce((most, node) => Math.max(most, node.depth), 0);
   return (
-    <svg class="boxes" width={width} height={(deepest + 1) * LEVEL + 2} role="img" aria-label="Flame graph">
+    <svg class="boxes" width={width} height={(deepest + 1) * LEVEL + 2} role="tree" aria-label="Flame graph" {...walk(at, nodes, go)}>
       {[...above, ...nodes].map((node) => {
         const isAbove = node.depth < at.depth;
         const [x, extent] = isAbove ? [0, width] : [(node.x0 - at.x0) * scale, (node.x1 - node.x0) * scale];
@@ -142,6 +175,7 @@ function Boxes({ at, go, width, fill, says, marked }: Drawing) {
             data-value={node.value}
             transform={`translate(${x.toFixed(2)} ${node.depth * LEVEL})`}
             onClick={() => go(node)}
+            {...reached(node, at, says)}
           >
             <title>{says(node)}</title>
             <rect width={Math.max(0.5, extent - 0.6).toFixed(2)} height={LEVEL - 1} style={{ fill: fill(node) }} />
@@ -170,8 +204,8 @@ function Rings({ at, go, width, height, fill, says, marked }: Drawing) {
     .innerRadius((node) => (node === at ? 0 : (node.depth - at.depth + 0.4) * ring))
     .outerRadius((node) => (node.depth - at.depth + 1.4) * ring - 1);
   return (
-    <svg class="rings" width={width} height={Math.max(height - 4, 130)} role="img" aria-label="Sunburst">
-      <g transform={`translate(${width / 2} ${Math.max(height - 4, 130) / 2})`}>
+    <svg class="rings" width={width} height={Math.max(height - 4, 130)} role="tree" aria-label="Sunburst" {...walk(at, nodes, go)}>
+      <g role="none" transform={`translate(${width / 2} ${Math.max(height - 4, 130) / 2})`}>
         {nodes.map((node) => {
           const angle = (turn(node.x0) + turn(node.x1)) / 2;
           const middle = (node.depth - at.depth + 0.9) * ring;
@@ -190,6 +224,7 @@ function Rings({ at, go, width, height, fill, says, marked }: Drawing) {
               data-path={place(node)}
               data-value={node.value}
               onClick={() => go(node)}
+              {...reached(node, at, says)}
             >
               <title>{says(node)}</title>
               <path d={shape(node) ?? ""} style={{ fill: fill(node) }} />

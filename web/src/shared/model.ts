@@ -14,6 +14,8 @@ export interface Column {
   unit: string;
   /** Whether its cells are numbers. */
   numeric: boolean;
+  /** Whether it holds instants, though its name does not say so. */
+  isInstant?: boolean;
 }
 
 /** What is missing from a table. */
@@ -108,10 +110,19 @@ export function raw(cell: Cell): string {
   return Array.isArray(cell) ? cell.map(raw).join(";") : String(cell);
 }
 
-/** Rows as CSV (RFC 4180) with a line of names. */
+/** Begins of texts that a spreadsheet takes for a formula. */
+const FORMULA = /^[=+\-@\t\r]/;
+
+/** Rows as CSV (RFC 4180) with a line of names. A text that a spreadsheet would compute begins with an apostrophe. */
 export function csv(model: Model, rows: Iterable<number>): string {
   const quoted = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  const lines = [model.columns.map((column) => quoted(column.name)).join(",")];
-  for (const row of rows) lines.push(model.columns.map((_, column) => quoted(raw(model.cell(row, column)))).join(","));
+  const safe = (cell: Cell) => (typeof cell === "string" && FORMULA.test(cell) ? `'${cell}` : raw(cell));
+  const lines = [model.columns.map((column) => quoted(safe(column.name))).join(",")];
+  for (const row of rows) lines.push(model.columns.map((_, column) => quoted(safe(model.cell(row, column)))).join(","));
   return `${lines.join("\n")}\n`;
+}
+
+/** The same table, in which `time_ns` holds the instants of events, as a table of a class of events has them. */
+export function ofEvents(model: Model): Model {
+  return { ...model, columns: model.columns.map((column) => (column.name === "time_ns" ? { ...column, isInstant: true } : column)) };
 }

@@ -25,6 +25,8 @@ export interface Session {
   inputs: string[];
   reports: Report[];
   index: Index;
+  /** Inputs whose clock is related to no other, and what is missing. */
+  unrelated: string[];
   /** Says that an input was changed. */
   changed: string | null;
   /** A page that is a file: what was left out of it. */

@@ -23,12 +23,12 @@ function shownName(name: string, unit: string): string {
 }
 
 /** A cell for people, whose texts have `most` characters. */
-export function shownCell(cell: Cell, column: Pick<Column, "name" | "unit">, most?: number): string {
+export function shownCell(cell: Cell, column: Pick<Column, "name" | "unit" | "isInstant">, most?: number): string {
   if (cell === null) return "–";
   if (Array.isArray(cell)) return cell.map((item) => shownCell(item, column)).join(" ");
   if (typeof cell === "string") return shown(cell, most);
   if (typeof cell === "boolean") return cell ? "yes" : "no";
-  if (column.unit === "ns" && !INSTANT.test(column.name)) return duration(Number(cell));
+  if (column.unit === "ns" && !column.isInstant && !INSTANT.test(column.name)) return duration(Number(cell));
   if (column.unit === "ns") return instant(BigInt(cell));
   if (column.unit === "share") return `${(Number(cell) * 100).toFixed(2)} %`;
   if (typeof cell === "number" && !Number.isInteger(cell)) return cell.toPrecision(5);
@@ -49,6 +49,10 @@ interface Properties {
   children?: ComponentChildren;
   /** Whether rows describe instead of measure, so that none is the worst. */
   describes?: boolean;
+  /** A row that is marked and scrolled into sight. */
+  marked?: number | undefined;
+  /** Receives a row that was clicked. */
+  choose?: ((row: number) => void) | undefined;
 }
 
 /** The rows that contain a text, in order. */
@@ -78,7 +82,7 @@ function worstColumn(model: Model, sort: Sort | undefined): number {
 }
 
 /** A table with its tools. */
-export function DataTable({ model, linkOf, children, describes = false }: Properties) {
+export function DataTable({ model, linkOf, children, describes = false, marked: given, choose }: Properties) {
   const [sort, setSort] = useState<Sort>();
   const [filter, setFilter] = useState("");
   const [marked, setMarked] = useState<number>();
@@ -91,6 +95,21 @@ export function DataTable({ model, linkOf, children, describes = false }: Proper
     setMarked(undefined);
     setCopied("");
   }, [model]);
+
+  useEffect(() => {
+    setMarked(given);
+    const place = given === undefined ? -1 : rows.indexOf(given);
+    const element = scroller.current;
+    if (!element || place < 0) return;
+    const reveal = () => {
+      const [top, bottom] = [element.scrollTop, element.scrollTop + element.clientHeight - 3 * ROW];
+      if (place * ROW < top || place * ROW > bottom) element.scrollTo({ top: Math.max(0, place * ROW - element.clientHeight / 2) });
+    };
+    // The table has its height once what is above it is drawn.
+    const watch = new ResizeObserver(reveal);
+    watch.observe(element);
+    return () => watch.disconnect();
+  }, [given, rows]);
 
   const turn = (column: number) =>
     setSort((before) => {
@@ -145,7 +164,7 @@ export function DataTable({ model, linkOf, children, describes = false }: Proper
         <span role="status">{copied}</span>
         {children}
       </div>
-      <Rows {...{ model, rows, sort, turn, marked, linkOf, scroller }} />
+      <Rows {...{ model, rows, sort, turn, marked, linkOf, choose, scroller }} />
     </section>
   );
 }
@@ -167,10 +186,11 @@ interface RowsProperties {
   turn: (column: number) => void;
   marked: number | undefined;
   linkOf: Properties["linkOf"];
+  choose: Properties["choose"];
   scroller: { current: HTMLDivElement | null };
 }
 
-function Rows({ model, rows, sort, turn, marked, linkOf, scroller }: RowsProperties) {
+function Rows({ model, rows, sort, turn, marked, linkOf, choose, scroller }: RowsProperties) {
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(600);
   useEffect(() => {
@@ -195,7 +215,11 @@ function Rows({ model, rows, sort, turn, marked, linkOf, scroller }: RowsPropert
       <table data-table={model.name} aria-rowcount={rows.length}>
         <thead>
           <tr>
-            {linkOf && <th />}
+            {linkOf && (
+              <th>
+                <span class="unseen">link</span>
+              </th>
+            )}
             {model.columns.map((column, number) => (
               <th
                 key={column.name}
@@ -213,7 +237,7 @@ function Rows({ model, rows, sort, turn, marked, linkOf, scroller }: RowsPropert
         <tbody>
           {spacer(first)}
           {Array.from(rows.subarray(first, last), (row) => (
-            <tr key={row} data-row={row} class={row === marked ? "marked" : ""}>
+            <tr key={row} data-row={row} class={`${row === marked ? "marked" : ""} ${choose ? "choosable" : ""}`} onClick={choose && (() => choose(row))}>
               {linkOf && <td>{seen(linkOf(row))}</td>}
               {model.columns.map((column, number) => (
                 <td key={column.name} class={column.numeric ? "number" : ""} title={title(model.cell(row, number))}>

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
+import { grouped } from "../../src/shared/format";
 import type { Store } from "../../src/views/timeline/store";
 import { KERNEL, box, rowOf, settled, spanAfter, states } from "./kernel";
 import { HODO, type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
@@ -170,6 +171,15 @@ test("search counts and visits matches", async () => {
   await page.keyboard.press("Enter");
   const first = expected.reduce((least, state) => (state.begin < least.begin ? state : least));
   await page.waitForSelector(`.record[data-record="${first.begin}"]`);
+  // A regular expression; one that is none is looked for as it is.
+  const some = states().filter((state) => /^(un|run)/.test(state.state)).length;
+  await page.fill('input[name="find"]', "^(UN|run)[a-z]+$");
+  await page.press('input[name="find"]', "Enter");
+  await page.waitForSelector(`.matches:has-text("${grouped(some)} matches")`);
+  await page.fill('input[name="find"]', "(un");
+  expect(await page.getAttribute('input[name="find"]', "aria-invalid")).toBe("true");
+  await page.press('input[name="find"]', "Enter");
+  await page.waitForSelector('.matches:has-text("0 matches")');
   await close(opened);
 });
 

@@ -35,7 +35,8 @@ pub(crate) const fn functions<L: FlowLoop>() -> hodo_model::Report<L> {
         description: Description {
             name: "functions",
             roles: &[Role::Functions],
-            help: "exact profile: instructions, calls and time of each function",
+            help: "exact profile: instructions, calls and time of each function; by thread, of each in each thread",
+            views: &["function", "thread"],
             takes: TAKES,
             in_all: true,
             ..Description::EMPTY

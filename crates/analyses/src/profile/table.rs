@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use hodo_model::{Column, FunctionId, Names, Shape, Summary, Table, Unit, Value};
+use hodo_model::{Column, FinishContext, FunctionId, Shape, Summary, Table, Unit, Value};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -32,6 +32,12 @@ pub(super) struct Amounts {
 }
 
 impl Amounts {
+    pub(super) fn add(&mut self, other: &Amounts) {
+        self.cost.add(&other.cost);
+        self.sums.add(&other.sums);
+        self.threads += other.threads;
+    }
+
     pub(super) fn summary(&self, every: Option<Every>) -> Summary {
         let Amounts { cost, sums, threads } = self;
         let mut summary = Vec::new();
@@ -56,22 +62,66 @@ impl Amounts {
     }
 }
 
+/// The costs by function: of all threads, or of each thread in their order.
+pub(super) enum Functions {
+    Whole(FxHashMap<FunctionId, FunctionCost>),
+    ByThread(Vec<FxHashMap<FunctionId, FunctionCost>>),
+}
+
+impl Functions {
+    /// Collects the costs of threads, as the view requires.
+    pub(super) fn new(view: &str) -> Functions {
+        match view {
+            THREAD => Functions::ByThread(Vec::new()),
+            _ => Functions::Whole(FxHashMap::default()),
+        }
+    }
+
+    /// Returns where the costs of the next thread are added.
+    pub(super) fn next_thread(&mut self) -> &mut FxHashMap<FunctionId, FunctionCost> {
+        match self {
+            Functions::Whole(functions) => functions,
+            Functions::ByThread(threads) => threads.push_mut(FxHashMap::default()),
+        }
+    }
+}
+
+/// The view with a row for each function of each thread.
+pub(super) const THREAD: &str = "thread";
+
+/// A row of the table of functions.
+struct Row {
+    /// The index of the thread, if the table is by thread.
+    thread: Option<usize>,
+    function: FunctionId,
+    cost: FunctionCost,
+}
+
 /// The table of functions.
 pub(super) fn functions(
-    functions: FxHashMap<FunctionId, FunctionCost>,
+    functions: Functions,
     all: &Amounts,
-    names: &dyn Names,
+    context: &FinishContext<'_>,
     every: Option<Every>,
 ) -> Table {
     let sampled = every.is_some();
     let weight = |own: &ProfileCost| if sampled { own.rare.samples } else { own.ran.instructions };
-    let mut functions: Vec<(FunctionId, FunctionCost)> = functions.into_iter().collect();
-    functions.retain(|(_, cost)| !sampled || cost.samples > 0);
-    functions.sort_by_key(|(id, cost)| {
-        (Reverse(weight(&cost.own)), Reverse(if sampled { cost.samples } else { 0 }), *id)
+    let (by_thread, groups) = match functions {
+        Functions::Whole(functions) => (false, vec![functions]),
+        Functions::ByThread(threads) => (true, threads),
+    };
+    let mut rows: Vec<Row> = Vec::new();
+    for (index, functions) in groups.into_iter().enumerate() {
+        let thread = by_thread.then_some(index);
+        rows.extend(functions.into_iter().map(|(function, cost)| Row { thread, function, cost }));
+    }
+    rows.retain(|row| !sampled || row.cost.samples > 0);
+    rows.sort_by_key(|Row { thread, function, cost }| {
+        let samples = if sampled { cost.samples } else { 0 };
+        (Reverse(weight(&cost.own)), Reverse(samples), *function, *thread)
     });
-    let rows = functions.iter().map(|(id, cost)| {
-        let (name, module) = names.names(*id);
+    let rows = rows.iter().map(|Row { thread, function, cost }| {
+        let (name, module) = context.functions().names(*function);
         let samples = [cost.own.rare.samples, cost.samples].map(Value::from);
         let row = [Value::from(share(weight(&cost.own), weight(&all.cost)))].into_iter();
         row.chain(samples.into_iter().filter(|_| sampled))
@@ -85,6 +135,7 @@ pub(super) fn functions(
                 Value::from(name),
                 Value::from(module),
             ])
+            .chain(thread.iter().flat_map(|thread| thread_cells(context, *thread)))
             .collect()
     });
     let samples =
@@ -100,7 +151,24 @@ pub(super) fn functions(
         Column::name("function"),
         Column::name("module").secondary(),
     ]);
+    let threads = [
+        Column::name("comm"),
+        Column::integer("pid", Unit::None).secondary(),
+        Column::integer("tid", Unit::None),
+    ];
+    let columns = columns.chain(threads.into_iter().filter(|_| by_thread));
     Table::new("functions", Shape::Counters, all.summary(every), columns.collect(), rows)
+}
+
+/// The cells that name a thread.
+fn thread_cells(context: &FinishContext<'_>, index: usize) -> [Value; 3] {
+    let thread = context.flow_threads.get(index);
+    let id = |id: Option<u32>| id.map(u64::from).into();
+    [
+        thread.and_then(|thread| thread.comm.as_deref()).into(),
+        id(thread.map(|thread| thread.pid)),
+        id(thread.map(|thread| thread.tid)),
+    ]
 }
 
 pub(crate) fn share(part: u64, all: u64) -> f64 {

@@ -67,7 +67,7 @@ pub enum Command {
     Diff(Chosen<crate::diff::Diff>),
     /// The gate: runs the cases of hodo.toml, and fails if one grew beyond its limit, with the reason
     Check(Chosen<crate::check::Check>),
-    /// Tables and events by SQL: one statement that reads
+    /// Tables, calls and events by SQL: statements that read
     Sql(Chosen<crate::sql::Sql>),
     /// Print the help of the program or of a command; --json describes commands, reports, columns and units
     Help(crate::describe::Help),
@@ -126,7 +126,7 @@ impl<T: Args> Args for Chosen<T> {
 }
 
 /// What to read.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Input {
     /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), an experiment
     /// that `hodo sync` wrote, or a live LTTng session (net://HOST[:PORT]/host/NAME/SESSION)
@@ -196,7 +196,7 @@ pub struct Input {
 }
 
 /// The output and its format.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Output {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = format_names())]
@@ -254,6 +254,9 @@ pub struct View {
     /// Print the address, and open no browser
     #[arg(long)]
     pub no_open: bool,
+    /// Keep the times of several recordings of control flow; else all begin when the first one does
+    #[arg(long)]
+    pub no_align: bool,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
@@ -261,7 +264,7 @@ pub struct View {
 }
 
 /// The location of a store.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct StoreFolder {
     /// Folder of the store [default: in the user's cache, by the inputs' paths]
     #[arg(long, value_name = "DIR")]

@@ -1,47 +1,61 @@
 //! `hodo sql`.
 
+mod calls;
+mod shell;
 mod sources;
 
 use std::{
-    path::PathBuf,
+    env, fs, io,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{Arc, atomic::AtomicBool},
 };
 
 use clap::Args;
 use hodo_engine::{Experiment, Needs};
-use hodo_model::{Column, Every, Shape, Table, Type, Unit, Value};
-use hodo_sql::Source;
+use hodo_model::{Every, Table};
+use hodo_sql::{Cache, Session, Source};
 
 use crate::{
-    arguments::{Input, Output, PeriodArguments},
+    arguments::{Input, Output, PeriodArguments, StoreFolder},
     failure::{Failure, INTERRUPTED},
     function::RootArguments,
-    input, output,
+    index, input, live, output,
     progress::CtrlC,
     quantities, timeline,
 };
 
 /// The arguments.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(
-    override_usage = "hodo sql [OPTIONS] [INPUT]... QUERY\n       hodo sql [OPTIONS] --tables [INPUT]..."
+    override_usage = "hodo sql [OPTIONS] [INPUT]... QUERY\n       hodo sql [OPTIONS] -f FILE [INPUT]... [QUERY]\n       hodo sql [OPTIONS] --shell [INPUT]...\n       hodo sql [OPTIONS] --tables [INPUT]..."
 )]
 #[command(
-    after_help = "The query is one statement: SELECT, EXPLAIN, or DESCRIBE TABLE. Each report is a table, each view of it too
-(syscalls, syscalls_thread); and each class of events, in quotes if its name needs them.
+    after_help = "Statements, with semicolons between them: SELECT, EXPLAIN, DESCRIBE TABLE, CREATE VIEW, DROP VIEW. Each report is a
+table, each view of it too (syscalls, syscalls_thread); calls of control flow; and each class of events, in quotes if its
+name needs them.
 
 Examples:
   hodo sql --tables ./my-trace
   hodo sql ./my-trace 'describe syscalls_interval'
   hodo sql perf.data 'select function, calls from functions order by calls desc limit 10'
   hodo sql ./my-trace 'select next_comm, count(*) from sched_switch group by 1 order by 2 desc'
+  hodo sql -f views.sql ./my-trace 'select * from my_view'
   hodo sql --time 10%-20% --format parquet -o waits.parquet ./my-trace 'select * from states_interval'"
 )]
 pub struct Sql {
     /// List the tables and their columns with units
     #[arg(long)]
     pub tables: bool,
+    /// Run the statements of a file first; - is standard input (repeatable)
+    #[arg(short, long, value_name = "FILE", conflicts_with = "tables")]
+    pub file: Vec<PathBuf>,
+    /// Read statements from the terminal, with completion of names
+    #[arg(long, conflicts_with = "tables")]
+    pub shell: bool,
+    /// Read the traces, although tables of them were kept, and keep none
+    #[arg(long)]
+    pub no_cache: bool,
     /// Sampling interval of the tables that are samples: 100ns, 1us, 10ms or 1000i (instructions)
     #[arg(long, value_name = "PERIOD", value_parser = quantities::every)]
     pub every: Option<Every>,
@@ -49,6 +63,8 @@ pub struct Sql {
     pub input: Input,
     #[command(flatten)]
     pub filter: crate::events::Filter,
+    #[command(flatten)]
+    pub store: StoreFolder,
     #[command(flatten)]
     pub output: Output,
     // Groups with headings come last, because a heading applies to all following arguments.
@@ -58,35 +74,92 @@ pub struct Sql {
     pub period: PeriodArguments,
 }
 
-/// The opened inputs, and their tables, which a statement may name.
-struct Opened {
-    experiment: Arc<Experiment>,
-    sources: Vec<Arc<dyn Source>>,
+impl Sql {
+    /// Questions about whole inputs, from a page.
+    pub fn of(input: Input, store: StoreFolder) -> Sql {
+        Sql { input: Input { quiet: true, ..input }, store, ..Sql::default() }
+    }
 }
 
-/// Splits the last input off, which is the query.
+/// Splits the last input off if it is a query. Returns the statements of the files and of the query.
 fn split_query(command: &Sql) -> Result<(String, Sql), Failure> {
     let mut command = command.clone();
-    let last = command.input.files.pop().unwrap_or_default().into_os_string();
-    let query = last.into_string().map_err(|_| Failure::usage("the query is not UTF-8"))?;
-    if !query.trim_start().contains(char::is_whitespace) {
+    let mut statements = String::new();
+    for file in &command.file {
+        let read =
+            if file.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
+        let text = read.map_err(|error| Failure::unreadable(format!("{}: {error}", file.display())))?;
+        statements.push_str(&text);
+        // The last statement of a file needs no semicolon.
+        statements.push_str("\n;\n");
+    }
+    let last = command.input.files.last().and_then(|last| last.to_str()).unwrap_or_default();
+    let is_query = last.trim_start().contains(char::is_whitespace) && !Path::new(last).exists();
+    if is_query {
+        statements.push_str(last);
+        command.input.files.pop();
+    } else if command.file.is_empty() && !command.shell {
         return Err(Failure::usage(format!(
-            "the last argument is the query, and `{query}` is none: hodo sql INPUT 'select …'"
+            "the last argument is the query, and `{last}` is none: hodo sql INPUT 'select …', -f FILE or --shell"
         )));
     }
     if command.input.files.is_empty() {
         command.input.files.push(PathBuf::from("perf.data"));
     }
-    Ok((query, command))
+    Ok((statements, command))
 }
 
-fn open(command: &Sql, stop: &Arc<AtomicBool>) -> Result<Opened, Failure> {
+fn open(command: &Sql) -> Result<Arc<Experiment>, Failure> {
     let experiment = Arc::new(input::experiment(&command.input, Needs::ALL)?);
     if !command.input.quiet {
         timeline::report_unrelated(&experiment);
     }
-    let sources = sources::all(&experiment, command, stop)?;
-    Ok(Opened { experiment, sources })
+    Ok(experiment)
+}
+
+/// Returns the tables that statements can name.
+pub fn sources(
+    experiment: &Arc<Experiment>,
+    command: &Sql,
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Arc<dyn Source>>, Failure> {
+    let sources = sources::all(experiment, command, stop)?;
+    let Some(cache) = cache(command, experiment) else { return Ok(sources) };
+    let selection = selection(command);
+    Ok(sources.into_iter().map(|source| cache.keep(source, &selection)).collect())
+}
+
+fn session(experiment: &Arc<Experiment>, command: &Sql, stop: &Arc<AtomicBool>) -> Result<Session, Failure> {
+    Session::new(sources(experiment, command, stop)?, stop).map_err(Failure::usage)
+}
+
+/// Opens the folder of computed tables, beside the store of the inputs; `None` for inputs that have no identity.
+fn cache(command: &Sql, experiment: &Experiment) -> Option<Arc<Cache>> {
+    let has_identity = command.input.pt.is_none()
+        && experiment.problems.is_empty()
+        && live::address(&command.input).ok()?.is_none();
+    if command.no_cache || !has_identity {
+        return None;
+    }
+    let identity = index::identity(&command.input).ok()?;
+    let folder = index::folder(&command.store, &identity).ok()?;
+    // Another build of this version may compute other tables.
+    let built = env::current_exe().and_then(fs::metadata).and_then(|program| program.modified());
+    Cache::open(folder.join("sql"), &format!("{}built {:?}\n", identity.text, built.ok())).ok()
+}
+
+/// Everything besides the inputs that decides the rows of tables.
+fn selection(command: &Sql) -> String {
+    let Sql { input, filter, every, root, period, .. } = command;
+    let input = Input {
+        files: Vec::new(),
+        jobs: None,
+        chunk_size: None,
+        strict: false,
+        quiet: false,
+        ..input.clone()
+    };
+    format!("{input:?} {filter:?} {every:?} {root:?} {period:?}")
 }
 
 /// Runs the command.
@@ -95,58 +168,57 @@ pub fn run(command: &Sql) -> Result<ExitCode, Failure> {
     output::check(tables, &command.output)?;
     let pressed = CtrlC::watch();
     let stop = pressed.flag();
-    let (table, experiment) = if command.tables {
-        let opened = open(command, &stop)?;
-        (Some(list(&opened.sources)), opened.experiment)
-    } else {
-        let (query, command) = split_query(command)?;
-        let opened = open(&command, &stop)?;
-        (answer(&opened, &query, command.output.limit, &stop)?, opened.experiment)
-    };
-    let Some(table) = table.filter(|_| !pressed.is_pressed()) else {
-        return Ok(ExitCode::from(INTERRUPTED));
-    };
-    let lossless = table.loss.is_empty();
-    output::draw(table, &command.output)?;
-    Ok(input::exit_code_of(&command.input, &experiment, lossless))
+    if command.tables {
+        let experiment = open(command)?;
+        return finish(vec![list(&sources(&experiment, command, &stop)?)], command, &experiment);
+    }
+    let (statements, command) = split_query(command)?;
+    let experiment = open(&command)?;
+    let session = session(&experiment, &command, &stop)?;
+    let mut results = Vec::new();
+    if !hodo_sql::statements(&statements).is_empty() || !command.shell {
+        let made = session.run(&statements, command.output.limit).map_err(Failure::usage)?;
+        let Some(made) = made else { return Ok(ExitCode::from(INTERRUPTED)) };
+        results = made;
+    }
+    if command.shell {
+        return shell::run(&session, results, &command, &stop);
+    }
+    finish(results, &command, &experiment)
 }
 
-/// Makes the table of a query, for programs; `None` if `stop` was set.
+fn finish(tables: Vec<Table>, command: &Sql, experiment: &Experiment) -> Result<ExitCode, Failure> {
+    let lossless = tables.iter().all(|table| table.loss.is_empty());
+    if !tables.is_empty() {
+        output::draw_all(tables, &command.output)?;
+    }
+    Ok(input::exit_code_of(&command.input, experiment, lossless))
+}
+
+/// Makes the table of the last statement, for programs; `None` if `stop` was set.
 pub fn table(command: &Sql, stop: &Arc<AtomicBool>) -> Result<Option<Table>, Failure> {
     if command.tables {
-        return Ok(Some(list(&open(command, stop)?.sources)));
+        return Ok(Some(list(&sources(&open(command)?, command, stop)?)));
     }
-    let (query, command) = split_query(command)?;
-    let opened = open(&command, stop)?;
-    if let Some(problem) = opened.experiment.problems.first() {
+    let (statements, command) = split_query(command)?;
+    let experiment = open(&command)?;
+    if let Some(problem) = experiment.problems.first() {
         return Err(Failure::unreadable(problem));
     }
-    answer(&opened, &query, command.output.limit, stop)
+    answer(&experiment, &command, &statements, command.output.limit, stop)
 }
 
-fn answer(
-    opened: &Opened,
-    query: &str,
+/// Runs statements, and returns the result of the last one; `None` if `stop` was set.
+pub fn answer(
+    experiment: &Arc<Experiment>,
+    command: &Sql,
+    statements: &str,
     limit: Option<u64>,
     stop: &Arc<AtomicBool>,
 ) -> Result<Option<Table>, Failure> {
-    if let Some(name) = described_table(query) {
-        let is_named = |source: &&Arc<dyn Source>| source.name().eq_ignore_ascii_case(&name);
-        let Some(source) = opened.sources.iter().find(is_named) else {
-            return Err(Failure::usage(format!("SQL: no such table: {name}; `--tables` lists the tables")));
-        };
-        let columns = hodo_sql::columns(&**source).map_err(Failure::usage)?;
-        return Ok(Some(column_list(columns.into_iter().map(|column| (source.name().to_owned(), column)))));
-    }
-    hodo_sql::query(query, opened.sources.iter().cloned(), limit, stop).map_err(Failure::usage)
-}
-
-/// Returns the table that a DESCRIBE statement names.
-fn described_table(query: &str) -> Option<String> {
-    let (word, name) = query.trim().trim_end_matches(';').split_once(char::is_whitespace)?;
-    let name = name.trim();
-    let name = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name);
-    word.eq_ignore_ascii_case("describe").then(|| name.replace("\"\"", "\""))
+    let results = session(experiment, command, stop)?.run(statements, limit).map_err(Failure::usage)?;
+    let Some(mut results) = results else { return Ok(None) };
+    results.pop().map(Some).ok_or_else(|| Failure::usage("SQL: none of the statements has rows"))
 }
 
 /// The columns of all tables that these inputs have.
@@ -155,24 +227,5 @@ fn list(sources: &[Arc<dyn Source>]) -> Table {
         let name = source.name().to_owned();
         hodo_sql::columns(&**source).unwrap_or_default().into_iter().map(move |column| (name.clone(), column))
     };
-    column_list(sources.iter().flat_map(columns))
-}
-
-/// Makes a table of columns, each with the name of its table.
-fn column_list(columns: impl Iterator<Item = (String, Column)>) -> Table {
-    let heading =
-        vec![Column::name("table"), Column::text("column"), Column::name("type"), Column::name("unit")];
-    let row = |(table, column): (String, Column)| {
-        let kind = match column.kind {
-            Type::Text | Type::Name => "text",
-            Type::Integer => "unsigned integer",
-            Type::Signed => "integer",
-            Type::Real => "real",
-            Type::Boolean => "boolean",
-            Type::List(_) => "json",
-        };
-        let unit = Some(column.unit).filter(|unit| *unit != Unit::None).map(Unit::name);
-        vec![Value::from(table), column.name.into(), kind.into(), unit.into()]
-    };
-    Table::new("tables", Shape::Counters, Vec::new(), heading, columns.map(row))
+    hodo_sql::column_list(sources.iter().flat_map(columns))
 }

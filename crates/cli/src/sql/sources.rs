@@ -10,21 +10,24 @@ use hodo_model::{Column, Parameters, Root, Table, Value, table::cells};
 use hodo_script::events::{EventTable, event_tables};
 use hodo_sql::Source;
 
-use super::Sql;
+use super::{
+    Sql,
+    calls::{CALLS, OfCalls},
+};
 use crate::{events, failure::Failure, function, input, progress::Progress, selection::Selection, timeline};
 
 /// A span in which a table has few rows, to learn its columns.
 const FIRST: &str = "0%-0.001%";
 /// The column that distinguishes the rows of several recordings of control flow.
-const RECORDING: &str = "recording";
+pub(super) const RECORDING: &str = "recording";
 /// Chunk size of events, which become about as many bytes of columns.
 const CHUNKS: Chunks = Chunks::Bytes(4 << 20);
 
 /// What all tables share.
-struct Common {
-    experiment: Arc<Experiment>,
-    stop: Arc<AtomicBool>,
-    quiet: bool,
+pub(super) struct Common {
+    pub(super) experiment: Arc<Experiment>,
+    pub(super) stop: Arc<AtomicBool>,
+    pub(super) quiet: bool,
 }
 
 /// Returns the tables that the inputs may have. A report comes before a class of events of the same name.
@@ -56,6 +59,10 @@ pub(super) fn all(
                 sources.push(Arc::new(OfReport { name, request, common, columns, rows }));
             }
         }
+    }
+    if experiment.contents.flow {
+        debug_assert!(sources.iter().all(|source| source.name() != CALLS), "no report has this name");
+        sources.push(Arc::new(OfCalls { input: command.input.clone(), common: Arc::clone(&common) }));
     }
     let tables = experiment.with(event_tables);
     if tables.is_empty() {
@@ -191,6 +198,10 @@ impl Source for OfReport {
         } else {
             Err(format!("the columns of `{}` depend on the time: give a span with --time", self.name))
         }
+    }
+
+    fn has_all_columns(&self) -> bool {
+        true
     }
 }
 

@@ -1,8 +1,10 @@
-//! `hodo sql` over fixtures: tables of the longest, units, and functions.
+//! `hodo sql` over fixtures: tables of the longest, calls, units, functions, files of statements, the shell, kept tables.
+
+use std::{fs, io::Write, process::Stdio};
 
 use serde_json::Value;
 
-use crate::run::{Folder, Ran, fixture, hodo};
+use crate::run::{Folder, Ran, command, fixture, hodo, wait};
 
 fn sql(options: &[&str], input: &str, query: &str) -> Ran {
     hodo(&[&["sql", "-q"], options, &[input, query]].concat()).fine()
@@ -90,4 +92,108 @@ fn a_part_of_the_longest_does_not_claim_to_have_all() {
     let whole =
         hodo(&["report", "sched", "-q", "--by", "interval", "--format", "json", kernel]).fine().json();
     assert_eq!(merged, whole);
+}
+
+/// Each call has its caller, as `hodo script --calls` nests them.
+#[test]
+fn calls_have_their_callers() {
+    let (flow, symfs) = (&fixture("perf/tiny.data"), &format!("--symfs={}", fixture("perf/symfs")));
+    let calls = "select tid, depth, begin_ns as time_ns, end_ns, function, module, instructions, entered_by from calls";
+    let table = sql(&[symfs, "--format", "jsonl"], flow, calls).stdout;
+    let script = hodo(&["script", "--calls", "-q", "--format", "jsonl", symfs, flow]).fine().stdout;
+    let rows = |text: &str| -> Vec<Value> {
+        text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    };
+    let (table, script) = (rows(&table), rows(&script));
+    assert!(script.len() > 1000, "{}", script.len());
+    for (row, call) in table.iter().zip(&script) {
+        for (name, value) in call.as_object().expect("a call is an object") {
+            assert_eq!(&row[name], value, "{row} {call}");
+        }
+    }
+    assert_eq!(table.len(), script.len());
+    // A caller is one frame below, begins no later, and executes at least what it calls.
+    let wrong = "select count(*) from calls c join calls p on p.id = c.parent
+        where p.depth <> c.depth - 1 or p.function <> c.caller or p.begin_instructions > c.begin_instructions
+        or p.begin_instructions + p.instructions < c.begin_instructions + c.instructions";
+    assert_eq!(number(&[symfs], flow, wrong), 0);
+    assert!(number(&[symfs], flow, "select count(*) from calls c join calls p on p.id = c.parent") > 1000);
+    let sums = "select (select sum(self_instructions) from functions) = (select sum(self_instructions) from functions_thread)";
+    assert_eq!(number(&[symfs], flow, sums), 1);
+}
+
+/// Files of statements come first; the shell answers statements that end with a semicolon.
+#[test]
+fn statements_come_from_files_and_from_the_shell() {
+    let folder = Folder::new();
+    let (kernel, views) = (&fixture("ctf/lttng2.13-kernel"), &folder.file("views.sql"));
+    fs::write(views, "-- waits\ncreate view w as select * from states_interval where state = 'runnable'")
+        .unwrap();
+    let alone = number(&[], kernel, "select count(*) from states_interval where state = 'runnable'");
+    assert_eq!(number(&["-f", views], kernel, "select count(*) from w"), alone);
+    let both =
+        hodo(&["sql", "-q", "--format", "json", kernel, "select 1 as one; select 2 as two"]).fine().json();
+    assert_eq!((&both[0]["rows"], &both[1]["rows"]), (&serde_json::json!([[1]]), &serde_json::json!([[2]])));
+    let wrong = hodo(&["sql", "-q", "-f", views, kernel, "select nix from w"]);
+    assert!(
+        wrong.code == 2 && wrong.stderr.contains("no such column: nix, at line 4, character 8"),
+        "{wrong:?}"
+    );
+    let mut shell = command(&["sql", "-q", "--shell", "--format", "csv", "-f", views, kernel])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let typed = "select count(*) as n\nfrom w;\nselect nix;\n.tables\nselect 7 as seven";
+    shell.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
+    let ran = wait(shell).expect("it ends with its input").fine();
+    assert!(ran.stdout.contains(&format!("n\n{alone}\n")) && ran.stdout.contains("seven\n7\n"), "{ran:?}");
+    assert!(
+        ran.stdout.lines().any(|line| line == "sched_switch") && ran.stderr.contains("no such column: nix")
+    );
+}
+
+/// A second question reads a file; a changed input, another selection, or --no-cache reads the trace.
+#[test]
+fn tables_are_kept_until_an_input_changes() {
+    let folder = Folder::new();
+    let (flow, store) = (&folder.file("perf.data"), &folder.file("store"));
+    fs::copy(fixture("perf/tiny.data"), flow).unwrap();
+    let symfs = &format!("--symfs={}", fixture("perf/symfs"));
+    let options = [symfs, "--store", store];
+    let count = |options: &[&str]| number(options, flow, "select count(*) from calls");
+    let all = count(&options);
+    let files = || -> Vec<String> {
+        let entries = fs::read_dir(format!("{store}/sql")).unwrap().map(|entry| entry.unwrap().path());
+        let kept = entries.filter(|path| path.extension().is_some_and(|extension| extension == "arrow"));
+        kept.map(|path| path.display().to_string()).collect()
+    };
+    let [file] = files().try_into().expect("one table is kept");
+    // A file with less shows what is read: the file, and the trace only with --no-cache.
+    let first = sql(
+        &[symfs, "--store", &folder.file("other"), "--time", "0%-1%"],
+        flow,
+        "select count(*) from calls",
+    );
+    assert!(first.stdout.contains("count"), "{first:?}");
+    let [other] = fs::read_dir(folder.path().join("other/sql"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "arrow"))
+        .collect::<Vec<_>>()
+        .try_into()
+        .expect("one table is kept");
+    fs::copy(other, &file).unwrap();
+    assert!(count(&options) < all);
+    assert_eq!(count(&[&options[..], &["--no-cache"]].concat()), all);
+    assert_eq!(count(&[&options[..], &["--tid", "30171"]].concat()), all);
+    assert_eq!(files().len(), 2);
+    // The time of the last change is part of the identity.
+    fs::File::options()
+        .append(true)
+        .open(flow)
+        .unwrap()
+        .set_modified(std::time::SystemTime::UNIX_EPOCH)
+        .unwrap();
+    assert_eq!(count(&options), all);
+    assert_eq!(files().len(), 1);
 }

@@ -233,6 +233,12 @@ impl<'f> Trace<'f> {
         self.names.last(thread)
     }
 
+    /// Returns the first and last time of the recording, as far as its [`span`](Trace::span) is known; `None` without a clock.
+    pub fn times(&self) -> Option<(Nanos, Nanos)> {
+        let ((first, last), clock) = (self.span()?, self.recording.config.clock?);
+        Some((clock.nanos(first), clock.nanos(last)))
+    }
+
     /// Returns the first and last tick of the recording, as far as known from its sideband and from the TSC packets
     /// after the first and last PSB of its streams.
     pub fn span(&self) -> Option<(Tsc, Tsc)> {

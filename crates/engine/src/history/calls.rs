@@ -1,4 +1,4 @@
-//! The calls of control flow as records: one lane for each thread and depth of its stack.
+//! The calls of control flow as records: one lane for each thread and depth of its stack, in each recording.
 
 use hodo_analyses::calls::{Call, Moment};
 use hodo_clock::Nanos;
@@ -20,8 +20,15 @@ use crate::{
 /// Name of the table.
 const CALLS: &str = "calls";
 
-fn schema() -> Schema {
+/// The column that tells several recordings apart.
+const RECORDING: &str = "recording";
+
+/// With `has_recordings`, lanes are those of several recordings.
+fn schema(has_recordings: bool) -> Schema {
     let [threads, process, thread] = Lanes::THREAD;
+    let recording = has_recordings.then_some("{recording}");
+    let path: Vec<&str> =
+        [threads].into_iter().chain(recording).chain([process, thread, "call stack", "{depth}"]).collect();
     let instructions = Field { unit: "instructions".to_owned(), ..Field::new("instructions", Kind::Integer) };
     Schema {
         name: CALLS.to_owned(),
@@ -31,24 +38,32 @@ fn schema() -> Schema {
             Field::new("tid", Kind::Integer),
             Field::new("comm", Kind::Name),
             Field::new("depth", Kind::Integer),
-        ],
+        ]
+        .into_iter()
+        .chain(has_recordings.then(|| Field::new(RECORDING, Kind::Name)))
+        .collect(),
         value: Field::new("function", Kind::Name),
         columns: vec![instructions, Field::new("module", Kind::Name), Field::new("entered_by", Kind::Name)],
-        naming: naming("calls of functions", &[threads, process, thread, "call stack", "{depth}"]),
+        naming: naming("calls of functions", &path),
     }
 }
 
-/// Adds the calls of a trace to a store. Returns what is missing, and the first begin and the last end.
+/// Adds the calls of a trace to a store. `recording` is the name of the trace, if there are several. Returns what is
+/// missing, and the first begin and the last end.
 pub(super) fn add(
     writer: &Writer,
     trace: &Trace<'_>,
+    recording: Option<&str>,
     threads: usize,
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Result<(Losses, (u64, u64)), Error> {
     let reading = Reading::new(threads, CHUNKS_IN_ORDER);
+    let mut feed = writer.feed(writer.table(&schema(recording.is_some()))?);
+    let recording = recording.map(|name| feed.name(name)).transpose()?;
     let mut sink = Sink {
         trace,
-        feed: writer.feed(writer.table(&schema())?),
+        feed,
+        recording,
         names: FxHashMap::default(),
         thread: [None; 3],
         lanes: FxHashMap::default(),
@@ -77,6 +92,8 @@ pub(super) fn add(
 struct Sink<'x, 'f> {
     trace: &'x Trace<'f>,
     feed: Feed,
+    /// The name of the recording, if there are several.
+    recording: Option<u64>,
     /// The names of a function and of its module.
     names: FxHashMap<FunctionId, [Option<u64>; 2]>,
     /// The first cells of the current thread's keys.
@@ -112,7 +129,10 @@ impl Sink<'_, '_> {
             Some(lane) => *lane,
             None => {
                 let [pid, tid, comm] = self.thread;
-                let lane = self.feed.lane(&[pid, tid, comm, Some(call.depth as u64)])?;
+                let key = [pid, tid, comm, Some(call.depth as u64), self.recording];
+                // Only lanes of several recordings have the last cell.
+                let cells = key.len() - usize::from(self.recording.is_none());
+                let lane = self.feed.lane(&key[..cells])?;
                 *self.lanes.entry((self.context, call.depth)).or_insert(lane)
             }
         };

@@ -11,6 +11,7 @@ mod losses;
 mod tables;
 
 use std::{
+    collections::BTreeSet,
     fmt,
     fs::{self, File, Metadata},
     io::{self, Read},
@@ -30,6 +31,7 @@ use hodo_store::{Error, Writer};
 use self::tables::{Rows, indexed, request};
 use crate::{
     experiment::{Experiment, Request},
+    flow::trace::Trace,
     refusal::Refusal,
     traces::cover,
 };
@@ -43,7 +45,7 @@ const BEGINNING: u64 = 64 << 10;
 const NO_SPAN: (u64, u64) = (u64::MAX, 0);
 
 /// Counts changes of what is computed from the same input, so that older stores are stale.
-const CONTENTS: u32 = 2;
+const CONTENTS: u32 = 3;
 
 /// Identity of a store's inputs. A store is valid while its inputs have this identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,6 +189,21 @@ impl Experiment {
     }
 }
 
+/// The names of recordings for people: the ends of their paths that tell them apart.
+fn recording_names(flows: &[Trace<'_>]) -> Vec<String> {
+    let parts: Vec<Vec<&str>> =
+        flows.iter().map(|flow| flow.name.split('/').filter(|part| !part.is_empty()).collect()).collect();
+    let end = |parts: &[&str], count: usize| parts[parts.len().saturating_sub(count)..].join("/");
+    let longest = parts.iter().map(Vec::len).max().unwrap_or(0);
+    let names = |count: usize| parts.iter().map(|parts| end(parts, count)).collect::<Vec<String>>();
+    let are_distinct = |count: &usize| names(*count).iter().collect::<BTreeSet<_>>().len() == flows.len();
+    match (1..=longest).find(are_distinct) {
+        Some(count) => names(count),
+        // The same input several times.
+        None => names(1).iter().zip(1..).map(|(name, number)| format!("{name} #{number}")).collect(),
+    }
+}
+
 /// A store that is written.
 struct Indexing<'w> {
     writer: &'w Writer,
@@ -205,9 +222,11 @@ impl Indexing<'_> {
     ) -> Result<Option<u64>, Error> {
         experiment.with(|traces| {
             let mut before = 0;
-            for flow in &traces.flows {
+            let names = recording_names(&traces.flows);
+            for (flow, name) in traces.flows.iter().zip(&names) {
                 let mut keep_going = true;
-                let (losses, span) = calls::add(self.writer, flow, threads, |done| {
+                let recording = Some(name.as_str()).filter(|_| names.len() > 1);
+                let (losses, span) = calls::add(self.writer, flow, recording, threads, |done| {
                     keep_going = progress(before + done);
                     keep_going
                 })?;

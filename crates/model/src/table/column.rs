@@ -7,7 +7,7 @@ use std::{
 
 use arrow_schema::{DataType, Field};
 
-use super::metadata::{SECONDARY, UNIT};
+use super::metadata::{ColumnMetadata, SECONDARY, UNIT};
 
 /// Returns a name that lives as long as the process, for columns named by a trace or by a query. Each name is kept once.
 pub fn interned(name: &str) -> &'static str {
@@ -129,6 +129,18 @@ impl Type {
         }
     }
 
+    /// The type whose Arrow array has this type; `None` if there is none.
+    pub fn of_arrow(data: &DataType) -> Option<Type> {
+        const PLAIN: [Type; 6] =
+            [Type::Text, Type::Name, Type::Integer, Type::Signed, Type::Real, Type::Boolean];
+        match data {
+            DataType::List(items) => {
+                PLAIN.iter().find(|kind| kind.arrow() == *items.data_type()).map(Type::List)
+            }
+            _ => PLAIN.into_iter().find(|kind| kind.arrow() == *data),
+        }
+    }
+
     pub(super) fn item_field(self) -> Field {
         Field::new_list_field(self.arrow(), true)
     }
@@ -202,5 +214,16 @@ impl Column {
             metadata.insert(SECONDARY.to_owned(), "true".to_owned());
         }
         Field::new(self.name, self.kind.arrow(), true).with_metadata(metadata)
+    }
+
+    /// The column of a field of an Arrow schema; `None` if no column has such a field.
+    pub fn of_field(field: &Field) -> Option<Column> {
+        let name = interned(field.name());
+        Some(Column {
+            name,
+            kind: Type::of_arrow(field.data_type())?,
+            unit: field.unit(),
+            secondary: field.is_secondary(),
+        })
     }
 }

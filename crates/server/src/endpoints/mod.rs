@@ -8,6 +8,7 @@ mod latency;
 mod paths;
 pub(crate) mod session;
 mod source;
+mod sql;
 mod tables;
 pub(crate) mod timeline;
 
@@ -25,6 +26,7 @@ const GROUPS: &[&[Endpoint]] = &[
     diff::ENDPOINTS,
     source::ENDPOINTS,
     execution::ENDPOINTS,
+    sql::ENDPOINTS,
 ];
 
 /// Every endpoint.

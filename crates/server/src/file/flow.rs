@@ -2,7 +2,7 @@
 
 use hodo_model::table::{Cell, cells};
 
-use super::{File, Parameters};
+use super::{FIRST_RECORDING, File, Parameters};
 use crate::answer::Failure;
 
 /// Functions whose code and latencies a file has. Each takes two passes over the first recording.
@@ -52,7 +52,10 @@ impl File<'_> {
     /// Returns the functions with most instructions, as the page names them.
     fn functions(&self) -> Result<Vec<String>, Failure> {
         let keep_going = self.keep_going;
-        let made = self.session.inputs.table("functions", "", FUNCTIONS, &mut |_, _| keep_going())?;
+        let made = self
+            .session
+            .inputs
+            .table("functions", "", FIRST_RECORDING, FUNCTIONS, &mut |_, _| keep_going())?;
         let Some(rows) = made else { return Ok(Vec::new()) };
         let index = |name| rows.table.columns().iter().position(|column| column.name == name);
         let (Some(function), Some(module)) = (index("function"), index("module")) else {

@@ -115,6 +115,9 @@ struct File<'s> {
     stop: Arc<AtomicBool>,
 }
 
+/// The recording whose tables the file has.
+pub(crate) const FIRST_RECORDING: usize = 0;
+
 /// A tile that may be put into the file.
 struct TileChoice {
     table: String,
@@ -201,7 +204,8 @@ impl<'s> File<'s> {
     fn table(&mut self, report: &str, view: &str, share: u64) -> Result<(), Failure> {
         let keep_going = self.keep_going;
         let name = if view.is_empty() { report.to_owned() } else { format!("{report} by {view}") };
-        let made = self.session.inputs.table(report, view, MOST_ROWS, &mut |_, _| keep_going());
+        let made =
+            self.session.inputs.table(report, view, FIRST_RECORDING, MOST_ROWS, &mut |_, _| keep_going());
         let rows = match made {
             Ok(Some(rows)) => rows,
             Ok(None) => return Ok(()),

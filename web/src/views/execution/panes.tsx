@@ -25,10 +25,10 @@ function useSight(key: string): { current: HTMLTableRowElement | null } {
 /** The source file, or why it is not there. */
 export function Source({ source, go }: { source: Seen["source"]; go: Go }) {
   const row = useSight(`${source?.file}:${source?.line}`);
-  if (!source) return <section class="pane" aria-label="Source"><p class="waiting">The code has no line numbers.</p></section>;
+  if (!source) return <section class="pane" tabIndex={0} aria-label="Source"><p class="waiting">The code has no line numbers.</p></section>;
   const name = source.file.split("/").at(-1) ?? "";
   return (
-    <section class="pane" aria-label="Source">
+    <section class="pane" tabIndex={0} aria-label="Source">
       <h2 title={shown(source.file, 500)}>{shown(name, 60)}</h2>
       {source.lines === null ? (
         <p class="waiting">Line {source.line}. The file {shown(source.file, 200)} is not here.</p>
@@ -63,9 +63,9 @@ export function Source({ source, go }: { source: Seen["source"]; go: Go }) {
 export function Code({ code, address, go }: { code: Instruction[] | null; address: string | null; go: Go }) {
   const row = useSight(address ?? "");
   const here = code?.find((one) => one.address === address);
-  if (!code?.length) return <section class="pane" aria-label="Code"><p class="waiting">The code of this frame is unknown.</p></section>;
+  if (!code?.length) return <section class="pane" tabIndex={0} aria-label="Code"><p class="waiting">The code of this frame is unknown.</p></section>;
   return (
-    <section class="pane" aria-label="Code">
+    <section class="pane" tabIndex={0} aria-label="Code">
       <h2>Code</h2>
       <table class="plain code">
         <tbody>

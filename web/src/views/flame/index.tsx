@@ -9,6 +9,7 @@ import "../../shared/flow.css";
 import { duration, grouped } from "../../shared/format";
 import { Icicle, type Placed, moduleColour } from "../../shared/icicle";
 import { useKeys } from "../../shared/keys";
+import { merged } from "../../shared/merged";
 import { type Model, fetchModel } from "../../shared/model";
 import { PartTools, part } from "../../shared/part";
 import { select, selection } from "../../shared/selection";
@@ -98,7 +99,8 @@ function Drawing({ model, shape, measure, order }: Chosen) {
   const [wanted, setWanted] = useState("");
   const calls = useMemo(() => treeOf(model, OWN, TOTAL), [model]);
   const tree = useMemo(() => (order === "callers" ? inverted(calls) : calls), [calls, order]);
-  const table = useMemo(() => picked(model, COLUMNS), [model]);
+  const { rows = "paths" } = selection.value;
+  const table = useMemo(() => (rows === "functions" ? merged(calls, model) : picked(model, COLUMNS)), [model, calls, rows]);
   const amount = measure === "time" ? timeOf : instructionsOf;
   const text = (value: number) => (measure === "time" ? duration(value) : `${grouped(value)} instructions`);
   const says = (placed: Placed) => {
@@ -130,6 +132,12 @@ function Drawing({ model, shape, measure, order }: Chosen) {
           aria-label="Mark functions"
           value={wanted}
           onInput={(event) => setWanted(event.currentTarget.value)}
+        />
+        <Switch
+          label="Rows of the table"
+          values={[["paths", "Call paths"], ["functions", "Merged by function"]]}
+          chosen={rows}
+          choose={(value) => select({ rows: value === "paths" ? undefined : value })}
         />
         <Summary model={model} />
         <DataTable model={table} />

@@ -97,7 +97,7 @@ export function Groups({ what, measure, bins, borders, text }: Properties) {
             <th>of all</th>
             {total !== undefined && <th>sum</th>}
             {total !== undefined && <th>of the sum</th>}
-            <th />
+            <th><span class="unseen">more</span></th>
           </tr>
         </thead>
         <tbody>

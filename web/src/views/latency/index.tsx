@@ -206,7 +206,7 @@ function Measured({ what, measure, bins, sum, histogram, percentiles }: Chosen) 
             <tr>
               <th class="text">percentile</th>
               {marks.map(([name]) => (
-                <th key={name}>{name}</th>
+                <th key={name}>{name || <span class="unseen">more</span>}</th>
               ))}
             </tr>
           </thead>
@@ -281,7 +281,7 @@ function Executions({ what, measure, range }: { what: Parameters; measure: strin
           <thead>
             <tr>
               {["", "begin", "time", "instructions"].map((name) => (
-                <th key={name}>{name}</th>
+                <th key={name}>{name || <span class="unseen">more</span>}</th>
               ))}
               {hasThreads && <th class="text">thread</th>}
               <th class="text">caller</th>

@@ -74,7 +74,7 @@ function Page() {
       )}
       {asked && code.value && (
         <div class="beside">
-          <div class="drawing">
+          <div class="drawing" tabIndex={0} role="region" aria-label="Drawing">
             <Listing code={code.value} />
           </div>
           <div class="aside">
@@ -107,7 +107,7 @@ function Listing({ code }: { code: Code }) {
         <thead>
           <tr>
             {["executions", "", "taken", "not taken", "time, ns", "address"].map((name, number) => (
-              <th key={number}>{name}</th>
+              <th key={number}>{name || <span class="unseen">line</span>}</th>
             ))}
             <th class="text">instruction</th>
           </tr>

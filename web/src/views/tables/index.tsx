@@ -1,10 +1,12 @@
 // Tables: every report, as `hodo report` makes it.
 
 import { useAnswer } from "../../shared/ask";
-import { type Model, columnOf, fetchModel, raw } from "../../shared/model";
+import { fetchModel } from "../../shared/model";
+import { RecordingChoice, part } from "../../shared/part";
 import { link, select, selection } from "../../shared/selection";
 import { type Report, session } from "../../shared/session";
 import { DataTable, Summary } from "../../shared/table";
+import { timeOf } from "../../shared/times";
 import { Waiting } from "../../shared/waiting";
 import type { View } from "../../views";
 
@@ -12,15 +14,17 @@ function Page() {
   const reports = session.value?.reports ?? [];
   const { report: name, by = "" } = selection.value;
   const report = reports.find((report) => report.name === name) ?? reports[0];
-  const key = report && `${report.name} ${by}`;
-  const asked = useAnswer(key, (signal) => fetchModel("table", { report: report?.name ?? "", by }, signal));
+  const { recording } = part();
+  const chosen = recording === undefined ? {} : { recording };
+  const key = report && `${report.name} ${by} ${recording}`;
+  const asked = useAnswer(key, (signal) => fetchModel("table", { report: report?.name ?? "", by, ...chosen }, signal));
   return (
     <div class="split">
       <nav class="side" aria-label="Reports">
         {reports.map((one) => (
           <a
             key={one.name}
-            href={link({ view: "tables", report: one.name })}
+            href={link({ view: "tables", report: one.name, ...(recording === undefined ? {} : { recording: String(recording) }) })}
             aria-current={one === report ? "page" : undefined}
             title={one.help}
           >
@@ -30,6 +34,7 @@ function Page() {
       </nav>
       <div class="content">
         {report && <Heading report={report} by={by} />}
+        <RecordingChoice />
         <Waiting asked={asked} />
         {asked.value && (
           <>
@@ -65,25 +70,6 @@ function Heading({ report, by }: { report: Report; by: string }) {
       )}
     </header>
   );
-}
-
-/** Links of rows that have a begin and an end or a duration: the timeline there. */
-function timeOf(model: Model): ((row: number) => string | undefined) | undefined {
-  const begin = columnOf(model, "begin_ns");
-  const end = columnOf(model, "end_ns");
-  const lasts = columnOf(model, "duration_ns") ?? columnOf(model, "time_ns");
-  if (begin === undefined || (end === undefined && lasts === undefined)) return undefined;
-  if (session.value?.index.state === "absent") return undefined;
-  return (row) => {
-    const from = model.cell(row, begin);
-    if (from === null) return undefined;
-    const [start, extent] = [BigInt(raw(from)), lasts === undefined ? null : model.cell(row, lasts)];
-    const to = extent === null ? (end === undefined ? null : model.cell(row, end)) : null;
-    const stop = extent === null ? BigInt(raw(to ?? from)) : start + BigInt(raw(extent));
-    const margin = (stop - start) / 4n + 1n;
-    const low = start > margin ? start - margin : 0n;
-    return link({ view: "timeline", t0: String(low), t1: String(stop + margin), at: String(start) });
-  };
 }
 
 export const tables: View = {

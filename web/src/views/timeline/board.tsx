@@ -12,17 +12,19 @@ import { ChosenSpan, lead } from "./chosen";
 import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
 import { hasBegun, useAnchor, useGrowing, useShift } from "./growth";
-import { GroupHeading, RowLabel, SummaryLabel } from "./labels";
+import { DeeperLabel, GroupHeading, RowLabel, SummaryLabel } from "./labels";
 import { type Hover, Hint, sliceUnder } from "./hover";
 import { useCriticalPath, useLinks } from "./links";
 import { Places } from "./overlays";
+import { type Kind, picture, save } from "./picture";
 import { pointer } from "./pointer";
 import { uncovered, useReveal } from "./reveal";
-import { type Layout, type Row, idOf, keyCell, layout, titleOf } from "./rows";
+import { type Layout, type Row, allDepths, idOf, keyCell, layout, titleOf } from "./rows";
 import { type Search, useSearch } from "./search";
 import { limited, moved, ordered, read, whole, write, zoomed } from "./state";
 import type { Slice, Store, Tiles } from "./store";
 import { groupsOf, useSummaries } from "./summary";
+import { useTicks } from "./ticks";
 import { Tools } from "./tools";
 import { type Node, nodeOf, pathText } from "./tree";
 
@@ -70,6 +72,7 @@ export function Board({ store }: Properties) {
   const links = useLinks(store, state.span, state.arrows);
   const arrows = links.flatMap((one) => one.arrows);
   const path = useCriticalPath(store, state.path);
+  const ticks = useTicks(store);
 
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const isMoving = useRef(false);
@@ -101,14 +104,15 @@ export function Board({ store }: Properties) {
   latestGo.current = go;
   useEffect(() => () => clearTimeout(timer.current), []);
 
+  const sceneNow = (): Scene => ({
+    ...state,
+    ...{ span: live.current.span, chosen: live.current.chosen ?? state.chosen },
+    ...{ area: live.current.chosen ? live.current.area : state.area, tiles, colours, theme: theme() },
+    ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [], summaries: rows.summaries, ticks },
+  });
   const draw = () => {
     live.current.frame = 0;
-    const scene: Scene = {
-      ...state,
-      ...{ span: live.current.span, chosen: live.current.chosen ?? state.chosen },
-      ...{ area: live.current.chosen ? live.current.area : state.area, tiles, colours, theme: theme() },
-      ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [], summaries: rows.summaries },
-    };
+    const scene = sceneNow();
     const { overview, axis, pinned, picture, scroller } = refs;
     if (picture.current) drawRows(picture.current, "rows", places.rows, scroller.current?.scrollTop ?? 0, scene);
     if (pinned.current) drawRows(pinned.current, "pinned", places.pinned, 0, scene);
@@ -187,23 +191,31 @@ export function Board({ store }: Properties) {
     return () => ends.forEach((end) => end?.());
   }, [hasPinned]);
   useKeys(actions.key);
+  const keep = async (kind: Kind) => {
+    // The chosen span of its rows, or what is seen.
+    const [from, until] = state.chosen ?? [live.current.span.begin, live.current.span.begin + live.current.span.length];
+    const seen = rows.rows.filter(({ top, height }) => top + height > scroll && top < scroll + seenHeight);
+    const wanted = state.chosen ? covered : [...rows.pinned, ...seen];
+    save(await picture(kind, wanted, { begin: from, length: until - from }, sceneNow()), kind, wanted);
+  };
   const visible = ({ top, height }: { top: number; height: number }) =>
     top + height > scroll - BEYOND && top < scroll + seenHeight + BEYOND;
   const slice = selected && state.at !== undefined ? sliceAt(selected, state.at, tiles, live.current.span) : undefined;
   return (
     <div class="timeline" ref={refs.board}>
-      <Tools {...{ store, state, search, go, links, path, span: live.current.span }} step={actions.step} first={actions.first} />
+      <Tools {...{ store, state, search, go, links, path, span: live.current.span, keep, ticks }} step={actions.step} first={actions.first} />
       <canvas
         ref={refs.overview}
         class="overview"
-        aria-label="All of the time"
+        role="img"
+        aria-label="How busy the recorded system was over all of the time, and the span that is seen"
         onPointerDown={(event) => actions.overview(event, event.currentTarget)}
         onPointerMove={(event) => event.buttons === 1 && actions.overview(event, event.currentTarget)}
       />
-      <canvas ref={refs.axis} class="axis" aria-label="Times" />
+      <canvas ref={refs.axis} class="axis" role="img" aria-label="Times" />
       {rows.pinned.length > 0 && (
         <div class="pinned" style={{ height: `${rows.pinnedHeight}px` }}>
-          <canvas ref={refs.pinned} />
+          <canvas ref={refs.pinned} role="img" aria-label="Pinned rows over time" />
           {rows.pinned.map((row) => (
             <RowLabel key={row.id} {...actions.labelOf(row)} />
           ))}
@@ -221,7 +233,7 @@ export function Board({ store }: Properties) {
         }}
       >
         <div class="space" style={{ height: `${rows.height}px` }}>
-          <canvas ref={refs.picture} class="picture" style={{ height: `${seenHeight}px` }} aria-label="Rows over time" />
+          <canvas ref={refs.picture} class="picture" style={{ height: `${seenHeight}px` }} role="img" aria-label="Rows over time" />
           {rows.height === 0 && <p class="none waiting">No row passes the filter{choice.hidden.length > 0 && ", or those that do are hidden"}.</p>}
           {rows.headings.filter(visible).map((heading) => (
             <GroupHeading
@@ -234,6 +246,9 @@ export function Board({ store }: Properties) {
           ))}
           {rows.summaries.filter(visible).map((row) => (
             <SummaryLabel key={row.group.path} row={row} turn={() => actions.turn(row.group.path)} />
+          ))}
+          {rows.deeper.filter(visible).map((deeper) => (
+            <DeeperLabel key={deeper.path} deeper={deeper} show={() => write(store, { opened: new Set([...choice.opened, allDepths(deeper.path)]) })} />
           ))}
           {rows.rows.filter(visible).map((row) => (
             <RowLabel key={row.id} {...actions.labelOf(row)} />

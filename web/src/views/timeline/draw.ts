@@ -3,9 +3,11 @@
 import { time } from "../../shared/format";
 import { fitted, shown } from "../../shared/text";
 import { type Colours, inkOn } from "./colours";
+import { load } from "./load";
 import { type Arrow, LOSSES, type Piece, type Places, type Sheet, concerns, drawArrows, drawPath, lossLanes } from "./overlays";
 import type { Row, SummaryRow } from "./rows";
 import { LANES, type Slice, type Tiles } from "./store";
+import { type Ticks, ticksOf } from "./ticks";
 
 /** The span that is seen, in nanoseconds from the origin. */
 export interface Span {
@@ -44,6 +46,8 @@ export interface Scene {
   path: Piece[];
   /** Summaries of groups. */
   summaries: SummaryRow[];
+  /** Events that are marked. */
+  ticks: Ticks | undefined;
   theme: Theme;
 }
 
@@ -78,7 +82,7 @@ export function theme(): Theme {
 }
 
 /** Prepares a canvas for its size on the screen; returns its context and size in CSS pixels. */
-export function prepare(canvas: HTMLCanvasElement): { context: CanvasRenderingContext2D; width: number; height: number } | undefined {
+export function prepare(canvas: HTMLCanvasElement): Paper | undefined {
   const { clientWidth: width, clientHeight: height } = canvas;
   const scale = devicePixelRatio;
   const [columns, lines] = [Math.round(width * scale), Math.round(height * scale)];
@@ -152,9 +156,19 @@ function hatched(context: CanvasRenderingContext2D, colour: string): CanvasPatte
 /** Draws rows, which are `scroll` pixels above. */
 export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", places: Places, scroll: number, scene: Scene): void {
   const prepared = prepare(canvas);
-  if (!prepared) return;
+  if (prepared) paintRows(prepared, list, places, scroll, scene);
+}
+
+/** Something to draw on, and its size in pixels. */
+export interface Paper {
+  context: CanvasRenderingContext2D;
+  width: number;
+  height: number;
+}
+
+/** As `drawRows`, on any paper. */
+export function paintRows({ context, width, height }: Paper, list: "rows" | "pinned", places: Places, scroll: number, scene: Scene): void {
   const { rows } = places;
-  const { context, width, height } = prepared;
   const { span } = scene;
   const x = (at: number) => ((at - span.begin) / span.length) * width;
   grid(context, scene, width, height);
@@ -184,6 +198,7 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", pla
       context.fillRect(left, top, Math.max(3, right - left), row.height);
     }
     context.globalAlpha = 1;
+    if (scene.ticks) drawTicks(context, ticksOf(scene.ticks, row), x, { top, height: row.height, width }, scene.theme);
     context.fillStyle = scene.theme.bad;
     for (const match of scene.matches.get(row.id) ?? []) {
       const left = x(match.begin);
@@ -196,7 +211,7 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", pla
   for (const { group, summary, top, height: high } of list === "rows" ? scene.summaries : []) {
     const colours = scene.colours.get(group.table.name);
     if (!colours || top - scroll > height || top - scroll + high < 0) continue;
-    const row = { table: group.table, height: high };
+    const row = { table: group.table, height: high, isThin: false };
     for (const slice of summary?.slices ?? []) {
       drawSlice(context, { slice, begin: slice.begin, end: slice.end }, row, { top: top - scroll, x, width, colours, hatch, scene, bars });
     }
@@ -208,6 +223,19 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", pla
   const area = scene.area?.map((id) => rows.find((row) => row.id === id));
   const band = area && area[0] && area[1] && bandOf(area[0], area[1], scroll);
   lines(context, scene, x, height, band);
+}
+
+/** Draws events as ticks that hang from the top of their row: one for each pixel that has any. */
+function drawTicks(context: CanvasRenderingContext2D, instants: number[], x: (at: number) => number, row: { top: number; height: number; width: number }, theme: Theme): void {
+  let last = Number.NEGATIVE_INFINITY;
+  context.fillStyle = theme.ink;
+  for (const at of instants) {
+    const left = Math.round(x(at));
+    if (left === last || left < 0 || left > row.width) continue;
+    last = left;
+    context.fillRect(left, row.top, 1, Math.min(7, row.height));
+    context.fillRect(left - 1, row.top, 3, 2);
+  }
 }
 
 /** The place of rows on a canvas, from one to another. */
@@ -273,9 +301,25 @@ class Bars {
   }
 }
 
-function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Pick<Row, "table" | "height">, where: Where): void {
+/** The value of tables of calls. */
+const FUNCTION = "function";
+/** The width in pixels from which a single call has the colour of its function. */
+const SHORT = 2;
+
+/** Whether a slice of calls is too short for a colour: a short call, or a cell of time of which no function has half. */
+function isMixed(slice: Slice, pixels: number): boolean {
+  if (slice.records === null) return pixels < SHORT;
+  return (slice.parts[0]?.weight ?? 0) < slice.weight / 2;
+}
+
+/** Space above and below a bar: strips of a track lie close together. */
+const SPACE = 2;
+const SPACE_OF_THIN = 0.5;
+
+function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Pick<Row, "table" | "height" | "isThin">, where: Where): void {
   const { slice } = seen;
-  const [top, high] = [where.top + 2, row.height - 4];
+  const space = row.isThin ? SPACE_OF_THIN : SPACE;
+  const [top, high] = [where.top + space, row.height - 2 * space];
   const left = Math.max(-2, where.x(seen.begin));
   const right = Math.min(where.width + 2, where.x(seen.end));
   if (right < -1 || left > where.width) return;
@@ -287,8 +331,10 @@ function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Pick<Row,
     context.strokeRect(left + 0.5, top + 0.5, Math.max(4, wide) - 1, high - 1);
     return;
   }
+  // Many short calls of many functions would be a noise of colours.
+  const isShort = row.table.value === FUNCTION && isMixed(slice, wide);
   if (slice.records === null) {
-    const colour = where.colours.of(slice.parts[0]?.value ?? null);
+    const colour = isShort ? where.scene.theme.hatch : where.colours.of(slice.parts[0]?.value ?? null);
     context.fillStyle = colour;
     context.fillRect(left, top, wide > 3 ? wide - 0.5 : wide, high);
     if (wide > 26) label(context, slice.parts[0]?.value ?? "–", colour, left, right, top + high / 2, where.width);
@@ -296,6 +342,11 @@ function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Pick<Row,
   }
   const whole = row.table.shape === "points" ? Math.max(slice.weight, 1) : Math.max(slice.end - slice.begin, 1);
   let bottom = top + high;
+  if (isShort) {
+    const share = Math.max(2, Math.round(Math.min(1, slice.weight / whole) * high));
+    where.bars.add(0, { left, right, top: Math.max(top, bottom - share), bottom, colour: where.scene.theme.hatch });
+    return;
+  }
   for (const [number, part] of slice.parts.entries()) {
     // Nothing vanishes: the smallest share is a line.
     const share = Math.max(2, Math.round(Math.min(1, part.weight / whole) * high));
@@ -407,8 +458,11 @@ function softEdges(context: CanvasRenderingContext2D, scene: Scene, x: (at: numb
 /** Draws the axis: times, marks and what lies between them, notes. */
 export function drawAxis(canvas: HTMLCanvasElement, scene: Scene): void {
   const prepared = prepare(canvas);
-  if (!prepared) return;
-  const { context, width, height } = prepared;
+  if (prepared) paintAxis(prepared, scene);
+}
+
+/** As `drawAxis`, on any paper. */
+export function paintAxis({ context, width, height }: Paper, scene: Scene): void {
   const { span, theme } = scene;
   const x = (at: number) => ((at - span.begin) / span.length) * width;
   const { step, from, count } = steps(span, width);
@@ -435,7 +489,7 @@ export function drawAxis(canvas: HTMLCanvasElement, scene: Scene): void {
   }
 }
 
-/** Draws the whole time: where the span lies, and where matches, marks and notes are. */
+/** Draws the whole time: how busy the system was, where the span lies, and where matches, marks and notes are. */
 export function drawOverview(canvas: HTMLCanvasElement, whole: number, scene: Scene): void {
   const prepared = prepare(canvas);
   if (!prepared) return;
@@ -444,10 +498,19 @@ export function drawOverview(canvas: HTMLCanvasElement, whole: number, scene: Sc
   const x = (at: number) => (at / whole) * width;
   context.fillStyle = theme.raised;
   context.fillRect(0, 0, width, height);
+  context.fillStyle = theme.accent;
+  context.globalAlpha = 0.35;
+  const busy = load(scene.tiles, whole, Math.max(1, Math.floor(width)));
+  for (const [column, share] of busy.entries()) {
+    const high = share > 0 ? Math.max(1, share * (height - 2)) : 0;
+    context.fillRect(column, height - high, 1, high);
+  }
+  context.globalAlpha = 1;
   const columns = new Set<number>();
   for (const matches of scene.matches.values()) {
     for (const match of matches) columns.add(Math.round(x(match.begin)));
   }
+  if (scene.ticks) drawTicks(context, scene.ticks.all, x, { top: 0, height, width }, theme);
   context.fillStyle = theme.bad;
   for (const column of columns) context.fillRect(column - 0.5, 3, 1.5, height - 6);
   lines(context, { ...scene, chosen: undefined }, x, height);

@@ -3,7 +3,7 @@
 import { shown } from "../../shared/text";
 import type { Colours } from "./colours";
 import { LOSSES } from "./overlays";
-import { type Heading, type Row, type SummaryRow, titleOf } from "./rows";
+import { type Deeper, type Heading, type Row, type SummaryRow, titleOf } from "./rows";
 import type { StoreTable } from "./store";
 
 /** The indentation of a level, in rem. */
@@ -41,7 +41,7 @@ export function RowLabel({ row, selected, choose, pin, hide, fold }: RowProperti
   const name = shown(endOf(row.name), 60);
   return (
     <div
-      class={`row-label ${selected ? "selected" : ""} ${row.isBelow || IS_NUMBER.test(row.name) ? "below" : ""}`}
+      class={`row-label ${selected ? "selected" : ""} ${row.isBelow || IS_NUMBER.test(row.name) ? "below" : ""} ${row.isThin ? "thin" : ""} ${row.isThin && IS_NUMBER.test(row.name) ? "depth" : ""}`}
       style={{ top: `${row.top}px`, height: `${row.height}px`, ...indented(row.depth) }}
       data-row-id={row.id}
     >
@@ -69,6 +69,19 @@ export function RowLabel({ row, selected, choose, pin, hide, fold }: RowProperti
         aria-label={`${row.pinned ? "Unpin" : "Pin"} ${name}`}
       >
         {row.pinned ? "◆" : "◇"}
+      </button>
+    </div>
+  );
+}
+
+/** What shows the depths of a call stack that are left out. */
+export function DeeperLabel({ deeper, show }: { deeper: Deeper; show: () => void }) {
+  const { path, rows, top, height, depth } = deeper;
+  return (
+    <div class="row-label group-sum" style={{ top: `${top}px`, height: `${height}px`, ...indented(depth) }} data-deeper={path}>
+      <i class="no-fold" />
+      <button type="button" class="worst" onClick={show} title={shown(path)}>
+        {rows} deeper calls: show
       </button>
     </div>
   );

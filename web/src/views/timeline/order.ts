@@ -50,7 +50,9 @@ export function inOrder(roots: Node[], earlier: Earlier): Node[] {
   const rank = ({ name }: Node) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
   const byName = (one: Node, other: Node) => collator.compare(one.name, other.name);
   const names = (node: Node) => {
-    node.below.sort(byName);
+    // Depths of stacks are in order already, and a collator takes long.
+    const areInOrder = node.below.every(({ name }, place) => place === 0 || Number(node.below[place - 1]?.name) < Number(name));
+    if (!areInOrder) node.below.sort(byName);
     node.below.forEach(names);
   };
   roots.forEach(names);

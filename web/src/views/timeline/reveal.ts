@@ -2,12 +2,12 @@
 
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
-import { type Choice, type Row, idOf, pattern } from "./rows";
-import { type Node, wayTo } from "./tree";
+import { type Choice, MOST_DEPTHS, type Row, allDepths, isStack, pattern } from "./rows";
+import { type Node, textOf, wayTo } from "./tree";
 
 /** What changes so that a row is among those that are shown: folded nodes open, and hiding and a filter that leaves it out end. */
 export function uncovered(tree: Node[], id: string, choice: Choice): Partial<Choice> {
-  const isIt = (node: Node) => node.lanes.some(({ table, lane }) => idOf(table, lane) === id);
+  const isIt = (node: Node) => node.lanes.some((lane) => lane.id === id);
   const way = wayTo(tree, isIt);
   const [own] = way.slice(-1);
   if (!own || choice.pins.includes(id)) return {};
@@ -20,9 +20,11 @@ export function uncovered(tree: Node[], id: string, choice: Choice): Partial<Cho
   }
   const closed = above.filter(({ path, isFolded }) => isFolded && !choice.opened.has(path));
   if (closed.length > 0) changes.opened = new Set([...choice.opened, ...closed.map(({ path }) => path)]);
+  const stack = above.at(-1);
+  if (stack && isStack(stack) && stack.below.indexOf(own) >= MOST_DEPTHS) changes.opened = new Set([...(changes.opened ?? choice.opened), allDepths(stack.path)]);
   if (choice.hidden.some((path) => paths.has(path))) changes.hidden = choice.hidden.filter((path) => !paths.has(path));
-  const text = own.lanes.find(({ table, lane }) => idOf(table, lane) === id)?.text ?? "";
-  if (choice.filter && !pattern(choice.filter).passes(text)) changes.filter = "";
+  const lane = own.lanes.find((lane) => lane.id === id);
+  if (choice.filter && lane && !pattern(choice.filter).passes(textOf(lane))) changes.filter = "";
   return changes;
 }
 

@@ -2,7 +2,7 @@
 
 import type { StoreTable } from "./store";
 import type { Group, Summary } from "./summary";
-import { type Lane, type Node, pathOf } from "./tree";
+import { type Lane, type Node, THREADS, idOf, pathOf, textOf } from "./tree";
 
 /** A row. */
 export interface Row {
@@ -32,6 +32,18 @@ export interface Row {
   /** Whether rows are below it in the tree. */
   hasBelow: boolean;
   collapsed: boolean;
+  /** Whether it is a strip of the track above: a depth of a call stack, or a thread's system calls. */
+  isThin: boolean;
+}
+
+/** The depths of a call stack that are left out until they are asked for. */
+export interface Deeper {
+  /** The path of the stack. */
+  path: string;
+  rows: number;
+  depth: number;
+  top: number;
+  height: number;
 }
 
 /** The heading of a node that has no row of its own. */
@@ -65,6 +77,7 @@ export interface Layout {
   pinnedHeight: number;
   headings: Heading[];
   summaries: SummaryRow[];
+  deeper: Deeper[];
   rows: Row[];
   height: number;
 }
@@ -88,11 +101,19 @@ export interface Choice {
 const ROW = 22;
 const COUNTER = 44;
 const HEADING = 24;
+const THIN = 15;
+/** Depths of a call stack that are shown until the user asks for all. */
+export const MOST_DEPTHS = 24;
+/** A depth of a call stack. */
+const IS_DEPTH = /^\d+$/;
 
-/** The name of a row in the address. */
-export function idOf(table: StoreTable, lane: number): string {
-  return `${table.name}:${(table.lanes[lane] ?? []).map((cell) => cell ?? "").join(",")}`;
-}
+/** Whether what is below a node are the depths of a call stack. */
+export const isStack = ({ below }: Node) => below.length > 0 && below.every(({ name }) => IS_DEPTH.test(name));
+
+/** What `opened` has of a call stack whose depths are all shown. */
+export const allDepths = (path: string) => `${path} *`;
+
+export { idOf };
 
 /** The cell of a lane's key; undefined if the key has none of this name. */
 export function keyCell(table: StoreTable, lane: number, name: string): string | null | undefined {
@@ -110,6 +131,8 @@ interface Place {
   root: string;
   folds: string;
   isBelow: boolean;
+  /** Whether the node is a strip of the track above. */
+  isThin: boolean;
 }
 
 /** Puts rows below each other. */
@@ -135,8 +158,8 @@ export function isFolded({ path, isFolded }: Node, { collapsed, opened, filter }
 }
 
 class Placing {
-  private readonly result: Layout = { pinned: [], pinnedHeight: 0, headings: [], summaries: [], rows: [], height: 0 };
-  private readonly passing: (text: string) => boolean;
+  private readonly result: Layout = { pinned: [], pinnedHeight: 0, headings: [], summaries: [], deeper: [], rows: [], height: 0 };
+  private readonly passing: ((text: string) => boolean) | undefined;
   private readonly hidden: ReadonlySet<string>;
   private readonly pins: Set<string>;
   /** Rows at and below each node that pass the filter. */
@@ -147,7 +170,8 @@ class Placing {
     private readonly groups: ReadonlyMap<string, Group>,
     private readonly summaries: ReadonlyMap<string, Summary>,
   ) {
-    this.passing = pattern(choice.filter).passes;
+    // Most of the time there is no filter, and stores have ten thousand lanes.
+    this.passing = choice.filter ? pattern(choice.filter).passes : undefined;
     this.hidden = new Set(choice.hidden);
     this.pins = new Set(choice.pins);
   }
@@ -162,7 +186,7 @@ class Placing {
       // A filter leaves out groups without a row.
       const isEmpty = this.count(root) === 0 && (choice.filter || this.hidden.has(root.path));
       if (isEmpty && !this.hasPins(root)) continue;
-      this.place(root, { isHidden: false, depth: 0, under: [], root: root.name, folds: root.path, isBelow: false });
+      this.place(root, { isHidden: false, depth: 0, under: [], root: root.name, folds: root.path, isBelow: false, isThin: false });
     }
     result.pinned.sort((a, b) => choice.pins.indexOf(a.id) - choice.pins.indexOf(b.id));
     for (const row of result.pinned) {
@@ -172,8 +196,8 @@ class Placing {
     return result;
   }
 
-  private passes({ text }: Lane): boolean {
-    return this.passing(text);
+  private passes(lane: Lane): boolean {
+    return !this.passing || this.passing(textOf(lane));
   }
 
   private count(node: Node): number {
@@ -192,10 +216,12 @@ class Placing {
     const below = this.inOrder(node, group).filter((one) => this.counts.get(one) || this.hasPins(one));
     const collapsed = isFolded(node, this.choice);
     const rows = node.lanes.map((lane) => this.row(node, lane, place, collapsed, below.length > 0));
-    result.pinned.push(...rows.filter((row) => row.pinned).map((row) => ({ ...row, depth: 0, under: "" })));
+    if (this.pins.size > 0) result.pinned.push(...rows.filter((row) => row.pinned).map((row) => ({ ...row, depth: 0, under: "" })));
     const own = rows.filter((row, number) => !row.pinned && !isHidden && this.passes(node.lanes[number] as Lane));
     const seen = below.filter((one) => this.counts.get(one));
-    const isHeading = (isRoot && !isHidden) || (own.length === 0 && node.lanes.length === 0 && seen.length > 1);
+    // A call stack below a thread's states belongs to its track.
+    const isStrip = isStack(node) && place.isBelow;
+    const isHeading = (isRoot && !isHidden) || (own.length === 0 && node.lanes.length === 0 && seen.length > 1 && !isStrip);
     if (isHeading) {
       const tables = isRoot ? tablesOf(node) : [];
       const { depth } = place;
@@ -218,16 +244,35 @@ class Placing {
       root: place.root,
       folds: isShown ? node.path : place.folds,
       isBelow: place.isBelow || own.length > 0,
+      isThin: false,
     };
+    if (collapsed && isShown && this.pins.size === 0) return;
     // What is folded has no rows; pinned ones are above anyway.
     const height = result.height;
-    const [headings, count, summaries] = [result.headings.length, result.rows.length, result.summaries.length];
-    for (const one of below) this.place(one, next);
+    const [headings, count, summaries, deeper] = [result.headings.length, result.rows.length, result.summaries.length, result.deeper.length];
+    this.below(node, below, next);
     if (!collapsed || !isShown) return;
     result.height = height;
     result.headings.length = headings;
     result.rows.length = count;
     result.summaries.length = summaries;
+    result.deeper.length = deeper;
+  }
+
+  /** Places what is below a node: strips of a thread's track, and the first depths of a call stack. */
+  private below(node: Node, below: Node[], next: Place): void {
+    const { result, choice } = this;
+    const areDepths = isStack(node);
+    const isCut = areDepths && !choice.filter && !choice.opened.has(allDepths(node.path)) && below.length > MOST_DEPTHS + 1;
+    for (const one of isCut ? below.slice(0, MOST_DEPTHS) : below) {
+      const isLeaf = next.root === THREADS && next.isBelow && one.below.length === 0;
+      this.place(one, { ...next, isThin: areDepths || isLeaf });
+    }
+    if (!isCut) return;
+    const rows = below.length - MOST_DEPTHS;
+    for (const one of below.slice(MOST_DEPTHS)) if (this.hasPins(one)) this.place(one, { ...next, isHidden: true });
+    result.deeper.push({ path: node.path, rows, depth: next.depth, top: result.height, height: ROW });
+    result.height += ROW;
   }
 
   /** What is below a node; the rows that differ most from the others of their group first, if the user wants that. */
@@ -248,17 +293,16 @@ class Placing {
 
   private hasPins(node: Node): boolean {
     if (this.pins.size === 0) return false;
-    return node.lanes.some(({ table, lane }) => this.pins.has(idOf(table, lane))) || node.below.some((one) => this.hasPins(one));
+    return node.lanes.some(({ id }) => this.pins.has(id)) || node.below.some((one) => this.hasPins(one));
   }
 
-  private row(node: Node, { table, number, lane }: Lane, place: Place, collapsed: boolean, hasBelow: boolean): Row {
-    const id = idOf(table, lane);
-    return {
-      ...{ id, table, number, lane, collapsed, hasBelow },
-      ...{ pinned: this.pins.has(id), top: 0, height: table.shape === "counters" ? COUNTER : ROW },
-      ...{ depth: place.depth, name: node.name, under: place.under.join(" › "), path: node.path },
-      ...{ folds: hasBelow ? node.path : place.folds, root: place.root, isBelow: place.isBelow },
-    };
+  private row(node: Node, { table, number, lane, id }: Lane, place: Place, collapsed: boolean, hasBelow: boolean): Row {
+    const pinned = this.pins.has(id);
+    const isThin = place.isThin && !pinned && table.shape === "intervals";
+    const height = isThin ? THIN : table.shape === "counters" ? COUNTER : ROW;
+    const [under, folds] = [place.under.join(" › "), hasBelow ? node.path : place.folds];
+    const { depth, root, isBelow } = place;
+    return { id, table, number, lane, collapsed, hasBelow, isThin, pinned, top: 0, height, depth, name: node.name, under, path: node.path, folds, root, isBelow };
   }
 }
 

@@ -134,6 +134,8 @@ export class Tiles {
   private held = new Map<string, Held>();
   private queue: [string, Place][] = [];
   private running = 0;
+  /** Tiles that have come so far. */
+  received = 0;
   private control = new AbortController();
   private clock = 0;
   private isClosed = false;
@@ -252,6 +254,7 @@ export class Tiles {
     try {
       const tile = await fetchTile(this.store.generation, place, this.control.signal);
       this.held.set(key, { tile, used: ++this.clock });
+      this.received++;
     } catch (error) {
       if (this.control.signal.aborted) return;
       this.held.set(key, { error: String(error), used: ++this.clock });

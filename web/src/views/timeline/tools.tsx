@@ -4,14 +4,17 @@ import { useEffect, useState } from "preact/hooks";
 
 import { answers } from "../../shared/answers";
 import { duration, grouped, time } from "../../shared/format";
+import { link, select, selection } from "../../shared/selection";
 import { shown } from "../../shared/text";
 import type { Asked } from "../../shared/ask";
 import type { Span } from "./draw";
 import { type CriticalPath, type Links, hasLinks } from "./links";
+import type { Kind } from "./picture";
 import { pattern } from "./rows";
 import type { Search } from "./search";
 import { type State, whole, write, zoomed } from "./state";
 import type { Store } from "./store";
+import type { Ticks } from "./ticks";
 
 interface Properties {
   store: Store;
@@ -25,10 +28,13 @@ interface Properties {
   step: (by: number) => void;
   /** Selects the first row. */
   first: () => void;
+  /** Saves a picture of the chosen span and its rows, or of what is seen. */
+  keep: (kind: Kind) => Promise<void>;
+  ticks: Ticks | undefined;
 }
 
 /** The tools. */
-export function Tools({ store, state, search, span, go, links, path, step, first }: Properties) {
+export function Tools({ store, state, search, span, go, links, path, step, first, keep, ticks }: Properties) {
   const middle = span.begin + span.length / 2;
   const [one, other] = state.marks;
   return (
@@ -70,7 +76,15 @@ export function Tools({ store, state, search, span, go, links, path, step, first
           {shown(note.text, 24)} ×
         </button>
       ))}
+      <span class="switch" role="group" aria-label="Save a picture">
+        {(["svg", "png"] as const).map((kind) => (
+          <button key={kind} type="button" data-picture={kind} onClick={() => void keep(kind)} title={`Save ${state.chosen ? "the chosen span" : "what is seen"} as a picture`}>
+            {kind.toUpperCase()}
+          </button>
+        ))}
+      </span>
       {store.tables.some(hasLinks) && <LinkTools {...{ store, state, links }} />}
+      {ticks && <TickTools ticks={ticks} />}
       {state.path && <PathTools {...{ store, path }} />}
       {one !== undefined && (
         <span class="measure" role="status">
@@ -133,6 +147,24 @@ function LinkTools({ store, state, links }: Pick<Properties, "store" | "state" |
   );
 }
 
+/** Which events are marked, and how many. */
+function TickTools({ ticks: { name, where, asked, all } }: { ticks: Ticks }) {
+  return (
+    <span class="matches" role="status" data-ticks={asked.value ? all.length : undefined}>
+      {asked.error ? (
+        <span class="problem">{shown(asked.error, 200)}</span>
+      ) : (
+        <a href={link({ ...selection.value, view: "events" })} title={shown(where, 500)}>
+          {asked.value ? grouped(all.length) : "…"} {shown(name, 40)}
+        </a>
+      )}
+      <button type="button" class="quiet" onClick={() => select({ ticks: undefined })} aria-label={`No ticks of ${shown(name, 40)}`}>
+        ×
+      </button>
+    </span>
+  );
+}
+
 /** The critical path that is drawn, in numbers. */
 function PathTools({ store, path }: Pick<Properties, "store" | "path">) {
   const { value, error } = path;
@@ -172,13 +204,16 @@ function Find({ store, state, search, step }: Pick<Properties, "store" | "state"
   // What is typed is not yet in the address, and stays when the page is drawn again.
   const [typed, setTyped] = useState(state.find);
   useEffect(() => setTyped(state.find), [state.find]);
+  const { wrong } = pattern(typed);
   return (
     <>
       <input
         type="search"
         name="find"
         placeholder="Search values (/)"
-        aria-label="Search values"
+        aria-label="Search values by a regular expression"
+        aria-invalid={wrong !== undefined}
+        title={wrong ? `${wrong}: the text itself is looked for` : "A regular expression; Enter visits what is found"}
         value={typed}
         onInput={(event) => setTyped(event.currentTarget.value)}
         onChange={(event) => write(store, { find: event.currentTarget.value })}

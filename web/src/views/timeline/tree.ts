@@ -10,8 +10,13 @@ export interface Lane {
   /** The number of its table. */
   number: number;
   lane: number;
-  /** What the filter of rows looks at, in lower case. */
-  text: string;
+  /** The name of its row in the address. */
+  id: string;
+}
+
+/** What the filter of rows looks at, in lower case. */
+export function textOf({ table, lane }: Pick<Lane, "table" | "lane">): string {
+  return `${table.name} ${table.title} ${pathOf(table, lane)}`.toLowerCase();
 }
 
 /** A node of the tree. */
@@ -28,7 +33,12 @@ export interface Node {
 }
 
 /** The root of threads, whose links are drawn between their rows. */
-const THREADS = "Threads";
+export const THREADS = "Threads";
+
+/** The name of a row in the address. */
+export function idOf(table: StoreTable, lane: number): string {
+  return `${table.name}:${(table.lanes[lane] ?? []).map((cell) => cell ?? "").join(",")}`;
+}
 
 /** A path as a text. */
 export function pathText(parts: readonly string[]): string {
@@ -59,12 +69,11 @@ export function treeOf(store: Store, earlier: Earlier = new Map()): Node[] {
       // Every program of a board has a row, for its messages. What wakes threads without being one, such as an idle CPU, has none.
       if (isLinks(table) && (parts[0] === THREADS || known.get(pathText(parts))?.lanes.length)) continue;
       let [siblings, node]: [Node[], Node | undefined] = [roots, undefined];
-      for (const [depth, name] of parts.entries()) {
-        node = child(siblings, name, pathText(parts.slice(0, depth + 1)));
+      for (const name of parts) {
+        node = child(siblings, name, node ? pathText([node.path, name]) : name);
         siblings = node.below;
       }
-      const text = `${table.name} ${table.title} ${pathText(parts)}`.toLowerCase();
-      node?.lanes.push({ table, number, lane, text });
+      node?.lanes.push({ table, number, lane, id: idOf(table, lane) });
     }
   }
   return inOrder(roots, earlier);

@@ -16,12 +16,11 @@ use hodo_model::{
     Analysis, FastFlow, FinishContext, FlowInterest, FunctionRun, Interest, Item, Numbering, Run, Start,
     Table, kernel::Threads,
 };
-use rustc_hash::FxHashMap;
 
 use self::{costs::CostAmount, partial::FunctionsPartial, paths::FunctionPaths};
 use super::{
     cost::{OwnCost, ProfileCost, RareCosts},
-    table::{self, Amounts, FunctionCost},
+    table::{self, Amounts},
 };
 
 /// The analysis of function profiles without samples.
@@ -102,18 +101,19 @@ impl Analysis for Functions {
     }
 
     fn finish(&self, threads: Vec<FunctionsPartial>, context: &FinishContext<'_>) -> Table {
-        let mut functions: FxHashMap<_, FunctionCost> = FxHashMap::default();
+        let mut functions = table::Functions::new(&context.selection.view);
         let mut all = Amounts { threads: threads.len() as u64, ..Amounts::default() };
         for thread in threads {
             let whole = thread.close();
             all.sums.add(&whole.sums);
             all.cost.rare.outside = all.cost.rare.outside.saturating_add(whole.outside);
+            let of_thread = functions.next_thread();
             for (holder, account) in whole.by_function() {
                 let CostAmount { instructions, time } = account.own;
                 let own = OwnCost { entries: 0, instructions, time };
                 let own = ProfileCost { ran: own, rare: RareCosts::default() };
                 all.cost.add(&own);
-                let function = functions.entry(holder.function).or_default();
+                let function = of_thread.entry(holder.function).or_default();
                 function.own.add(&own);
                 function.calls = function.calls.saturating_add(account.calls);
                 function.jumps = function.jumps.saturating_add(holder.jumps);
@@ -121,6 +121,6 @@ impl Analysis for Functions {
                 function.time = function.time.saturating_add(account.sum.time);
             }
         }
-        table::functions(functions, &all, context.functions(), None)
+        table::functions(functions, &all, context, None)
     }
 }

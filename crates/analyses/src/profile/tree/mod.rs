@@ -107,15 +107,18 @@ impl Analysis for Profile {
         if self.report == ProfileReport::Tree && context.selection.view == "thread" {
             return roles::roles(threads, context);
         }
-        let of_system_call = self.report == ProfileReport::Paths
-            && matches!(context.selection.root, Some(Root::SystemCall(_)));
-        let whole = MergedTree::new(threads.into_iter().map(TreePartial::close), of_system_call);
+        let threads = threads.into_iter().map(TreePartial::close);
+        let interrupts = matches!(context.selection.root, Some(Root::SystemCall(_)));
         match self.report {
-            ProfileReport::Functions => whole.functions(context.functions(), self.every),
+            ProfileReport::Functions => MergedTree::functions(threads, context, self.every),
             ProfileReport::Tree => {
+                let interrupts = false;
+                let whole = MergedTree::new(threads, interrupts);
                 whole.tree(context.functions(), self.every, context.selection.view != "path")
             }
-            ProfileReport::Paths => whole.paths(context.functions(), context.selection),
+            ProfileReport::Paths => {
+                MergedTree::new(threads, interrupts).paths(context.functions(), context.selection)
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The merged trees of all threads, as tables.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeMap, iter};
 
-use hodo_model::{Column, FunctionId, Names, Shape, Table, Unit, Value};
+use hodo_model::{Column, FinishContext, FunctionId, Names, Shape, Table, Unit, Value};
 use rustc_hash::FxHashMap;
 
 use super::nodes::{Forest, NO_PARENT, NodeId};
@@ -87,8 +87,29 @@ impl MergedTree {
         functions.into_iter().map(|(id, (_, cost))| (id, cost)).collect()
     }
 
-    pub(super) fn functions(&self, names: &dyn Names, every: Option<Every>) -> Table {
-        table::functions(self.by_function(), &self.all, names, every)
+    /// Makes the table of functions from the trees of threads.
+    pub(super) fn functions(
+        threads: impl Iterator<Item = (Forest, ThreadTotals)>,
+        context: &FinishContext<'_>,
+        every: Option<Every>,
+    ) -> Table {
+        let (mut functions, mut all) = (table::Functions::new(&context.selection.view), Amounts::default());
+        let interrupts = false;
+        match &mut functions {
+            table::Functions::Whole(functions) => {
+                let whole = MergedTree::new(threads, interrupts);
+                *functions = whole.by_function();
+                all = whole.all;
+            }
+            table::Functions::ByThread(of_threads) => {
+                for thread in threads {
+                    let tree = MergedTree::new(iter::once(thread), interrupts);
+                    of_threads.push(tree.by_function());
+                    all.add(&tree.all);
+                }
+            }
+        }
+        table::functions(functions, &all, context, every)
     }
 
     /// Visits the nodes that `shown` accepts, depth first, with their depths; the heaviest sibling comes first.

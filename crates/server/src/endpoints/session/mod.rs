@@ -21,6 +21,7 @@ pub(crate) fn describe(session: &Session, left_out: &[String]) -> Result<Answer,
         "inputs": inputs.names(),
         "reports": inputs.reports(),
         "index": session.index.stage(),
+        "unrelated": inputs.unrelated(),
         "changed": inputs.change(),
         "left_out": left_out,
     }))

@@ -12,7 +12,7 @@
 //! | `timeline/links` | generation, table, begin, end | the links that begin in the span, and their number |
 //! | `timeline/path` | tid | the pieces of a thread's critical path; their times are absolute |
 //! | `timeline/sums` | generation, table, lanes, begin, end | JSON: what each lane holds in exactly this span |
-//! | `timeline/search` | generation, text | the records whose value contains the text |
+//! | `timeline/search` | generation, text | the records whose value matches the regular expression, or contains the text |
 
 mod critical;
 mod lanes;

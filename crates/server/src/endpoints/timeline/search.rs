@@ -1,7 +1,8 @@
-//! Records whose value contains a text.
+//! Records whose value matches a regular expression, or contains its text.
 
 use hodo_model::{Column, Shape, Table, Unit, Value};
 use hodo_store::{Kind, Record, Store, Wanted};
+use regex::RegexBuilder;
 
 use super::values::cut;
 use crate::answer::{Answer, Failure, Question};
@@ -10,6 +11,8 @@ use crate::answer::{Answer, Failure, Question};
 const MOST: usize = 20_000;
 /// Values that may match, at most.
 const MOST_VALUES: usize = 64;
+/// Bytes of a compiled regular expression, at most.
+const EXPRESSION_BYTES: usize = 1 << 20;
 /// Rows that a search may decode.
 const BUDGET: u64 = 1 << 26;
 
@@ -25,12 +28,12 @@ struct Found {
 
 pub(super) fn search(question: &Question<'_>) -> Result<Answer, Failure> {
     let snapshot = super::snapshot(question)?;
-    let text = question.text("text").to_lowercase();
+    let text = question.text("text");
     if text.is_empty() {
         return Err(Failure::Refused("text=: expected what to look for".to_owned()));
     }
     let (store, budget) = (&snapshot.store, question.budget(BUDGET));
-    let (names, mut is_cut) = matching(store, &text);
+    let (names, mut is_cut) = matching(store, text);
     let mut found = Vec::new();
     for (number, table) in (0..).zip(store.tables()) {
         if table.schema().value.kind != Kind::Name {
@@ -64,10 +67,17 @@ pub(super) fn search(question: &Question<'_>) -> Result<Answer, Failure> {
     Answer::table(&table, usize::MAX)
 }
 
-/// Returns the numbers of names that contain a text in lower case, and whether there are more.
+/// Returns the numbers of names that match a regular expression or contain the text itself, so that a name with brackets can
+/// be typed as it is, and whether there are more. Letters match in either case.
 fn matching(store: &Store, text: &str) -> (Vec<u64>, bool) {
     let known = (0..).map_while(|number| Some((number, store.name(number)?)));
-    let is_match = |name: &str| name.to_lowercase().contains(text);
+    let lower = text.to_lowercase();
+    // A text that is no expression is looked for as it is; the page says so.
+    let expression = RegexBuilder::new(text).case_insensitive(true).size_limit(EXPRESSION_BYTES).build().ok();
+    let is_match = |name: &str| {
+        expression.as_ref().is_some_and(|expression| expression.is_match(name))
+            || name.to_lowercase().contains(&lower)
+    };
     let mut names = known.filter(|(_, name)| is_match(name)).map(|(number, _)| number);
     (names.by_ref().take(MOST_VALUES).collect(), names.next().is_some())
 }

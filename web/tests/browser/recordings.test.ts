@@ -1,0 +1,81 @@
+// Two recordings: rows and tables by recording, begins together; and inputs whose clocks are not related.
+
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import { afterAll, expect, test } from "vitest";
+
+import { KERNEL, settled } from "./kernel";
+import { HODO, type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
+
+const folder = mkdtempSync(join(tmpdir(), "hodo-recordings-"));
+const viewers: Viewer[] = [];
+
+afterAll(async () => {
+  await closeBrowser();
+  for (const viewer of viewers) await viewer.stop();
+  rmSync(folder, { recursive: true });
+});
+
+async function view(...words: string[]): Promise<Viewer> {
+  const viewer = await start(words);
+  viewers.push(viewer);
+  return viewer;
+}
+
+/** Records a program; two recordings follow each other in time. */
+function record(name: string): string {
+  const file = join(folder, name, "perf.data");
+  execFileSync("mkdir", ["-p", join(folder, name)]);
+  execFileSync(HODO, ["record", "-q", "--engine", "native", "-o", file, "--", "/bin/true"], { stdio: "pipe" });
+  return file;
+}
+
+for (const dark of [false, true]) {
+  test(`rows are by recording, begin together, and tables choose the recording, ${dark ? "dark" : "light"}`, async () => {
+    const files = [record(`first-${dark}`), record(`second-${dark}`)];
+    const viewer = await view(...files);
+    const opened = await open(`${viewer.address}#view=timeline`, { dark, height: 1400 });
+    const { page } = opened;
+    await settled(page);
+    const names = files.map((file) => file.split("/").slice(-2).join("/"));
+    for (const name of names) await page.waitForSelector(`.group:has-text("${name}")`);
+    const store = (await (await fetch(`${viewer.address}api/timeline`)).json()) as { length: number; tables: { name: string; key: string[]; lanes: string[][] }[] };
+    const calls = store.tables.find(({ name }) => name === "calls");
+    expect(calls?.key).toContain("recording");
+    expect(new Set(calls?.lanes.map((lane) => lane.at(-1)))).toEqual(new Set(names));
+    // Together they last as long as the longer one, not from the first begin to the last end.
+    const lasts = files.map((file) => {
+      const [[from, until] = []] = printed("sql", file, "select min(begin_ns), max(end_ns) from calls").rows;
+      return Number(BigInt(String(until)) - BigInt(String(from)));
+    });
+    expect(store.length).toBeLessThan(1.5 * Math.max(...lasts));
+    // The table of each.
+    await page.goto(`${viewer.address}#view=tables&report=functions`);
+    const rowsOf = (file: string) => printed("report", "functions", file).rows.length;
+    await page.waitForSelector(`.content table[aria-rowcount="${rowsOf(files[0] ?? "")}"]`);
+    await page.selectOption('[data-choice="recording"]', "1");
+    await page.waitForFunction(() => location.hash.includes("recording=1"));
+    const instructions = printed("report", "functions", files[1] ?? "").rows[0]?.[1];
+    await page.waitForSelector(`.content tr[data-row="0"] td[title="${instructions}"]`);
+    await close(opened);
+  });
+}
+
+test("unrelated clocks are said, with the remedy", async () => {
+  const viewer = await view("--symfs", fixture("perf/symfs"), fixture("perf/tiny.data"), KERNEL);
+  const opened = await open(viewer.address);
+  const { page } = opened;
+  await page.waitForSelector('[data-unrelated] summary:has-text("hodo sync")');
+  await page.click("[data-unrelated] summary");
+  await page.waitForSelector("[data-unrelated] li");
+  await close(opened);
+  // One input, or clocks that are known to be one, have nothing to say.
+  const one = await view(KERNEL);
+  const alone = await open(one.address);
+  await settled(alone.page);
+  expect(await alone.page.locator("[data-unrelated]").count()).toBe(0);
+  await close(alone);
+});
