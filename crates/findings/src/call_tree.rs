@@ -53,10 +53,11 @@ pub(crate) fn program<'t>(rows: &'t [Row<'_>]) -> Option<&'t str> {
 }
 
 /// Returns whether a module is the program's own code: the file that contains `main`, or what was compiled while it ran.
-/// Not the runtime that a `main` only starts.
+/// Not the runtime that a `main` only starts. Where no file has a `main`, all but shared libraries are the program's.
 pub(crate) fn is_own(functions: &[Row<'_>], module: &str) -> bool {
     let main = functions.iter().find(|row| row.text("function") == "main");
-    is_jitted(module) || main.is_some_and(|main| main.text("module") == module)
+    let is_file = main.map_or_else(|| !module.contains(".so"), |main| main.text("module") == module);
+    is_file || is_jitted(module)
 }
 
 /// Returns whether a module is code that was compiled while the program ran.

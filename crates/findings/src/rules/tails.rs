@@ -117,7 +117,7 @@ impl<'a> Executions<'a> {
         let [few, many] = ["fast_count", "slow_count"].map(|name| self.row.integer(name));
         // Where slow ones differ as much among themselves as from fast ones, each does as much as there is to do.
         let [from, longest] = ["slow_from", "instructions_max"].map(|name| self.row.integer(name).max(1));
-        let is_alike = u128::from(longest) * u128::from(fast) < u128::from(from) * u128::from(from);
+        let is_alike = longest / from < (from / fast.max(1)).max(2 * TIMES);
         // Where most executions are long, the short ones are the exception.
         fast > 0 && slow / TIMES > fast && few >= many && is_alike
     }
