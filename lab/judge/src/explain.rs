@@ -236,10 +236,7 @@ fn record(case: &Case, folder: &Path) -> Outcome<PathBuf> {
     let mut record = Command::new(command::hodo());
     record.args(["record", "-q", "-o"]).arg(&recording).current_dir(folder);
     if case.program.recorder == Recorder::Native {
-        record
-            .args(["--engine", "native", "--"])
-            .args(words(case, folder)?)
-            .args(&case.arguments);
+        record.args(["--engine", "native", "--"]).args(words(case, folder)?).args(&case.arguments);
         command::capture(&mut record)?;
         return Ok(recording);
     }

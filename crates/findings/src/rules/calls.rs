@@ -123,39 +123,52 @@ impl Habit {
         let sum = |column: &str| rows.iter().map(|row| row.integer(column)).fold(0, u64::saturating_add);
         let (calls, total) = (sum("count"), sum("total_ns"));
         let which = rows.iter().map(times).collect::<Vec<_>>().join(", ");
-        let (command, link) = ("report syscalls".to_owned(), link::table("syscalls", ""));
-        self.finding(rule, Made { calls, total, span }, &which).map(|of| Finding { command, link, ..of }).into_iter().collect()
+        let mut found = self.finding(rule, Made { calls, total, span }, &which);
+        if let Some(finding) = &mut found {
+            finding.command = "report syscalls".to_owned();
+            finding.link = link::table("syscalls", "");
+        }
+        found.into_iter().collect()
     }
 
     /// Finds the habit in call trees.
     fn find_in_flow(&self, evidence: &Evidence<'_>, rule: &Rule) -> Vec<Finding> {
-        let of_trace = |table: &Table| {
-            let rows = Row::all(table);
-            let (mut made, mut callers) = (Made { span: figure(table, "time_ns"), ..Made::default() }, BTreeMap::new());
-            call_tree::visit(&rows, |node| {
-                let is_inner = node.callers.iter().any(|caller| self.is_of(caller.text("function")));
-                if is_inner || !self.is_of(node.row.text("function")) {
-                    return;
-                }
-                let calls = node.row.integer("entries");
-                made.calls = made.calls.saturating_add(calls);
-                made.total = made.total.saturating_add(node.row.integer("total_time_ns"));
-                // Functions of the library may lie between the program's and that which makes the call.
-                let module = node.row.text("module");
-                let own = node.callers.iter().rposition(|caller| caller.text("module") != module);
-                let caller = own.map_or("", |own| node.callers[own].text("function"));
-                let entry = own.and_then(|own| node.callers.get(own + 1)).map_or(node.row, |entry| *entry);
-                *callers.entry((caller, entry.text("function"))).or_insert(0u64) += calls;
-            });
-            if made.total / made.calls.max(1) > self.longest {
-                return None;
+        let mut findings = Vec::new();
+        for table in evidence.tables(TREE) {
+            let (made, which) = self.made(table);
+            if made.calls > 0 && made.total / made.calls <= self.longest {
+                findings.extend(self.finding(rule, made, &which));
             }
-            let ((caller, function), calls) = callers.into_iter().max_by_key(|(_, calls)| *calls)?;
-            let which = format!("{} calls {function} {} times", text::name(caller), count(calls));
-            let (command, link) = ("report tree".to_owned(), link::flame());
-            self.finding(rule, made, &which).map(|of| Finding { command, link, ..of })
-        };
-        evidence.tables(TREE).filter_map(of_trace).collect()
+        }
+        findings
+    }
+
+    /// Returns the calls of a call tree, and who makes most of them.
+    fn made(&self, tree: &Table) -> (Made, String) {
+        let rows = Row::all(tree);
+        let mut made = Made { span: figure(tree, "time_ns"), ..Made::default() };
+        let mut callers: BTreeMap<[&str; 2], u64> = BTreeMap::new();
+        call_tree::visit(&rows, |node| {
+            let is_inner = node.callers.iter().any(|caller| self.is_of(caller.text("function")));
+            if is_inner || !self.is_of(node.row.text("function")) {
+                return;
+            }
+            let calls = node.row.integer("entries");
+            made.calls = made.calls.saturating_add(calls);
+            made.total = made.total.saturating_add(node.row.integer("total_time_ns"));
+            // Functions of the library may lie between the program's and that which makes the call.
+            let module = node.row.text("module");
+            let own = node.callers.iter().rposition(|caller| caller.text("module") != module);
+            let caller = own.map_or("", |own| node.callers[own].text("function"));
+            let entry = own.and_then(|own| node.callers.get(own + 1)).map_or(node.row, |entry| *entry);
+            let of_caller = callers.entry([caller, entry.text("function")]).or_default();
+            *of_caller = of_caller.saturating_add(calls);
+        });
+        let most = callers.into_iter().max_by_key(|(_, calls)| *calls);
+        let which = most.map(|([caller, function], calls)| {
+            format!("{} calls {function} {} times", text::name(caller), count(calls))
+        });
+        (made, which.unwrap_or_default())
     }
 
     /// Returns whether a function of the library of C makes one of these calls: its names have underscores before them.
@@ -166,7 +179,7 @@ impl Habit {
         self.calls.contains(&name.strip_suffix("64").unwrap_or(name))
     }
 
-    /// Returns the finding, without its evidence, if there are enough calls.
+    /// Returns the finding, with a call tree as evidence, if there are enough calls.
     fn finding(&self, rule: &Rule, made: Made, which: &str) -> Option<Finding> {
         let Made { calls, total, span } = made;
         let part = share(total, span);
@@ -187,8 +200,8 @@ impl Habit {
                 numbers.percent("share", part),
                 rule.help,
             ),
-            command: String::new(),
-            link: String::new(),
+            command: "report tree".to_owned(),
+            link: link::flame(),
             numbers: numbers.list(),
         })
     }

@@ -86,5 +86,9 @@ fn habits_are_found_in_call_trees() {
     assert_eq!(of(&tree(100, SECOND / 10 - 1)), None, "at most 10 % of the time");
     let syscalls = made("syscalls", &[], &["call", "count", "total_ns"], &[]);
     let (tree, of_kernel) = (tree(100, SECOND / 2), (("syscalls", "call"), &syscalls));
-    assert_eq!(rules(&[(("tree", ""), &tree), of_kernel]), [] as [&str; 0], "the kernel's events know better");
+    assert_eq!(
+        rules(&[(("tree", ""), &tree), of_kernel]),
+        [] as [&str; 0],
+        "the kernel's events know better"
+    );
 }

@@ -1,8 +1,8 @@
 //! Each rule, on a table that passes its threshold and on one that does not.
 
 use hodo_findings::{
-    DIFFERENCE_RULES, Evidence, Execution, Executions, Finding, Need, PATTERNS, RULES,
-    Rule, findings, further, needs, patterns, table, why,
+    DIFFERENCE_RULES, Evidence, Execution, Executions, Finding, Need, PATTERNS, RULES, Rule, findings,
+    further, needs, patterns, table, why,
 };
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 

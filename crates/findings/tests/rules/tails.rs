@@ -50,7 +50,8 @@ fn program() -> [Table; 2] {
     let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
     let functions =
         made("functions", &[("instructions", 9_000)], &["function", "module", "total_instructions"], &rows);
-    let row = |depth: u64, name: &str, module: &str| -> [Value; 3] { [name.into(), module.into(), depth.into()] };
+    let row =
+        |depth: u64, name: &str, module: &str| -> [Value; 3] { [name.into(), module.into(), depth.into()] };
     let rows = [row(0, "main", "program"), row(1, "get", "program"), row(2, "take", "libx.so.1")];
     let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
     [functions, made("tree", &[("instructions", 9_000)], &["function", "module", "depth"], &rows)]
@@ -97,7 +98,8 @@ fn a_librarys_tail_is_not_its_callers() {
         let own = kinds_of(("get", "program"), [2970, 30], [5, 80_000, 80_000], share, 5);
         let library = kinds_of(("take", "libx.so.1"), [2970, 30], [5, 80_000, 80_000], of_library, 5);
         let latency = ("latency", "histogram");
-        let tables = [(latency, &own), (latency, &library), (("functions", ""), &functions), (("tree", ""), &tree)];
+        let tables =
+            [(latency, &own), (latency, &library), (("functions", ""), &functions), (("tree", ""), &tree)];
         rules(&tables).contains(&"heavy-tail")
     };
     assert!(!with(0.02, 0.016), "the library keeps house");
@@ -242,4 +244,3 @@ fn causes_of_a_tail_are_named_with_what_ran_more() {
     let expected = "7 ran 40 to 60 more, 30 to 50 in serve<'a> → grow; 6 ran 8 more in its own code.";
     assert!(finding.sentence.ends_with(expected), "{}", finding.sentence);
 }
-
