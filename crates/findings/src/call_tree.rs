@@ -52,6 +52,14 @@ pub(crate) fn program<'t>(rows: &'t [Row<'_>]) -> Option<&'t str> {
     Some(started.unwrap_or(main).text("module")).filter(|module| !module.is_empty())
 }
 
+/// Returns whether a module is the program's own code: the file that contains `main`, or what was compiled while it ran.
+/// Not the runtime that a `main` only starts. Where no file has a `main`, all but shared libraries are the program's.
+pub(crate) fn is_own(functions: &[Row<'_>], module: &str) -> bool {
+    let main = functions.iter().find(|row| row.text("function") == "main");
+    let is_file = main.map_or_else(|| !module.contains(".so"), |main| main.text("module") == module);
+    is_file || is_jitted(module)
+}
+
 /// Returns whether a module is code that was compiled while the program ran.
 fn is_jitted(module: &str) -> bool {
     module.starts_with("perf-") && module.ends_with(".map") || module.starts_with("jitted-")

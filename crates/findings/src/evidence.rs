@@ -1,6 +1,8 @@
 //! The tables that rules read.
 
-use hodo_model::{Table, Value};
+use std::rc::Rc;
+
+use hodo_model::{Cell, Cells, Table, Value, cells};
 
 use crate::Need;
 
@@ -19,11 +21,14 @@ pub struct Evidence<'a> {
     tables: Vec<(Need, &'a Table)>,
 }
 
-/// A row of a table.
-#[derive(Debug)]
+/// A row of a table, which is read in place: call trees have many rows, and rules read them again and again.
+#[derive(Clone, Debug)]
 pub struct Row<'a> {
     table: &'a Table,
-    cells: Vec<Value>,
+    /// The columns of its batch.
+    columns: Rc<Vec<Cells<'a>>>,
+    /// Its number in the batch.
+    index: usize,
 }
 
 impl<'a> Evidence<'a> {
@@ -57,7 +62,13 @@ impl<'a> Evidence<'a> {
 impl<'a> Row<'a> {
     /// Returns the rows of a table.
     pub(crate) fn all(table: &'a Table) -> Vec<Row<'a>> {
-        table.rows().into_iter().map(|cells| Row { table, cells }).collect()
+        let mut rows = Vec::with_capacity(table.row_count());
+        for batch in table.batches() {
+            let columns = Rc::new(cells(batch));
+            let row = |index| Row { table, columns: Rc::clone(&columns), index };
+            rows.extend((0..batch.num_rows()).map(row));
+        }
+        rows
     }
 
     /// Returns an integer of the table's summary; 0 if it is unknown.
@@ -67,36 +78,43 @@ impl<'a> Row<'a> {
 
     /// Returns whether a value is known.
     pub(crate) fn knows(&self, column: &str) -> bool {
-        !matches!(self.cell(column), None | Some(Value::Null))
+        self.cell(column) != Cell::Null
     }
 
-    fn cell(&self, column: &str) -> Option<&Value> {
-        let index = self.table.columns().iter().position(|known| known.name == column)?;
-        self.cells.get(index)
+    /// Returns a cell; nothing if the column is missing.
+    fn cell(&self, column: &str) -> Cell<'_> {
+        match self.table.columns().iter().position(|known| known.name == column) {
+            Some(column) => self.columns[column].cell(self.index),
+            None => Cell::Null,
+        }
     }
 
     /// Returns an integer; 0 if it is unknown or the column is missing.
     pub fn integer(&self, column: &str) -> u64 {
-        integer(self.cell(column))
+        match self.cell(column) {
+            Cell::Integer(integer) => integer,
+            Cell::Signed(integer) => u64::try_from(integer).unwrap_or(0),
+            _ => 0,
+        }
     }
 
     /// Returns a real number; 0 if it is unknown or the column is missing.
     pub fn real(&self, column: &str) -> f64 {
         match self.cell(column) {
-            Some(Value::Real(real)) => *real,
+            Cell::Real(real) => real,
             _ => 0.0,
         }
     }
 
     /// Returns whether a flag is set; false if it is unknown or the column is missing.
     pub(crate) fn flag(&self, column: &str) -> bool {
-        matches!(self.cell(column), Some(Value::Boolean(true)))
+        self.cell(column) == Cell::Boolean(true)
     }
 
     /// Returns a text; empty if it is unknown or the column is missing.
     pub fn text(&self, column: &str) -> &str {
         match self.cell(column) {
-            Some(Value::Text(text)) => text,
+            Cell::Text(text) => text,
             _ => "",
         }
     }
@@ -104,18 +122,14 @@ impl<'a> Row<'a> {
 
 /// Returns a value of a table's summary; 0 if it is unknown.
 pub(crate) fn figure(table: &Table, name: &str) -> u64 {
-    integer(table.figure(name))
+    match table.figure(name) {
+        Some(Value::Integer(integer)) => *integer,
+        Some(Value::Signed(integer)) => u64::try_from(*integer).unwrap_or(0),
+        _ => 0,
+    }
 }
 
 /// Returns the time from a table's first event to its last, in nanoseconds; at least 1.
 pub(crate) fn span(table: &Table) -> u64 {
     figure(table, "end_ns").saturating_sub(figure(table, "begin_ns")).max(1)
-}
-
-fn integer(value: Option<&Value>) -> u64 {
-    match value {
-        Some(Value::Integer(integer)) => *integer,
-        Some(Value::Signed(integer)) => u64::try_from(*integer).unwrap_or(0),
-        _ => 0,
-    }
 }

@@ -1,6 +1,6 @@
 //! `cargo judge explain`: programs with one planted cause each are recorded here and now, and `hodo explain` must name the
 //! function and what it does, most often in its first finding. Of healthy programs nothing may be found but what is hot and what
-//! happens once.
+//! happens once; of their kernel events no lock, as they have none.
 //!
 //! ```text
 //! causes/*  ─┬─hodo record --engine native─► control flow ──┐
@@ -68,8 +68,12 @@ struct Case {
     arguments: Vec<String>,
     /// Of each of these lists one word is in the finding; nothing if all is well.
     finds: Vec<Vec<String>>,
+    /// Whether any rules but those about locks may find something.
+    only_locks: bool,
 }
 
+/// The rule that finds locks.
+const LOCKS: &str = "lock-wait";
 /// Rules whose findings say what is, not what is wrong.
 const NEUTRAL: &[&str] = &["hot", "first-call", "roles"];
 /// The share of causes that the first finding must name.
@@ -81,7 +85,9 @@ pub(super) fn run(names: &[String]) -> Outcome {
     command::build_hodo()?;
     let folder = command::target().join("judge/explain");
     let mut cases = cases()?;
-    cases.extend(healthy(&folder)?);
+    let healthy = healthy(&folder)?;
+    cases.extend(healthy.iter().map(without_locks));
+    cases.extend(healthy);
     cases.retain(|case| names.is_empty() || names.iter().any(|name| case.name.contains(name.as_str())));
     let (mut planted, mut first, mut failed) = (0, 0, Vec::new());
     println!("{:52} {:>8}  findings", "case", "verdict");
@@ -117,7 +123,8 @@ fn rules(findings: &[Value]) -> Vec<&str> {
 /// Whether the first finding, or one of the first three, says what is planted.
 fn verdict(case: &Case, findings: &[Value]) -> &'static str {
     if case.finds.is_empty() {
-        let well = rules(findings).iter().all(|rule| NEUTRAL.contains(rule));
+        let is_well = |rule: &&str| if case.only_locks { *rule != LOCKS } else { NEUTRAL.contains(rule) };
+        let well = rules(findings).iter().all(is_well);
         return if well { "healthy" } else { "WRONG" };
     }
     let says = |row: &Value| {
@@ -205,6 +212,13 @@ fn healthy(folder: &Path) -> Outcome<Vec<Case>> {
         .collect())
 }
 
+/// Returns the case of a healthy program's kernel events: it has no locks.
+fn without_locks(healthy: &Case) -> Case {
+    let program = Program { recorder: Recorder::Kernel, ..Program::default() };
+    let name = format!("{}, without locks", healthy.name);
+    Case { name, program, command: healthy.command.clone(), only_locks: true, ..Case::default() }
+}
+
 fn system(name: &str, line: &str, places: &[(&str, String)]) -> Case {
     let line = places.iter().fold(line.to_owned(), |line, (place, path)| line.replace(place, path));
     // Quotation marks hold one word together.
@@ -221,23 +235,18 @@ fn record(case: &Case, folder: &Path) -> Outcome<PathBuf> {
     let recording = folder.join("recording");
     let mut record = Command::new(command::hodo());
     record.args(["record", "-q", "-o"]).arg(&recording).current_dir(folder);
-    if let Some(name) = case.command.first() {
-        let name = if name == "python3" { workloads::python()? } else { name.clone() };
-        record.args(["--engine", "native", "--"]).arg(name).args(&case.command[1..]);
+    if case.program.recorder == Recorder::Native {
+        record.args(["--engine", "native", "--"]).args(words(case, folder)?).args(&case.arguments);
         command::capture(&mut record)?;
         return Ok(recording);
     }
-    if case.program.recorder == Recorder::Native {
-        record
-            .args(["--engine", "native", "--"])
-            .args(prepared(&case.program, folder)?)
-            .args(&case.arguments);
-        command::capture(&mut record)?;
+    record.args(["--engine", "ftrace", "-e", "sched", "-e", "irq", "-e", "syscalls", "-e", "block"]);
+    record.args(["--buffer-size", "32M", "--", "chrt", "--fifo", "10"]);
+    if !case.command.is_empty() {
+        command::capture(record.args(words(case, folder)?))?;
         return Ok(recording);
     }
     let binary = compile(&case.program, folder)?;
-    record.args(["--engine", "ftrace", "-e", "sched", "-e", "irq", "-e", "syscalls", "-e", "block"]);
-    record.args(["--buffer-size", "32M", "--", "chrt", "--fifo", "10"]);
     if case.program.recorder == Recorder::SlowDisk {
         let disk = SlowDisk::new(folder)?;
         // The shell enters the group and becomes the program.
@@ -248,6 +257,17 @@ fn record(case: &Case, folder: &Path) -> Outcome<PathBuf> {
     let arguments = case.arguments.iter().map(|word| word.replace("{program}", &binary.to_string_lossy()));
     command::capture(record.arg(&binary).args(arguments))?;
     Ok(recording)
+}
+
+/// Returns the words of a case's command without its arguments.
+fn words(case: &Case, folder: &Path) -> Outcome<Vec<String>> {
+    let mut words = case.command.clone();
+    match words.first_mut() {
+        None => return prepared(&case.program, folder),
+        Some(name) if name == "python3" => *name = workloads::python()?,
+        Some(_) => {}
+    }
+    Ok(words)
 }
 
 /// Returns the words of the command that runs a program; of Java they lack the class. What a run-time compiler made has its
@@ -297,7 +317,8 @@ fn explain(case: &Case, recording: &Path) -> Outcome<Vec<Value>> {
     let mut explain = Command::new(command::hodo());
     explain.args(["explain", "-q", "--format", "json"]);
     if case.program.recorder != Recorder::Native {
-        let name = case.program.source.file_stem().unwrap_or_default().to_string_lossy();
+        let file = case.command.first().map_or(case.program.source.as_path(), Path::new);
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
         let name = &name[..name.len().min(NAME)];
         explain.args(["--comm", &format!("{name},{}", case.program.threads)]);
     }

@@ -5,7 +5,7 @@
 //! questions ──1 pass──► executions of all these functions ──► patterns
 //!                          │ some of them
 //!                          ├──numbers──► typical and slow ones ──1 pass──► call trees ──► causes
-//!                          └──numbers──► 400 of all lengths ──1 pass──► iterations of loops ──► sizes
+//!                          └──numbers──► 200 of all lengths ──1 pass──► iterations of loops ──► sizes
 //! ```
 
 use std::cmp::Reverse;
@@ -29,8 +29,8 @@ use crate::{
 
 /// The most slow executions of a function that are compared.
 const MOST_COMPARED: usize = 1000;
-/// The most executions of a function whose loops are counted.
-const MOST_COUNTED: usize = 400;
+/// The most executions of a function whose loops are counted: what these ran is decoded instruction by instruction.
+const MOST_COUNTED: usize = 200;
 
 /// A question whose function is known, with its executions.
 struct Asked<'q> {

@@ -2,11 +2,15 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
+use hodo_analyses::threads::PathLengths;
 use hodo_clock::Tsc;
-use hodo_intel_pt::flow::{Event, Executed, Sink};
+use hodo_code::{Graph, Labels};
+use hodo_intel_pt::flow::{Event, Executed, Sink, Step};
+use hodo_model::FunctionRun;
 
 use crate::{
     flow::{
+        event::run,
         segments::{TrackSink, decode_all},
         stream::Chunk,
         trace::Trace,
@@ -100,8 +104,8 @@ fn all_numbers(
     decode_all(
         trace,
         reading,
-        |chunk, ()| Counter(SelectionFilter::new(trace, chunk, reading)),
-        |counter| (counter.0.slices, ()),
+        |chunk, paths| Counter { filter: SelectionFilter::new(trace, chunk, reading), paths },
+        |counter| (counter.filter.slices, counter.paths),
         |_, of_chunk| {
             lengths.push(of_chunk.len());
             let chunk = lengths.len() - 1;
@@ -124,24 +128,64 @@ fn all_numbers(
 }
 
 /// Counts the instructions of thread slices.
-struct Counter<'x, 'f>(SelectionFilter<'x, 'f>);
+struct Counter<'x, 'f> {
+    filter: SelectionFilter<'x, 'f>,
+    paths: PathLengths,
+}
 
 impl TrackSink for Counter<'_, '_> {
     fn begin_segment(&mut self) {
-        self.0.begin_segment();
+        self.filter.begin_segment();
     }
 }
 
 impl Sink for Counter<'_, '_> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
-        self.0.ran(executed.lengths.len() as u64);
+        self.filter.ran(executed.lengths.len() as u64);
+    }
+
+    fn takes_function_runs(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn function_runs<L: Labels>(&mut self, runs: &[FunctionRun], _: &Graph<'_, L>, until: Option<Tsc>) {
+        self.filter.ran(FunctionRun::instructions(runs));
+        if let Some(until) = until {
+            self.filter.time(until);
+        }
+    }
+
+    fn takes_paths(&self) -> bool {
+        true
+    }
+
+    fn state(&mut self) -> Option<u32> {
+        Some(PathLengths::STATE)
+    }
+
+    fn learn<L: Labels>(&mut self, _: u32, steps: &[Step], _: &Graph<'_, L>) -> Option<(u32, u32)> {
+        Some((self.paths.learn(steps.iter().map(run)), PathLengths::STATE))
+    }
+
+    fn join(&mut self, first: u32, second: u32) -> Option<u32> {
+        Some(self.paths.join(first, second))
+    }
+
+    #[inline]
+    fn path(&mut self, path: u32) {
+        self.filter.ran(self.paths.of(path));
+    }
+
+    fn forget(&mut self) {
+        self.paths = PathLengths::default();
     }
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Time(now) => self.0.time(now),
-            Event::Switch(context) => self.0.switch(context),
+            Event::Time(now) => self.filter.time(now),
+            Event::Switch(context) => self.filter.switch(context),
             _ => {}
         }
     }

@@ -1,11 +1,17 @@
-//! Habits: system calls that are made too often.
+//! Habits: system calls that are made too often. Where the input has control flow alone, the functions of the library of C
+//! that make them.
+
+use std::collections::BTreeMap;
+
+use hodo_model::Table;
 
 use crate::{
     Evidence, Finding, Need, Row, Rule,
+    call_tree::{self, TREE},
     evidence::{figure, span},
     link,
     numbers::Numbers,
-    text::{count, share},
+    text::{self, count, share},
 };
 
 const CALLS: Need = ("syscalls", "call");
@@ -37,7 +43,7 @@ const POLLING_HABIT: Habit = Habit {
 pub(crate) const POLLING: Rule = Rule {
     name: "polling",
     help: "sleeps of at most 20 ms on average, at least 100 and 50 a second, in more than 10 % of the trace",
-    needs: &[CALLS],
+    needs: &[CALLS, TREE],
     find: |evidence| POLLING_HABIT.find(evidence, &POLLING),
 };
 
@@ -53,7 +59,7 @@ const YIELDING_HABIT: Habit = Habit {
 pub(crate) const YIELDING: Rule = Rule {
     name: "yielding",
     help: "sched_yield at least 1,000 times, and 1,000 times a second",
-    needs: &[CALLS],
+    needs: &[CALLS, TREE],
     find: |evidence| YIELDING_HABIT.find(evidence, &YIELDING),
 };
 
@@ -69,7 +75,7 @@ const SYNCING_HABIT: Habit = Habit {
 pub(crate) const SYNCING: Rule = Rule {
     name: "syncing",
     help: "fsync, fdatasync, msync or sync_file_range at least 100 times, in more than 5 % of the trace",
-    needs: &[CALLS],
+    needs: &[CALLS, TREE],
     find: |evidence| SYNCING_HABIT.find(evidence, &SYNCING),
 };
 
@@ -85,7 +91,7 @@ const MAPPING_HABIT: Habit = Habit {
 pub(crate) const MAPPING: Rule = Rule {
     name: "mapping",
     help: "mmap, munmap, mremap, brk or madvise at least 1,000 times and 1,000 times a second, in more than 5 % of the trace",
-    needs: &[CALLS],
+    needs: &[CALLS, TREE],
     find: |evidence| MAPPING_HABIT.find(evidence, &MAPPING),
 };
 
@@ -101,13 +107,13 @@ const CONNECTING_HABIT: Habit = Habit {
 pub(crate) const CONNECTING: Rule = Rule {
     name: "connecting",
     help: "connect at least 1,000 times, and 1,000 times a second",
-    needs: &[CALLS],
+    needs: &[CALLS, TREE],
     find: |evidence| CONNECTING_HABIT.find(evidence, &CONNECTING),
 };
 
 impl Habit {
     fn find(&self, evidence: &Evidence<'_>, rule: &Rule) -> Vec<Finding> {
-        let Some(table) = evidence.table(CALLS) else { return Vec::new() };
+        let Some(table) = evidence.table(CALLS) else { return self.find_in_flow(evidence, rule) };
         let span = span(table);
         let mut rows = evidence.rows(CALLS);
         rows.retain(|row| {
@@ -116,30 +122,99 @@ impl Habit {
         });
         let sum = |column: &str| rows.iter().map(|row| row.integer(column)).fold(0, u64::saturating_add);
         let (calls, total) = (sum("count"), sum("total_ns"));
+        let which = rows.iter().map(times).collect::<Vec<_>>().join(", ");
+        let mut found = self.finding(rule, Made { calls, total, span }, &which);
+        if let Some(finding) = &mut found {
+            finding.command = "report syscalls".to_owned();
+            finding.link = link::table("syscalls", "");
+        }
+        found.into_iter().collect()
+    }
+
+    /// Finds the habit in call trees.
+    fn find_in_flow(&self, evidence: &Evidence<'_>, rule: &Rule) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for table in evidence.tables(TREE) {
+            let (made, which) = self.made(table);
+            if made.calls > 0 && made.total / made.calls <= self.longest {
+                findings.extend(self.finding(rule, made, &which));
+            }
+        }
+        findings
+    }
+
+    /// Returns the calls of a call tree, and who makes most of them.
+    fn made(&self, tree: &Table) -> (Made, String) {
+        let rows = Row::all(tree);
+        let mut made = Made { span: figure(tree, "time_ns"), ..Made::default() };
+        let mut callers: BTreeMap<[&str; 2], u64> = BTreeMap::new();
+        call_tree::visit(&rows, |node| {
+            let is_inner = node.callers.iter().any(|caller| self.is_of(caller.text("function")));
+            if is_inner || !self.is_of(node.row.text("function")) {
+                return;
+            }
+            let calls = node.row.integer("entries");
+            made.calls = made.calls.saturating_add(calls);
+            made.total = made.total.saturating_add(node.row.integer("total_time_ns"));
+            // Functions of the library may lie between the program's and that which makes the call.
+            let module = node.row.text("module");
+            let own = node.callers.iter().rposition(|caller| caller.text("module") != module);
+            let caller = own.map_or("", |own| node.callers[own].text("function"));
+            let entry = own.and_then(|own| node.callers.get(own + 1)).map_or(node.row, |entry| *entry);
+            let of_caller = callers.entry([caller, entry.text("function")]).or_default();
+            *of_caller = of_caller.saturating_add(calls);
+        });
+        let most = callers.into_iter().max_by_key(|(_, calls)| *calls);
+        let which = most.map(|([caller, function], calls)| {
+            format!("{} calls {function} {} times", text::name(caller), count(calls))
+        });
+        (made, which.unwrap_or_default())
+    }
+
+    /// Returns whether a function of the library of C makes one of these calls: its names have underscores before them.
+    fn is_of(&self, function: &str) -> bool {
+        let name = function.trim_start_matches('_');
+        let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
+        let name = name.strip_suffix("@plt").unwrap_or(name);
+        self.calls.contains(&name.strip_suffix("64").unwrap_or(name))
+    }
+
+    /// Returns the finding, with a call tree as evidence, if there are enough calls.
+    fn finding(&self, rule: &Rule, made: Made, which: &str) -> Option<Finding> {
+        let Made { calls, total, span } = made;
         let part = share(total, span);
-        let per_second = u128::from(calls) * 1_000_000_000 / u128::from(span);
+        let per_second = u128::from(calls) * 1_000_000_000 / u128::from(span.max(1));
         if calls < self.fewest || per_second < self.rate.into() || part < self.share {
-            return Vec::new();
+            return None;
         }
         let mut numbers = Numbers::default();
         numbers.count("calls", calls);
-        vec![Finding {
+        Some(Finding {
             rule: rule.name,
             weight: part,
             sentence: format!(
-                "{}: {}, {} on average, {} a second, {} of the trace together (threshold: {}).",
+                "{}: {which}, {} on average, {} a second, {} of the trace together (threshold: {}).",
                 self.says,
-                rows.iter().map(times).collect::<Vec<_>>().join(", "),
                 numbers.duration("average_ns", total / calls.max(1)),
                 numbers.count("per_second", per_second as u64),
                 numbers.percent("share", part),
                 rule.help,
             ),
-            command: "report syscalls".to_owned(),
-            link: link::table("syscalls", ""),
+            command: "report tree".to_owned(),
+            link: link::flame(),
             numbers: numbers.list(),
-        }]
+        })
     }
+}
+
+/// Calls that were made.
+#[derive(Clone, Copy, Default)]
+struct Made {
+    calls: u64,
+    /// The time that they took, in nanoseconds.
+    total: u64,
+    /// The time of the trace.
+    span: u64,
 }
 
 /// Such as `brk 1,000 times`.

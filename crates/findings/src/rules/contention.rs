@@ -4,10 +4,12 @@ use crate::{Evidence, Finding, Rule, link, numbers::Numbers, text::share};
 
 /// Largest acceptable share of runnable time that threads wait for a CPU.
 const THRESHOLD: f64 = 0.2;
+/// Shorter waits, in nanoseconds together, are those of threads that start.
+const LEAST: u64 = 10_000_000;
 
 pub(crate) const RULE: Rule = Rule {
     name: "cpu-contention",
-    help: "threads that wait for a CPU more than 20 % of the time in which they could run",
+    help: "threads that wait for a CPU more than 20 % of the time in which they could run, and 10 ms together",
     needs: &[("states", "thread")],
     find,
 };
@@ -18,7 +20,7 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let (running, waiting) = (sum("running_ns"), sum("runnable_ns"));
     let waiting_share = share(waiting, running.saturating_add(waiting));
     let Some(most) = rows.iter().max_by_key(|row| row.integer("runnable_ns")) else { return Vec::new() };
-    if waiting_share <= THRESHOLD {
+    if waiting_share <= THRESHOLD || waiting < LEAST {
         return Vec::new();
     }
     let mut numbers = Numbers::default();

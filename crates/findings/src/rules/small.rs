@@ -11,7 +11,7 @@ const THRESHOLD: f64 = 0.05;
 
 pub(crate) const RULE: Rule = Rule {
     name: "small-io",
-    help: "threads that read or write at least 1,000 times, below 512 bytes each, in more than 5 % of the trace, without the time of fsync and the like",
+    help: "threads that read or write at least 1,000 times, below 512 bytes each, in more than 5 % of the trace, without opening, syncing and the like",
     needs: &[("io", "thread"), ("io", "operation")],
     find,
 };
@@ -21,12 +21,16 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let span = span(table);
     let rows = evidence.rows(("io", "thread"));
     let operations = evidence.rows(("io", "operation"));
-    // Of which thread they are is not in the table: each may have made all of them.
-    let syncs = operations.iter().find(|row| row.text("operation") == "sync");
-    let [sync_count, sync_time] = ["count", "total_ns"].map(|name| syncs.map_or(0, |row| row.integer(name)));
+    // Of which thread opens, syncs and the like are is not in the table: each may have made all of them.
+    let others = operations.iter().filter(|row| !["read", "write"].contains(&row.text("operation")));
+    let (mut other_count, mut other_time) = (0u64, 0u64);
+    for row in others {
+        other_count = other_count.saturating_add(row.integer("count"));
+        other_time = other_time.saturating_add(row.integer("total_ns"));
+    }
     let found = rows.iter().filter_map(|row| {
-        let operations = row.integer("operations").saturating_sub(sync_count);
-        let total = row.integer("total_ns").saturating_sub(sync_time);
+        let operations = row.integer("operations").saturating_sub(other_count);
+        let total = row.integer("total_ns").saturating_sub(other_time);
         let bytes = row.integer("read_bytes").saturating_add(row.integer("written_bytes"));
         let part = share(total, span);
         let is_small = operations >= FEWEST && bytes > 0 && bytes / operations < SMALL && part > THRESHOLD;

@@ -4,37 +4,50 @@
 //! The executions of a recursive function contain one another, so that their lengths differ by design. Such functions are
 //! left out: all of their executions together have more instructions than the function and what it calls.
 
+use std::collections::BTreeSet;
+
 use hodo_model::{Table, Value};
 
 use super::rhythm;
 use crate::{
-    Evidence, Finding, Need, PATTERNS, Row, Rule, call_tree, link,
+    Evidence, Finding, Need, PATTERNS, Row, Rule,
+    call_tree::{self, TREE},
+    link,
     numbers::Numbers,
     text::{self, count, fitted, percent, share, times},
 };
 
-/// Largest acceptable share of the run's instructions that a slow kind of executions, at most 1 % of them, costs beyond
-/// the median.
-const RARE_KIND: f64 = 0.015;
-/// The same of the slowest 1 % of executions of the program's own functions, if no gap separates them from the others.
-const NO_KIND: f64 = 0.05;
-/// The same of a library's functions, which do much for some callers and little for others.
-const NO_KIND_OF_LIBRARY: f64 = 0.1;
-/// The same of a slow kind that is up to 10 % of the executions.
-const KIND: f64 = 0.1;
-/// The same of a slow kind that is more than 10 %: most often these executions are slow by design.
-const FREQUENT_KIND: f64 = 0.25;
+/// Largest acceptable shares of the run's instructions that slow executions cost beyond the median.
+struct Thresholds {
+    /// Of a slow kind of executions that is at most 1 % of them.
+    rare: f64,
+    /// Of a slow kind that is up to 10 %.
+    kind: f64,
+    /// Of a slow kind that is more than 10 %: most often these executions are slow by design.
+    frequent: f64,
+    /// Of the slowest 1 %, if no gap separates them from the others.
+    no_kind: f64,
+}
+
+/// Of the program's own functions.
+const OWN: Thresholds = Thresholds { rare: 0.015, kind: 0.1, frequent: 0.25, no_kind: 0.05 };
+/// Of a library's functions. These do much for some callers and little for others, and keep house now and then: a runtime
+/// collects garbage, an allocator joins what was freed. Without a gap that says nothing.
+const LIBRARY: Thresholds = Thresholds { rare: 0.1, kind: 0.25, frequent: 0.5, no_kind: f64::INFINITY };
 /// Largest acceptable ratio of the longest execution to the median; of the medians of the two kinds.
 const TIMES: u64 = 8;
 /// Least number of executions for a finding.
 const FEWEST: u64 = 20;
-/// Of fewer executions than this, more than one must be slow.
+/// Of fewer executions than this, more than one must be slow, and a library's are not looked at: what it does once for each
+/// file or each start is no pattern.
 const MANY: u64 = 100;
 /// Largest acceptable share of the run that the tail of few executions costs.
 const FEW_THRESHOLD: f64 = 0.1;
 /// Largest acceptable share of the run of a tail of which one execution has most: functions that everything passes through
 /// have such an execution.
 const OF_ONE: f64 = 0.5;
+/// The share of a tail that a library's function below has, from which on the tail is the library's.
+const OF_CALLEE: f64 = 0.8;
 /// As many slow executions of a kind are several, however long the longest is.
 const SEVERAL: u64 = 5;
 /// The share of slow executions from which their callers decide: these called the function for slow executions only.
@@ -49,8 +62,8 @@ const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
     name: "heavy-tail",
-    help: "functions whose slow executions run over 8 times as much as the median, and cost together, beyond the median, more of the run than: 1.5 % for a slow kind of executions (a gap of at least 4 times separates it from the others) with at most 1 % of them, 10 % up to 10 % of them, 25 % above; 5 % for the slowest 1 % by rank without a gap (10 % of a library's function), at least 10 % with fewer than 100 executions; at least 20, of a slow kind at most half of them; no callers that only get slow ones; 50 % if one execution has most of it",
-    needs: &[EXECUTIONS, FUNCTIONS],
+    help: "functions whose slow executions run over 8 times as much as the median, and cost together, beyond the median, more of the run than: 1.5 % for a slow kind of executions (a gap of at least 4 times separates it from the others, and it differs less in itself) with at most 1 % of them, 10 % up to 10 % of them, 25 % above; 5 % for the slowest 1 % by rank without a gap, the longest at most 8 times the shortest of these; at least 10 % with fewer than 100 executions; of a library's functions 10 %, 25 %, 50 %, only with a gap and at least 100 executions; at least 20, of a slow kind at most half of them; no callers that only get slow ones; 50 % if one execution has most of it",
+    needs: &[EXECUTIONS, FUNCTIONS, TREE],
     find,
 };
 
@@ -61,17 +74,23 @@ pub(crate) struct Executions<'a> {
     typical: u64,
     /// Whether the slow kind is more than 1 %, so that the median says nothing.
     is_large: bool,
-    /// Whether it is a function of the program's own file.
+    /// Whether it is a function of the program's own file, with a symbol.
     is_own: bool,
+}
+
+/// Returns whether a function has no symbol. Its borders are then estimates: the next one, or only a part of one, may be
+/// taken for it, so executions of different length mean nothing.
+fn is_nameless(row: &Row<'_>) -> bool {
+    let (function, module) = (row.text("function"), row.text("module"));
+    !module.is_empty() && function.strip_prefix(module).is_some_and(|rest| rest.starts_with("+0x"))
 }
 
 impl<'a> Executions<'a> {
     /// Returns the executions of each function.
     pub(crate) fn all(evidence: &Evidence<'a>) -> Vec<Executions<'a>> {
         let functions = evidence.rows(FUNCTIONS);
-        let program = call_tree::program(&functions);
         let of = |row: Row<'a>| {
-            let is_own = program == Some(row.text("module"));
+            let is_own = call_tree::is_own(&functions, row.text("module"));
             Executions { is_own, ..Executions::of(row) }
         };
         evidence.rows(EXECUTIONS).into_iter().map(of).collect()
@@ -96,8 +115,17 @@ impl<'a> Executions<'a> {
     fn is_kind(&self) -> bool {
         let [fast, slow] = ["fast_p50", "slow_p50"].map(|name| self.row.integer(name));
         let [few, many] = ["fast_count", "slow_count"].map(|name| self.row.integer(name));
+        // Where slow ones differ as much among themselves as from fast ones, each does as much as there is to do.
+        let [from, longest] = ["slow_from", "instructions_max"].map(|name| self.row.integer(name).max(1));
+        let is_alike = longest / from < (from / fast.max(1)).max(2 * TIMES);
         // Where most executions are long, the short ones are the exception.
-        fast > 0 && slow / TIMES > fast && few >= many
+        fast > 0 && slow / TIMES > fast && few >= many && is_alike
+    }
+
+    /// Returns whether the slowest 1 % are alike: others do what nothing else of the program does.
+    fn has_alike_slowest(&self) -> bool {
+        let [from, longest] = ["instructions_p99", "instructions_max"].map(|name| self.row.integer(name));
+        longest / TIMES <= from
     }
 
     /// Returns the instructions of the longest, or the median of a large slow kind.
@@ -127,12 +155,12 @@ impl<'a> Executions<'a> {
 
     fn threshold(&self) -> f64 {
         let slow = self.row.integer("slow_count");
+        let Thresholds { rare, kind, frequent, no_kind } = if self.is_own { OWN } else { LIBRARY };
         let threshold = match self.is_kind() {
-            false if self.is_own => NO_KIND,
-            false => NO_KIND_OF_LIBRARY,
-            true if slow.saturating_mul(10) > self.count() => FREQUENT_KIND,
-            true if self.is_large => KIND,
-            true => RARE_KIND,
+            false => no_kind,
+            true if slow.saturating_mul(10) > self.count() => frequent,
+            true if self.is_large => kind,
+            true => rare,
         };
         if self.count() < MANY { threshold.max(FEW_THRESHOLD) } else { threshold }
     }
@@ -145,27 +173,85 @@ impl<'a> Executions<'a> {
     }
 
     fn is_heavy(&self) -> bool {
+        self.lacks().is_empty()
+    }
+
+    /// Says what it lacks for a finding.
+    fn lacks(&self) -> Vec<String> {
+        let mut lacks = Vec::new();
+        let fewest = if self.is_own { FEWEST } else { MANY };
+        let executions = self.count();
+        if executions < fewest {
+            lacks.push(format!("it has {} executions, fewer than {fewest}", count(executions)));
+        }
+        if is_nameless(&self.row) {
+            lacks.push("it has no symbol, so its borders are estimates".to_owned());
+        }
+        if !self.is_long() {
+            let (long, typical) = (count(self.long()), count(self.typical));
+            lacks.push(format!(
+                "its slow executions run {long} instructions, at most {TIMES} times the median of {typical}"
+            ));
+        }
         // One slow execution of few is chance.
-        let is_chance = self.count() < MANY && self.is_kind() && self.row.integer("slow_count") < 2;
-        let is_single = self.is_of_one() && self.weight() <= OF_ONE;
-        let is_tail = self.is_long() && !is_chance && !is_single;
-        self.count() >= FEWEST && is_tail && self.weight() > self.threshold()
+        if executions < MANY && self.is_kind() && self.row.integer("slow_count") < 2 {
+            lacks.push(format!("of fewer than {MANY} executions one is slow"));
+        }
+        if !self.is_kind() && !self.has_alike_slowest() {
+            lacks.push("its slowest executions differ among themselves".to_owned());
+        }
+        let threshold = self.threshold();
+        if threshold.is_infinite() {
+            lacks.push("it is a library's, and no gap separates slow executions from others".to_owned());
+        } else if self.weight() <= threshold {
+            lacks.push(format!("that is at most {}", percent(threshold)));
+        }
+        if self.is_of_one() && self.weight() <= OF_ONE {
+            lacks.push(format!("one execution has most of that, which is at most {}", percent(OF_ONE)));
+        }
+        if self.only_first() {
+            lacks.push("only its first execution is slow".to_owned());
+        }
+        lacks
     }
 }
 
 /// Returns whether the executions of a function contain one another.
 pub(crate) fn is_recursive(row: &Row<'_>, functions: &[Row<'_>]) -> bool {
-    let names = |row: &Row<'_>| (row.text("function").to_owned(), row.text("module").to_owned());
     let own = functions.iter().find(|function| names(function) == names(row));
     own.is_some_and(|own| row.integer("instructions_total") > own.integer("total_instructions"))
+}
+
+/// Returns whether the tail of one of the program's functions is that of a library's function which it calls, and which
+/// would be no finding.
+fn is_of_library(evidence: &Evidence<'_>, one: &Executions<'_>) -> bool {
+    if !one.is_own || one.weight() > LIBRARY.rare {
+        return false;
+    }
+    let all = Executions::all(evidence);
+    let has_tail = |other: &&Executions<'_>| {
+        let tail = other.row.real("tail_share").max(other.row.real("slow_share"));
+        !other.is_own && tail >= one.weight() * OF_CALLEE
+    };
+    let tails: BTreeSet<[&str; 2]> = all.iter().filter(has_tail).map(|other| names(&other.row)).collect();
+    let mut calls = false;
+    call_tree::visit(&evidence.rows(TREE), |node| {
+        calls |= tails.contains(&names(node.row))
+            && node.callers.iter().any(|caller| names(caller) == names(&one.row));
+    });
+    calls
+}
+
+fn names<'r>(row: &'r Row<'_>) -> [&'r str; 2] {
+    ["function", "module"].map(|name| row.text(name))
 }
 
 /// Returns the functions with heavy tails, the heaviest first.
 pub(crate) fn heavy<'a>(evidence: &Evidence<'a>) -> Vec<Executions<'a>> {
     let mut heavy = Executions::all(evidence);
-    heavy.retain(|one| one.is_heavy() && !one.only_first());
+    heavy.retain(Executions::is_heavy);
     let functions = evidence.rows(FUNCTIONS);
-    heavy.retain(|one| !is_recursive(&one.row, &functions));
+    heavy.retain(|one| !is_recursive(&one.row, &functions) && !is_of_library(evidence, one));
     // A slow kind says more than lengths of all sizes. Of nearly equal ones callers come first: they contain the others.
     let steps = |one: &Executions<'_>| (one.weight() * 20.0).round() as u64;
     heavy.sort_by_key(|one| {
@@ -205,7 +291,6 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
 /// Returns whether the slow executions are those that other functions called than the fast ones.
 fn caller_decides(evidence: &Evidence<'_>, row: &Row<'_>) -> bool {
     let patterns = evidence.rows(PATTERNS);
-    let names = |row: &Row<'_>| ["function", "module"].map(|name| row.text(name).to_owned());
     patterns.iter().any(|own| names(own) == names(row) && own.real("slow_by_caller") >= BY_CALLER)
 }
 
@@ -333,31 +418,15 @@ pub(crate) fn why(evidence: &Evidence<'_>) -> String {
     let Some(one) = all.max_by(|one, other| one.weight().total_cmp(&other.weight())) else {
         return "no function has complete executions".to_owned();
     };
-    let mut lacks = Vec::new();
-    let executions = one.count();
-    if executions < FEWEST {
-        lacks.push(format!("it has {} executions, fewer than {FEWEST}", count(executions)));
-    }
-    if !one.is_long() {
-        let (long, typical) = (count(one.long()), count(one.typical));
-        lacks.push(format!(
-            "its slow executions run {long} instructions, at most {TIMES} times the median of {typical}"
-        ));
-    }
-    if one.weight() <= one.threshold() {
-        lacks.push(format!("that is at most {}", percent(one.threshold())));
-    }
-    if one.is_of_one() && one.weight() <= OF_ONE {
-        lacks.push(format!("one execution has most of that, which is at most {}", percent(OF_ONE)));
-    }
-    if one.only_first() {
-        lacks.push("only its first execution is slow".to_owned());
-    }
+    let mut lacks = one.lacks();
     if caller_decides(evidence, &one.row) {
         lacks.push("its slow executions have other callers than its fast ones".to_owned());
     }
     if is_recursive(&one.row, &evidence.rows(FUNCTIONS)) {
         lacks.push("it is recursive, so that its executions contain one another".to_owned());
+    }
+    if is_of_library(evidence, &one) {
+        lacks.push("a library's function that it calls has that tail".to_owned());
     }
     let name = text::name(one.row.text("function"));
     format!("the tail of {name} costs most, {} of the run; {}", percent(one.weight()), lacks.join("; "))

@@ -57,3 +57,38 @@ fn habits_are_measured_by_number_and_rate() {
     assert_eq!(rules("openat", 2_000, 1, 1_000), nothing, "half of them succeed");
     assert_eq!(rules("read", 1_500, 1, 1_000), nothing, "it looks for nothing");
 }
+
+#[test]
+fn habits_are_found_in_call_trees() {
+    let tree = |calls: u64, total: u64| {
+        let row = |depth: u64, name: &str, calls: u64, total: u64| -> [Value; 5] {
+            let module = if depth < 2 { "program" } else { "libc.so.6" };
+            [depth.into(), name.into(), module.into(), calls.into(), total.into()]
+        };
+        let rows = [
+            row(0, "main", 1, SECOND),
+            row(1, "wait_for", 1, SECOND),
+            row(2, "usleep", calls, total),
+            row(3, "__GI___clock_nanosleep", calls, total),
+            row(4, "__clock_nanosleep", calls, total),
+        ];
+        let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
+        let columns = ["depth", "function", "module", "entries", "total_time_ns"];
+        made("tree", &[("time_ns", SECOND)], &columns, &rows)
+    };
+    let of = |tree: &Table| {
+        let found = found(&[(("tree", ""), tree)]);
+        found.into_iter().find(|finding| finding.rule == "polling").map(|finding| finding.sentence)
+    };
+    let sentence = of(&tree(100, SECOND / 2)).expect("a finding");
+    assert!(sentence.contains("wait_for calls usleep 100 times, 5.00 ms on average"), "{sentence}");
+    assert_eq!(of(&tree(99, SECOND / 2)), None, "too few");
+    assert_eq!(of(&tree(100, SECOND / 10 - 1)), None, "at most 10 % of the time");
+    let syscalls = made("syscalls", &[], &["call", "count", "total_ns"], &[]);
+    let (tree, of_kernel) = (tree(100, SECOND / 2), (("syscalls", "call"), &syscalls));
+    assert_eq!(
+        rules(&[(("tree", ""), &tree), of_kernel]),
+        [] as [&str; 0],
+        "the kernel's events know better"
+    );
+}

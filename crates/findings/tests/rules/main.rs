@@ -1,16 +1,19 @@
 //! Each rule, on a table that passes its threshold and on one that does not.
 
 use hodo_findings::{
-    CAUSES, DIFFERENCE_RULES, Evidence, Execution, Executions, Finding, Need, PATTERNS, Question, RULES,
-    Rule, findings, further, needs, patterns, questions, table, why,
+    DIFFERENCE_RULES, Evidence, Execution, Executions, Finding, Need, PATTERNS, RULES, Rule, findings,
+    further, needs, patterns, table, why,
 };
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
+
+use tails::kinds;
 
 mod allocation;
 mod calls;
 mod difference;
 mod growth;
 mod hot;
+mod tails;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -55,16 +58,19 @@ fn nothing_stands_out_of_nothing() {
 
 #[test]
 fn contention_needs_a_fifth_of_the_time() {
+    let row: [Value; 4] = ["loop".into(), 7u64.into(), 80_000_000u64.into(), 20_000_000u64.into()];
+    let quiet = made("states", &[], &["comm", "tid", "running_ns", "runnable_ns"], &[&row]);
+    assert_eq!(rules(&[(("states", "thread"), &quiet)]), [] as [&str; 0]);
     let states = |runnable: u64| {
-        let row: [Value; 4] = ["loop".into(), 7u64.into(), 800u64.into(), runnable.into()];
+        let row: [Value; 4] = ["loop".into(), 7u64.into(), (4 * runnable - 1).into(), runnable.into()];
         made("states", &[], &["comm", "tid", "running_ns", "runnable_ns"], &[&row])
     };
-    assert_eq!(rules(&[(("states", "thread"), &states(200))]), [] as [&str; 0]);
-    let contended = states(201);
+    assert_eq!(rules(&[(("states", "thread"), &states(9_999_999))]), [] as [&str; 0], "less than 10 ms");
+    let contended = states(10_000_000);
     let [finding] = &found(&[(("states", "thread"), &contended)])[..] else { panic!("one finding") };
     assert_eq!(finding.rule, "cpu-contention");
     assert!(
-        finding.sentence.contains("201 ns") && finding.sentence.contains("loop (7)"),
+        finding.sentence.contains("10.0 ms") && finding.sentence.contains("loop (7)"),
         "{}",
         finding.sentence
     );
@@ -207,104 +213,6 @@ fn the_recorders_own_share() {
     assert_eq!(rules_with(15), [] as [&str; 0]);
 }
 
-/// Executions of a function: how many, the longest, the tail's share of the run, and all of their instructions.
-fn executions(count: u64, max: u64, share: f64, total: u64) -> Table {
-    let columns = vec![
-        Column::name("function"),
-        Column::name("module"),
-        Column::integer("count", Unit::Count),
-        Column::real("tail_share", Unit::Share),
-        Column::integer("instructions_p50", Unit::Count),
-        Column::integer("instructions_max", Unit::Count),
-        Column::integer("instructions_total", Unit::Count),
-    ];
-    let names: [Value; 2] = ["serve<'a>".into(), "program".into()];
-    let numbers: [Value; 5] = [count.into(), share.into(), 10u64.into(), max.into(), total.into()];
-    Table::new("latency", Shape::Counters, Vec::new(), columns, [[&names[..], &numbers].concat()])
-}
-
-#[test]
-fn tails_are_heavy_long_and_of_many() {
-    let rules =
-        |count, max, share| found(&[(("latency", "histogram"), &executions(count, max, share, 2_000))]);
-    let [finding] = &rules(100, 88, 0.11)[..] else { panic!("one finding") };
-    assert_eq!(finding.command, r"latency --compare --function 'serve<'\''a>@program'");
-    assert!(finding.sentence.contains("88 instructions, 8 times the median of 10"), "{}", finding.sentence);
-    assert_eq!(rules(100, 87, 0.11), []);
-    assert_eq!(rules(100, 88, 0.1), []);
-    assert_eq!(rules(20, 88, 0.11).len(), 1);
-    assert_eq!(rules(19, 88, 0.11), []);
-    let row: [Value; 3] = ["main".into(), "program".into(), 3_000u64.into()];
-    let functions =
-        made("functions", &[("instructions", 3_000)], &["function", "module", "total_instructions"], &[&row]);
-    let own = |share| {
-        let latency = executions(100, 88, share, 2_000);
-        found(&[(("latency", "histogram"), &latency), (("functions", ""), &functions)])
-    };
-    assert_eq!(own(0.051).len(), 1, "a function of the program");
-    assert_eq!(own(0.05), []);
-}
-
-/// Two kinds of executions: how many are fast and slow, their medians, the share of the slow ones, and the first.
-fn kinds(counts: [u64; 2], medians: [u64; 2], share: f64, first: u64) -> Table {
-    let [fast, slow] = counts;
-    let columns = vec![
-        Column::name("function"),
-        Column::name("module"),
-        Column::integer("count", Unit::Count),
-        Column::real("tail_share", Unit::Share),
-        Column::real("slow_share", Unit::Share),
-        Column::integer("fast_count", Unit::Count),
-        Column::integer("slow_count", Unit::Count),
-        Column::integer("fast_p50", Unit::Count),
-        Column::integer("slow_p50", Unit::Count),
-        Column::integer("instructions_max", Unit::Count),
-        Column::integer("instructions_first", Unit::Count),
-    ];
-    let numbers = [fast, slow, medians[0], medians[1], medians[1], first].map(Value::from);
-    let cells: Vec<Value> =
-        ["get".into(), "program".into(), (fast + slow).into(), share.into(), share.into()]
-            .into_iter()
-            .chain(numbers)
-            .collect();
-    let summary = vec![("threads", 1u64.into()), ("instructions", 1000u64.into())];
-    Table::new("latency", Shape::Counters, summary, columns, [cells])
-}
-
-#[test]
-fn two_kinds_of_executions_are_one_finding_however_many_are_slow() {
-    let found =
-        |counts, medians, share| found(&[(("latency", "histogram"), &kinds(counts, medians, share, 5))]);
-    let [finding] = &found([2970, 30], [5, 80_000], 0.9)[..] else { panic!("one finding") };
-    assert!(
-        finding.sentence.contains("2,970 executions run 5 instructions (median), 30 run 80,000"),
-        "{}",
-        finding.sentence
-    );
-    let [finding] = &found([1500, 1500], [5, 80_000], 0.9)[..] else { panic!("one finding") };
-    let expected = "get has two kinds of executions: 1,500 executions run 5 instructions (median), 1,500 run 80,000, 16,000 times";
-    assert!(finding.sentence.starts_with(expected), "{}", finding.sentence);
-    assert_eq!(found([1500, 1500], [5, 44], 0.9), [], "at most 8 times");
-    assert_eq!(found([1500, 1500], [5, 80_000], 0.25), [], "at most 25 % of the run");
-    assert_eq!(found([2700, 300], [5, 80_000], 0.26).len(), 1);
-    assert_eq!(found([2700, 300], [5, 80_000], 0.1), [], "at most 10 % of the run");
-    assert_eq!(found([2970, 30], [5, 80_000], 0.016).len(), 1);
-    assert_eq!(found([2970, 30], [5, 80_000], 0.015), [], "at most 1.5 % of the run");
-    assert_eq!(found([1499, 1501], [5, 80_000], 0.9), [], "the short ones are the exception");
-    assert_eq!(found([98, 1], [5, 80_000], 0.9), [], "one of few");
-    assert_eq!(found([97, 2], [5, 80_000], 0.9).len(), 1);
-}
-
-#[test]
-fn one_long_execution_is_no_tail() {
-    // The run has 1,000 instructions.
-    let found =
-        |longest: u64, share| found(&[(("latency", "histogram"), &kinds([149, 1], [5, longest], share, 5))]);
-    assert_eq!(found(405, 0.4), []);
-    assert_eq!(found(205, 0.5).len(), 1, "others have most of it");
-    assert_eq!(found(605, 0.6).len(), 1, "half of the run");
-}
-
 #[test]
 fn a_slow_first_call_is_no_tail() {
     let found = |counts, first| found(&[(("latency", "histogram"), &kinds(counts, [5, 100], 0.5, first))]);
@@ -349,26 +257,6 @@ fn slow_executions_in_a_rhythm() {
 }
 
 #[test]
-fn callers_that_only_get_slow_executions_decide() {
-    let found = |caller: fn(u64) -> u64| {
-        let execution = |number| Execution {
-            number,
-            begin: None,
-            end: None,
-            instructions: if number % 100 == 7 { 80_000 } else { 5 },
-            caller: caller(number),
-        };
-        let all: Vec<Execution> = (0..3000).map(execution).collect();
-        let slow = all.iter().filter(|one| one.instructions > 5).copied().collect();
-        let patterns = patterns("get", "program", &Executions { all, step: 1, slow });
-        found(&[(("latency", "histogram"), &kinds([2970, 30], [5, 80_000], 0.9, 5)), (PATTERNS, &patterns)])
-    };
-    assert_eq!(found(|_| 1)[0].rule, "heavy-tail");
-    assert_eq!(found(|number| number % 100 / 8)[0].rule, "heavy-tail", "its caller gets fast ones too");
-    assert_eq!(found(|number| u64::from(number % 100 == 7)), []);
-}
-
-#[test]
 fn a_rule_says_why_it_finds_nothing() {
     let slow = kinds([149, 1], [5, 100], 0.5, 100);
     let evidence = Evidence::new(vec![(("latency", "histogram"), &slow)]);
@@ -381,52 +269,6 @@ fn a_rule_says_why_it_finds_nothing() {
     );
     assert!(why("first-call").contains("It fired: get is slow in its first call only"));
     assert!(why("lost").contains("have no rows in this input"), "{}", why("lost"));
-}
-
-#[test]
-fn recursive_functions_have_no_tail() {
-    let latency = executions(100, 88, 0.5, 2_000);
-    let rules = |total: u64| {
-        let row: [Value; 3] = ["serve<'a>".into(), "program".into(), total.into()];
-        let functions = made("functions", &[], &["function", "module", "total_instructions"], &[&row]);
-        rules(&[(("latency", "histogram"), &latency), (("functions", ""), &functions)])
-    };
-    assert_eq!(rules(2_000), ["heavy-tail"]);
-    assert_eq!(rules(1_999), [] as [&str; 0], "executions contain one another");
-}
-
-#[test]
-fn causes_of_a_tail_are_named_with_what_ran_more() {
-    let latency = executions(100, 88, 0.5, 2_000);
-    let evidence = Evidence::new(vec![(("latency", "histogram"), &latency)]);
-    let question = Question {
-        function: "serve<'a>".to_owned(),
-        module: "program".to_owned(),
-        slow_from: 0,
-        compares: true,
-        counts: false,
-    };
-    assert_eq!(questions(&evidence), [question]);
-    let names =
-        ["extra_", "extra_there_", "extra_self_"].map(|name| [format!("{name}min"), format!("{name}max")]);
-    let mut columns = vec![Column::integer("executions", Unit::Count)];
-    columns.extend(names.concat().into_iter().map(|name| Column::integer(name.leak(), Unit::Count)));
-    columns.extend([Column::integer("extra_total", Unit::Count), Column::text("path")]);
-    let row = |numbers: [u64; 8], path: &str| -> Vec<Value> {
-        numbers.into_iter().map(Value::from).chain([path.into()]).collect()
-    };
-    let rows = [
-        row([7, 40, 60, 30, 50, 1, 2, 350], "serve<'a> → grow"),
-        row([6, 8, 8, 8, 8, 8, 8, 48], "serve<'a>"),
-        row([1, 2, 2, 2, 2, 2, 2, 2], "serve<'a> → rare"),
-    ];
-    let summary = vec![("function", "serve<'a>".into())];
-    let causes = Table::new("causes", Shape::Counters, summary, columns, rows);
-    let [finding] = &found(&[(("latency", "histogram"), &latency), (CAUSES, &causes)])[..] else {
-        panic!("one finding")
-    };
-    let expected = "7 ran 40 to 60 more, 30 to 50 in serve<'a> → grow; 6 ran 8 more in its own code.";
-    assert!(finding.sentence.ends_with(expected), "{}", finding.sentence);
 }
 
 #[test]

@@ -1,0 +1,246 @@
+//! Heavy tails, and two kinds of executions.
+
+use hodo_findings::{CAUSES, Evidence, Execution, Executions, PATTERNS, Question, patterns, questions};
+use hodo_model::{Column, Shape, Table, Unit, Value};
+
+use super::{found, made, rules};
+
+/// The shortest of the slowest executions.
+const SLOW: u64 = 80;
+
+/// Executions of a function: how many, the longest, the tail's share of the run, and all of their instructions.
+fn executions(count: u64, max: u64, share: f64, total: u64) -> Table {
+    let columns = vec![
+        Column::name("function"),
+        Column::name("module"),
+        Column::integer("count", Unit::Count),
+        Column::real("tail_share", Unit::Share),
+        Column::integer("instructions_p50", Unit::Count),
+        Column::integer("instructions_p99", Unit::Count),
+        Column::integer("instructions_max", Unit::Count),
+        Column::integer("instructions_total", Unit::Count),
+    ];
+    let names: [Value; 2] = ["serve<'a>".into(), "program".into()];
+    let numbers: [Value; 6] =
+        [count.into(), share.into(), 10u64.into(), SLOW.into(), max.into(), total.into()];
+    Table::new("latency", Shape::Counters, Vec::new(), columns, [[&names[..], &numbers].concat()])
+}
+
+#[test]
+fn tails_are_heavy_long_and_of_many() {
+    let rules =
+        |count, max, share| found(&[(("latency", "histogram"), &executions(count, max, share, 2_000))]);
+    let [finding] = &rules(100, 88, 0.11)[..] else { panic!("one finding") };
+    assert_eq!(finding.command, r"latency --compare --function 'serve<'\''a>@program'");
+    assert!(finding.sentence.contains("88 instructions, 8 times the median of 10"), "{}", finding.sentence);
+    assert_eq!(rules(100, 87, 0.11), []);
+    assert_eq!(rules(100, 88, 0.051).len(), 1);
+    assert_eq!(rules(100, 88, 0.05), []);
+    assert_eq!(rules(20, 88, 0.11).len(), 1);
+    assert_eq!(rules(20, 88, 0.1), [], "at least 10 % with few executions");
+    assert_eq!(rules(19, 88, 0.11), []);
+    assert_eq!(rules(1_000, SLOW * 8 + 7, 0.5).len(), 1);
+    assert_eq!(rules(1_000, SLOW * 8 + 8, 0.5), [], "the slowest differ as much among themselves");
+}
+
+/// The functions of a program and of a library, and a call tree in which one calls another.
+fn program() -> [Table; 2] {
+    let row = |name: &str, module: &str| -> [Value; 3] { [name.into(), module.into(), 9_000u64.into()] };
+    let rows = [row("main", "program"), row("get", "program"), row("take", "libx.so.1")];
+    let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
+    let functions =
+        made("functions", &[("instructions", 9_000)], &["function", "module", "total_instructions"], &rows);
+    let row =
+        |depth: u64, name: &str, module: &str| -> [Value; 3] { [name.into(), module.into(), depth.into()] };
+    let rows = [row(0, "main", "program"), row(1, "get", "program"), row(2, "take", "libx.so.1")];
+    let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
+    [functions, made("tree", &[("instructions", 9_000)], &["function", "module", "depth"], &rows)]
+}
+
+/// Returns the rules that find something in two kinds of executions of a function.
+fn rules_of(name: &str, module: &str, counts: [u64; 2], share: f64) -> Vec<&'static str> {
+    let kinds = kinds_of((name, module), counts, [5, 80_000, 80_000], share, 5);
+    let [functions, _] = program();
+    let mut rules = rules(&[(("latency", "histogram"), &kinds), (("functions", ""), &functions)]);
+    rules.retain(|rule| *rule == "heavy-tail");
+    rules
+}
+
+#[test]
+fn libraries_have_tails_that_cost_more() {
+    let rules = |counts, share| rules_of("take", "libx.so.1", counts, share).len();
+    assert_eq!((rules([2970, 30], 0.11), rules([2970, 30], 0.1)), (1, 0));
+    assert_eq!((rules([2700, 300], 0.26), rules([2700, 300], 0.25)), (1, 0));
+    assert_eq!((rules([1500, 1500], 0.51), rules([1500, 1500], 0.5)), (1, 0));
+    assert_eq!((rules([90, 10], 0.9), rules([89, 10], 0.9)), (1, 0), "fewer than 100 executions");
+}
+
+#[test]
+fn slow_executions_of_a_kind_are_alike() {
+    let rules = |short, long, longest| {
+        let kinds = kinds_of(("get", "program"), [2970, 30], [short, long, longest], 0.9, 5);
+        rules(&[(("latency", "histogram"), &kinds)]).len()
+    };
+    assert_eq!((rules(5, 80, 80 * 16 - 1), rules(5, 80, 80 * 16)), (1, 0));
+    assert_eq!((rules(5, 500, 500 * 100 - 1), rules(5, 500, 500 * 100)), (1, 0), "less than from fast ones");
+}
+
+#[test]
+fn functions_without_a_symbol_have_no_tail() {
+    assert_eq!(rules_of("program+0x10", "program", [1500, 1500], 0.9), [] as [&str; 0]);
+    assert_eq!(rules_of("program_x", "program", [1500, 1500], 0.9), ["heavy-tail"]);
+}
+
+#[test]
+fn a_librarys_tail_is_not_its_callers() {
+    let [functions, tree] = program();
+    let with = |share: f64, of_library: f64| {
+        let own = kinds_of(("get", "program"), [2970, 30], [5, 80_000, 80_000], share, 5);
+        let library = kinds_of(("take", "libx.so.1"), [2970, 30], [5, 80_000, 80_000], of_library, 5);
+        let latency = ("latency", "histogram");
+        let tables =
+            [(latency, &own), (latency, &library), (("functions", ""), &functions), (("tree", ""), &tree)];
+        rules(&tables).contains(&"heavy-tail")
+    };
+    assert!(!with(0.02, 0.016), "the library keeps house");
+    assert!(with(0.02, 0.0159), "the program does more than that");
+    assert!(with(0.11, 0.09), "it costs more than a library may");
+}
+
+/// Two kinds of executions: how many are fast and slow, their medians, the share of the slow ones, and the first.
+pub(crate) fn kinds(counts: [u64; 2], medians: [u64; 2], share: f64, first: u64) -> Table {
+    let [short, long] = medians;
+    kinds_of(("get", "program"), counts, [short, long, long], share, first)
+}
+
+/// The same of a function and its module, with the medians and the longest.
+fn kinds_of(
+    (function, module): (&str, &str),
+    [fast, slow]: [u64; 2],
+    [short, long, longest]: [u64; 3],
+    share: f64,
+    first: u64,
+) -> Table {
+    let columns = vec![
+        Column::name("function"),
+        Column::name("module"),
+        Column::integer("count", Unit::Count),
+        Column::real("tail_share", Unit::Share),
+        Column::real("slow_share", Unit::Share),
+        Column::integer("fast_count", Unit::Count),
+        Column::integer("slow_count", Unit::Count),
+        Column::integer("fast_p50", Unit::Count),
+        Column::integer("slow_p50", Unit::Count),
+        Column::integer("slow_from", Unit::Count),
+        Column::integer("instructions_max", Unit::Count),
+        Column::integer("instructions_first", Unit::Count),
+    ];
+    let numbers = [fast, slow, short, long, long, longest, first].map(Value::from);
+    let cells: Vec<Value> =
+        [function.into(), module.into(), (fast + slow).into(), share.into(), share.into()]
+            .into_iter()
+            .chain(numbers)
+            .collect();
+    let summary = vec![("threads", 1u64.into()), ("instructions", 1000u64.into())];
+    Table::new("latency", Shape::Counters, summary, columns, [cells])
+}
+
+#[test]
+fn two_kinds_of_executions_are_one_finding_however_many_are_slow() {
+    let found =
+        |counts, medians, share| found(&[(("latency", "histogram"), &kinds(counts, medians, share, 5))]);
+    let [finding] = &found([2970, 30], [5, 80_000], 0.9)[..] else { panic!("one finding") };
+    assert!(
+        finding.sentence.contains("2,970 executions run 5 instructions (median), 30 run 80,000"),
+        "{}",
+        finding.sentence
+    );
+    let [finding] = &found([1500, 1500], [5, 80_000], 0.9)[..] else { panic!("one finding") };
+    let expected = "get has two kinds of executions: 1,500 executions run 5 instructions (median), 1,500 run 80,000, 16,000 times";
+    assert!(finding.sentence.starts_with(expected), "{}", finding.sentence);
+    assert_eq!(found([1500, 1500], [5, 44], 0.9), [], "at most 8 times");
+    assert_eq!(found([1500, 1500], [5, 80_000], 0.25), [], "at most 25 % of the run");
+    assert_eq!(found([2700, 300], [5, 80_000], 0.26).len(), 1);
+    assert_eq!(found([2700, 300], [5, 80_000], 0.1), [], "at most 10 % of the run");
+    assert_eq!(found([2970, 30], [5, 80_000], 0.016).len(), 1);
+    assert_eq!(found([2970, 30], [5, 80_000], 0.015), [], "at most 1.5 % of the run");
+    assert_eq!(found([1499, 1501], [5, 80_000], 0.9), [], "the short ones are the exception");
+    assert_eq!(found([98, 1], [5, 80_000], 0.9), [], "one of few");
+    assert_eq!(found([97, 2], [5, 80_000], 0.9).len(), 1);
+}
+
+#[test]
+fn one_long_execution_is_no_tail() {
+    // The run has 1,000 instructions.
+    let found =
+        |longest: u64, share| found(&[(("latency", "histogram"), &kinds([149, 1], [5, longest], share, 5))]);
+    assert_eq!(found(405, 0.4), []);
+    assert_eq!(found(205, 0.5).len(), 1, "others have most of it");
+    assert_eq!(found(605, 0.6).len(), 1, "half of the run");
+}
+
+#[test]
+fn callers_that_only_get_slow_executions_decide() {
+    let found = |caller: fn(u64) -> u64| {
+        let execution = |number| Execution {
+            number,
+            begin: None,
+            end: None,
+            instructions: if number % 100 == 7 { 80_000 } else { 5 },
+            caller: caller(number),
+        };
+        let all: Vec<Execution> = (0..3000).map(execution).collect();
+        let slow = all.iter().filter(|one| one.instructions > 5).copied().collect();
+        let patterns = patterns("get", "program", &Executions { all, step: 1, slow });
+        found(&[(("latency", "histogram"), &kinds([2970, 30], [5, 80_000], 0.9, 5)), (PATTERNS, &patterns)])
+    };
+    assert_eq!(found(|_| 1)[0].rule, "heavy-tail");
+    assert_eq!(found(|number| number % 100 / 8)[0].rule, "heavy-tail", "its caller gets fast ones too");
+    assert_eq!(found(|number| u64::from(number % 100 == 7)), []);
+}
+
+#[test]
+fn recursive_functions_have_no_tail() {
+    let latency = executions(100, 88, 0.5, 2_000);
+    let rules = |total: u64| {
+        let row: [Value; 3] = ["serve<'a>".into(), "program".into(), total.into()];
+        let functions = made("functions", &[], &["function", "module", "total_instructions"], &[&row]);
+        rules(&[(("latency", "histogram"), &latency), (("functions", ""), &functions)])
+    };
+    assert_eq!(rules(2_000), ["heavy-tail"]);
+    assert_eq!(rules(1_999), [] as [&str; 0], "executions contain one another");
+}
+
+#[test]
+fn causes_of_a_tail_are_named_with_what_ran_more() {
+    let latency = executions(100, 88, 0.5, 2_000);
+    let evidence = Evidence::new(vec![(("latency", "histogram"), &latency)]);
+    let question = Question {
+        function: "serve<'a>".to_owned(),
+        module: "program".to_owned(),
+        slow_from: 78,
+        compares: true,
+        counts: false,
+    };
+    assert_eq!(questions(&evidence), [question]);
+    let names =
+        ["extra_", "extra_there_", "extra_self_"].map(|name| [format!("{name}min"), format!("{name}max")]);
+    let mut columns = vec![Column::integer("executions", Unit::Count)];
+    columns.extend(names.concat().into_iter().map(|name| Column::integer(name.leak(), Unit::Count)));
+    columns.extend([Column::integer("extra_total", Unit::Count), Column::text("path")]);
+    let row = |numbers: [u64; 8], path: &str| -> Vec<Value> {
+        numbers.into_iter().map(Value::from).chain([path.into()]).collect()
+    };
+    let rows = [
+        row([7, 40, 60, 30, 50, 1, 2, 350], "serve<'a> → grow"),
+        row([6, 8, 8, 8, 8, 8, 8, 48], "serve<'a>"),
+        row([1, 2, 2, 2, 2, 2, 2, 2], "serve<'a> → rare"),
+    ];
+    let summary = vec![("function", "serve<'a>".into())];
+    let causes = Table::new("causes", Shape::Counters, summary, columns, rows);
+    let [finding] = &found(&[(("latency", "histogram"), &latency), (CAUSES, &causes)])[..] else {
+        panic!("one finding")
+    };
+    let expected = "7 ran 40 to 60 more, 30 to 50 in serve<'a> → grow; 6 ran 8 more in its own code.";
+    assert!(finding.sentence.ends_with(expected), "{}", finding.sentence);
+}
