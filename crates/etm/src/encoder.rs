@@ -57,7 +57,7 @@ impl Settings {
             trace_id: 0x10,
             // Timestamps of 64 bits, return stack, cycle counting; the lowest bit is always set.
             id0: 0x0800_0ea1 | u32::from(!self.cycles_commit) << 29,
-            id1: if self.is_ete { 0x4100_fff3 } else { 0x4100_f403 },
+            id1: if self.is_ete { 0x4100_fff3 } else { 0x4100_f433 },
             // Addresses of eight bytes, context ID and virtual context of four.
             id2: 0x0000_1088,
             id8: self.speculation_depth,
