@@ -1,6 +1,6 @@
 //! An instruction with its text.
 
-use crate::{Isa, Role, Step, Undecodable, a64, arm, x86};
+use crate::{Isa, Role, Step, Undecodable, a32, a64, arm, t32, x86};
 use x86::disassembler::Formatter;
 
 /// One instruction.
@@ -15,6 +15,8 @@ pub struct Instruction {
 enum Encoding {
     X86(x86::disassembler::Instruction),
     A64(u32),
+    A32(u32),
+    T32([u16; 2]),
 }
 
 /// Prints instructions: x86 in AT&T syntax, Arm in Arm's.
@@ -40,6 +42,8 @@ impl Printer {
         match &instruction.encoding {
             Encoding::X86(decoded) => self.x86.format(decoded, text),
             Encoding::A64(word) => arm::print_a64(*word, &instruction.step, text),
+            Encoding::A32(word) => arm::print_a32(*word, &instruction.step, text),
+            Encoding::T32(halfwords) => arm::print_t32(*halfwords, &instruction.step, text),
         }
     }
 }
@@ -52,6 +56,8 @@ impl Instruction {
                 (x86::step(&decoded), Encoding::X86(decoded))
             }
             Isa::A64 => (a64::decode(bytes, address)?, Encoding::A64(a64::word(bytes)?)),
+            Isa::A32 => (a32::decode(bytes, address)?, Encoding::A32(a64::word(bytes)?)),
+            Isa::T32 => (t32::decode(bytes, address)?, Encoding::T32(t32::halfwords(bytes)?)),
         };
         Ok(Instruction { address, step, encoding })
     }
@@ -71,11 +77,22 @@ impl Instruction {
         self.step
     }
 
+    /// Returns the instruction set of its direct target: BLX of A32 and T32 changes it.
+    pub fn target_isa(&self) -> Option<Isa> {
+        match self.encoding {
+            Encoding::A32(word) => Some(if a32::calls_other_state(word) { Isa::T32 } else { Isa::A32 }),
+            Encoding::T32(halfwords) => {
+                Some(if t32::calls_other_state(halfwords) { Isa::A32 } else { Isa::T32 })
+            }
+            Encoding::X86(_) | Encoding::A64(_) => None,
+        }
+    }
+
     /// Returns what it does beside the flow.
     pub fn role(&self) -> Role {
         match &self.encoding {
             Encoding::X86(decoded) => x86::role(decoded),
-            Encoding::A64(_) => Role::Other,
+            Encoding::A64(_) | Encoding::A32(_) | Encoding::T32(_) => Role::Other,
         }
     }
 

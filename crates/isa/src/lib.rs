@@ -7,10 +7,12 @@
 //!
 //! Only the functions that build blocks or print code dispatch on the instruction set. Walks see blocks.
 
+pub mod a32;
 pub mod a64;
 mod arm;
 mod instruction;
 mod reader;
+pub mod t32;
 pub mod x86;
 
 pub use instruction::{Instruction, Printer};
@@ -23,6 +25,10 @@ pub enum Isa {
     X86(Bits),
     /// Armv8-A and later in AArch64 state.
     A64,
+    /// Arm in AArch32 state.
+    A32,
+    /// Thumb in AArch32 state.
+    T32,
 }
 
 /// Width of an x86 processor's execution mode.
@@ -150,7 +156,7 @@ impl Isa {
     pub const X86_64: Isa = Isa::X86(Bits::B64);
 
     /// The number of instruction sets.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 6;
 
     /// Returns a number below [`Isa::COUNT`] that no other instruction set has.
     #[inline]
@@ -160,6 +166,8 @@ impl Isa {
             Isa::X86(Bits::B32) => 1,
             Isa::X86(Bits::B64) => 2,
             Isa::A64 => 3,
+            Isa::A32 => 4,
+            Isa::T32 => 5,
         }
     }
 
@@ -168,6 +176,8 @@ impl Isa {
         match self {
             Isa::X86(bits) => bits as u8,
             Isa::A64 => 1,
+            Isa::A32 => 2,
+            Isa::T32 => 3,
         }
     }
 
@@ -178,6 +188,8 @@ impl Isa {
             32 => Isa::X86(Bits::B32),
             64 => Isa::X86(Bits::B64),
             1 => Isa::A64,
+            2 => Isa::A32,
+            3 => Isa::T32,
             _ => return None,
         })
     }
@@ -187,7 +199,7 @@ impl Isa {
     pub const fn longest_instruction(self) -> usize {
         match self {
             Isa::X86(_) => x86::LONGEST,
-            Isa::A64 => a64::LENGTH as usize,
+            Isa::A64 | Isa::A32 | Isa::T32 => a64::LENGTH as usize,
         }
     }
 
@@ -196,6 +208,8 @@ impl Isa {
         match self {
             Isa::X86(_) => 1,
             Isa::A64 => a64::LENGTH,
+            Isa::A32 => a32::LENGTH,
+            Isa::T32 => 2,
         }
     }
 
@@ -217,7 +231,7 @@ impl Isa {
         match self {
             Isa::X86(bits) => x86::far_transfer(bits, bytes),
             // Only returns from exceptions are far.
-            Isa::A64 => FarTransfer::Return,
+            Isa::A64 | Isa::A32 | Isa::T32 => FarTransfer::Return,
         }
     }
 }
