@@ -45,7 +45,6 @@ pub use config::{Config, Cpu};
 pub use edges::EdgeMap;
 pub use errata::{Errata, Erratum};
 pub use filter::{Filter, FilterError};
-pub use hodo_code::branch_target;
 
 /// The examples of the page that package registries show.
 #[cfg(doctest)]

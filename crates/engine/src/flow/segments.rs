@@ -11,16 +11,15 @@ use std::{
 
 use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Program};
-use hodo_intel_pt::flow::{
-    Decoder, Event, Executed, FunctionRun, Gap, Hidden, Memos, PacketKind, Sink, Step, Trouble,
-};
+use hodo_flow::{Event, Executed, Gap, Hidden, PacketKind, Sink, Step, Trouble};
+use hodo_intel_pt::flow::{Decoder, FunctionRun, Memos};
 use hodo_model::{Cause, Loss};
 
 use crate::{
     flow::{
         log::{LogContext, LogMemos, LogReader},
         self_check::{PathAccounts, SelfCheck},
-        stream::{Chunk, Extent, TraceStream},
+        stream::{Chunk, Extent, ExtentKind, TraceStream},
         trace::Trace,
     },
     losses::Losses,
@@ -276,6 +275,10 @@ impl<'x, 'f> Segment<'x, 'f> {
     ) {
         let length = (self.span.end - self.span.start) as usize;
         let bytes = self.extent.with_psb_plus(self.span);
+        if let ExtentKind::Etm(config) = self.extent.kind() {
+            let decoder = hodo_etm::flow::Decoder::new(&bytes, 0..length, config, &self.track.schedule);
+            return decoder.decode(programs, sink);
+        }
         let decoder = Decoder::new(&bytes, 0..length, &self.trace.recording.config, &self.track.schedule);
         let decoder = decoder.with_guests(&self.trace.guests);
         match reading.memo {

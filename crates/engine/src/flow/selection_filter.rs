@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range};
 use hodo_analyses::threads::PathLengths;
 use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels};
-use hodo_intel_pt::flow::{Event, Executed, Sink, Step};
+use hodo_flow::{Event, Executed, Sink, Step};
 use hodo_model::FunctionRun;
 
 use crate::{
