@@ -235,3 +235,8 @@ impl Isa {
         }
     }
 }
+
+/// The examples of the page that package registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,6 +1,6 @@
 //! Instructions: their length, and what they mean for the flow.
 
-use iced_x86::{
+use hodo_isa::x86::disassembler::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind, Register,
 };
 

@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-model", "hodo-clock hodo-code"),
     ("hodo-flow", "hodo-clock hodo-code"),
     ("hodo-intel-pt", "hodo-clock hodo-code hodo-flow"),
-    ("hodo-libipt", "hodo-intel-pt"),
+    ("hodo-libipt", "hodo-intel-pt hodo-isa"),
     ("hodo-etm", "hodo-clock hodo-code hodo-flow"),
     ("hodo-cases", "hodo-clock hodo-code hodo-formats hodo-intel-pt"),
     ("hodo-symbols", "hodo-bytes hodo-model hodo-code"),
