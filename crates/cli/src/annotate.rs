@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    env, fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -21,6 +21,8 @@ use crate::{
 
 /// Maximum size of a source file, in bytes.
 const LARGEST_SOURCE: u64 = 1 << 26;
+/// The environment variable that confines sources to folders, separated by colons.
+pub const SOURCE_FOLDERS: &str = "HODO_SOURCE_FOLDERS";
 
 /// Runs the command.
 pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
@@ -120,11 +122,21 @@ fn printable_lines(text: &str) -> Vec<String> {
 }
 
 fn read(path: &Path) -> Option<String> {
+    if !may_read(path) {
+        return None;
+    }
     let metadata = fs::metadata(path).ok()?;
     if !metadata.is_file() || metadata.len() > LARGEST_SOURCE {
         return None;
     }
     Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
+}
+
+/// Returns whether a source file is in one of the folders to which [`SOURCE_FOLDERS`] confines them: a recording may name
+/// any file as a source.
+fn may_read(path: &Path) -> bool {
+    let Some(folders) = env::var_os(SOURCE_FOLDERS) else { return true };
+    path.canonicalize().is_ok_and(|path| env::split_paths(&folders).any(|folder| path.starts_with(folder)))
 }
 
 /// Replaces control characters, which could affect the terminal.

@@ -29,6 +29,7 @@ mod input;
 mod latency;
 mod live;
 mod manual;
+mod mcp;
 mod output;
 mod parts;
 mod path;
@@ -82,6 +83,7 @@ pub fn run(all: &[OsString]) -> ExitCode {
         Command::Diff(command) => diff::run(command),
         Command::Check(command) => check::run(command),
         Command::Sql(command) => sql::run(command),
+        Command::Mcp(command) => mcp::run(command),
         Command::Help(help) => describe::run(help),
         Command::Completions { shell } => manual::completions(*shell),
         Command::Manual { folder } => manual::write(folder),

@@ -132,6 +132,13 @@ pub fn cold_stub(number: u32, cache: &mut Cache) -> u64 {
     stub
 }
 
+/// Stores a word at the end of a cache; returns its address.
+pub fn cold_word(word: u64, cache: &mut Cache) -> u64 {
+    cache.cold = (cache.cold - 8) & !7;
+    raw::write(cache.cold, word);
+    cache.cold
+}
+
 /// Makes a cold stub lead to `to`, or back to the runtime if that is 0.
 pub fn aim_stub(stub: u64, to: u64) {
     raw::patch8(stub + SLOT, if to == 0 { stub + AFTER_JUMP } else { to });

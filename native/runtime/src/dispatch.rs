@@ -10,7 +10,7 @@ use crate::{
     layout::{END, IMAGE, TARGETS},
     link, log, raw, signal,
     state::{self, BLOCKS, LINKS, Lock, lock},
-    stubs, sys, table,
+    stubs, sys, table, targets,
     translate::{CALL_BIT, FAR_BIT, block_at},
     wire::note,
 };
@@ -94,14 +94,14 @@ fn follow_link(context: &Context, number: u32) {
     resume(context, link.target, block, lock);
 }
 
-/// The table of targets has no landing, or another one, for the target: the lowest 16 bits of an address number its entry.
+/// The table of targets has no landing, or another one, for the target.
 fn missed(context: &Context, target: u64) {
     let lock = lock();
     let block = block_at(target);
     if let Some(block) = block {
         let landing = link::landing(target, block);
         if landing != 0 {
-            raw::write(context.private() + TARGETS + (target & 0xffff) * 8, landing);
+            raw::write(context.private() + TARGETS + targets::index(target) * 8, landing);
         }
     }
     resume(context, target, block, lock);

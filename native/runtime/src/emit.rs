@@ -3,7 +3,7 @@
 use crate::{
     context::offset,
     layout::{TARGETS, TO_PRIVATE},
-    raw,
+    raw, targets,
 };
 
 /// The number of `rcx`, which stubs borrow.
@@ -145,8 +145,9 @@ impl Emitter {
     /// Jumps to where the table of targets leads for the target in `rcx`, which is stored first.
     pub fn jump_by_table(&mut self) {
         self.save(RDX, offset::SAVED_RDX);
-        // movzx edx, cx; jmp gs:[rdx*8 + table]
-        self.bytes(&[0x0f, 0xb7, 0xd1, 0x65, 0xff, 0x24, 0xd5]);
+        self.index_of_target();
+        // jmp gs:[rdx*8 + table]
+        self.bytes(&[0x65, 0xff, 0x24, 0xd5]);
         self.word((TO_PRIVATE + TARGETS) as u32);
     }
 
@@ -156,12 +157,24 @@ impl Emitter {
         self.bytes(&[0x48, 0x8b, 0x0c, 0x24]);
         self.save(RCX, offset::TARGET);
         self.save(RDX, offset::SAVED_RDX);
-        // movzx edx, cx; mov rdx, gs:[rdx*8 + table]
-        self.bytes(&[0x0f, 0xb7, 0xd1, 0x65, 0x48, 0x8b, 0x14, 0xd5]);
+        self.index_of_target();
+        // mov rdx, gs:[rdx*8 + table]
+        self.bytes(&[0x65, 0x48, 0x8b, 0x14, 0xd5]);
         self.word((TO_PRIVATE + TARGETS) as u32);
         // mov [rsp], rdx; ret
         self.bytes(&[0x48, 0x89, 0x14, 0x24]);
         self.ret(pops);
+    }
+
+    /// Loads `rdx` with the index in the table of targets of the target in `rcx`, without flags.
+    fn index_of_target(&mut self) {
+        if targets::are_rotated() {
+            // rorx edx, ecx, ROTATION; movzx edx, dx
+            self.bytes(&[0xc4, 0xe3, 0x7b, 0xf0, 0xd1, targets::ROTATION as u8, 0x0f, 0xb7, 0xd2]);
+        } else {
+            // movzx edx, cx
+            self.bytes(&[0x0f, 0xb7, 0xd1]);
+        }
     }
 
     fn ret(&mut self, pops: u16) {
@@ -170,19 +183,6 @@ impl Emitter {
         } else {
             let [low, high] = pops.to_le_bytes();
             self.bytes(&[0xc2, low, high]);
-        }
-    }
-
-    /// Pushes a constant.
-    pub fn push(&mut self, value: u64) {
-        if value as i32 as i64 as u64 == value {
-            // push value
-            self.bytes(&[0x68]);
-            self.word(value as u32);
-        } else {
-            // push [rip+2]; jmp over the constant
-            self.bytes(&[0xff, 0x35, 2, 0, 0, 0, 0xeb, 8]);
-            self.long(value);
         }
     }
 

@@ -79,14 +79,14 @@ impl Builder {
             Flow::Call(target)
                 if step.next == target && returns(index, steps, next) && self.depth < DEPTH =>
             {
-                self.emitter.push(next);
+                self.push(next);
                 self.enter_call(next);
                 Done::On(exit::CALL)
             }
             Flow::CallIndirect if returns(index, steps, next) && self.depth < DEPTH => {
                 let is_call = true;
                 self.compare_operand(instruction, code, step.pc, step.next, is_call);
-                self.emitter.push(next);
+                self.push(next);
                 self.enter_call(next);
                 Done::On(exit::CALL_INDIRECT)
             }

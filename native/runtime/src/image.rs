@@ -36,6 +36,7 @@ mod state;
 mod stubs;
 mod sys;
 mod table;
+mod targets;
 mod thread;
 mod trace;
 mod translate;

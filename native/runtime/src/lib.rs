@@ -49,6 +49,7 @@ pub mod state;
 pub mod stubs;
 pub mod sys;
 pub mod table;
+pub mod targets;
 pub mod thread;
 pub mod trace;
 pub mod translate;

@@ -34,6 +34,8 @@ static NODES: Table<Node> = Table::new(PAGE_HEAP + 0x1000_0000);
 static PAGE_COUNT: AtomicU32 = AtomicU32::new(0);
 static NODE_COUNT: AtomicU32 = AtomicU32::new(1);
 static FREE_NODE: AtomicU32 = AtomicU32::new(0);
+/// The page that was looked up last.
+static LAST: AtomicU32 = AtomicU32::new(0);
 /// The most pages: half of the room of [`PAGE_AT`].
 pub const MOST: u32 = 1 << 17;
 // Protections of memory, as `mprotect` takes them.
@@ -42,6 +44,17 @@ const WRITE: u64 = 2;
 
 /// The index of a page, which is added if it is new.
 fn page(number: u64) -> Option<u32> {
+    // Blocks are mostly on the page of the block before.
+    let last = LAST.load(Relaxed);
+    if last < PAGE_COUNT.load(Relaxed) && PAGES.get(last).number == number {
+        return Some(last);
+    }
+    let index = add(number)?;
+    LAST.store(index, Relaxed);
+    Some(index)
+}
+
+fn add(number: u64) -> Option<u32> {
     match PAGE_AT.get(number) {
         0 => {
             let index = take(&PAGE_COUNT);
@@ -90,11 +103,12 @@ fn add_to_page(number: u64, block: u32) {
         take(&NODE_COUNT)
     };
     NODES.set(node, Node { block, next: page.first });
-    page.first = node;
-    if page.wanted == 0 && regions::writable(number << 12) {
+    // A page that has blocks is protected already if the program may write it.
+    if page.first == 0 && page.wanted == 0 && regions::writable(number << 12) {
         page.wanted = (READ_EXECUTE | WRITE) as u32;
         sys::protect(number << 12, 4096, READ_EXECUTE);
     }
+    page.first = node;
     PAGES.set(index, page);
 }
 

@@ -72,9 +72,10 @@ pub fn look(context: &Context) {
     context.since_search.set(0);
     let _lock = lock();
     let counted = count(context);
+    let mut heads = Heads::find(counted);
     let mut made = 0;
     while SPENT.load(Relaxed) + COST <= entries {
-        let Some(head) = hottest(counted) else { break };
+        let Some(head) = heads.take_hottest() else { break };
         BLOCK_COUNT.set(head, 0);
         if make(head) {
             made += 1;
@@ -134,21 +135,43 @@ fn clear(counted: u32) {
     }
 }
 
-/// The hottest block that is no trace yet.
-fn hottest(counted: u32) -> Option<u32> {
-    let mut found = None;
-    let mut most = HOT - 1;
-    for index in 0..counted {
-        let block = EXITS.get(COUNTED.get(index)).block;
-        let count = BLOCK_COUNT.get(block);
-        if count > most {
+/// The most blocks of a sample that can be hot.
+const MOST_HEADS: usize = (SAMPLE / HOT as u64) as usize;
+
+/// Hot blocks that are no traces yet.
+struct Heads {
+    blocks: [u32; MOST_HEADS],
+    count: usize,
+}
+
+impl Heads {
+    /// Those among the blocks of the counted exits.
+    fn find(counted: u32) -> Heads {
+        let mut heads = Heads { blocks: [0; MOST_HEADS], count: 0 };
+        for index in 0..counted {
+            let number = COUNTED.get(index);
+            let block = EXITS.get(number).block;
+            // A block has several exits, of which one was counted most.
+            if BLOCK_COUNT.get(block) < HOT || BEST.get(block) != number || heads.count == MOST_HEADS {
+                continue;
+            }
             let flags = BLOCKS.get(block).flags;
             if flags & (block_flag::TRACE | block_flag::DEAD) == 0 && flags & block_flag::FOUND != 0 {
-                (found, most) = (Some(block), count);
+                heads.blocks[heads.count] = block;
+                heads.count += 1;
             }
         }
+        heads
     }
-    found
+
+    /// Removes the hottest.
+    fn take_hottest(&mut self) -> Option<u32> {
+        let known = &self.blocks[..self.count];
+        let (index, &hottest) = known.iter().enumerate().max_by_key(|&(_, &block)| BLOCK_COUNT.get(block))?;
+        self.count -= 1;
+        self.blocks[index] = self.blocks[self.count];
+        Some(hottest)
+    }
 }
 
 /// Translates the path from a block on. Returns whether that was done.

@@ -505,12 +505,28 @@ impl Builder {
         raw::write(over, (self.emitter.address - landing) as u32);
         // lea rsp, [rsp+8]
         self.emitter.bytes(&[0x48, 0x8d, 0x64, 0x24, 8]);
-        self.emitter.push(next);
+        self.push(next);
         match target {
             Some(target) => self.link(target),
             None => self.emitter.jump_by_table(),
         }
         link::set_call(pc, begin, next, landing);
+    }
+
+    /// Pushes a constant. One that the instruction has no room for lies at the end of the cache.
+    pub(crate) fn push(&mut self, value: u64) {
+        if value as i32 as i64 as u64 == value {
+            // push value
+            self.emitter.bytes(&[0x68]);
+            self.emitter.word(value as u32);
+            return;
+        }
+        let constant = cache::cold_word(value, &mut self.cache);
+        self.emitter.limit = constant;
+        // push [rip + distance]
+        self.emitter.bytes(&[0xff, 0x35]);
+        let after = self.emitter.address + 4;
+        self.emitter.word(constant.wrapping_sub(after) as u32);
     }
 
     /// Leaves for the runtime, which does what the instruction at `pc` does.

@@ -35,6 +35,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     ("hodo-stepping", "hodo-analyses hodo-clock hodo-code hodo-engine hodo-flow hodo-intel-pt hodo-model"),
     ("hodo-dap", "hodo-engine hodo-stepping"),
+    ("hodo-mcp", ""),
     ("hodo-tsp", "hodo-store"),
     ("hodo-exports", "hodo-model"),
     ("hodo-compare", "hodo-model"),
@@ -53,7 +54,7 @@ const MAY_USE: &[(&str, &str)] = &[
     (
         "hodo",
         "hodo-analyses hodo-check hodo-clock hodo-compare hodo-dap hodo-engine hodo-findings hodo-formats hodo-intel-pt \
-         hodo-recorder hodo-script hodo-server hodo-sql hodo-stepping hodo-sync hodo-model hodo-store \
+         hodo-mcp hodo-recorder hodo-script hodo-server hodo-sql hodo-stepping hodo-sync hodo-model hodo-store \
          hodo-exports hodo-tsp hodo-views",
     ),
     ("hodoscope", "hodo hodo-engine hodo-model hodo-views"),

@@ -69,6 +69,8 @@ pub enum Command {
     Check(Chosen<crate::check::Check>),
     /// Tables, calls and events by SQL: statements that read
     Sql(Chosen<crate::sql::Sql>),
+    /// Tools for programs that plan: the Model Context Protocol on standard input and output
+    Mcp(Chosen<crate::mcp::Mcp>),
     /// Print the help of the program or of a command; --json describes commands, reports, columns and units
     Help(crate::describe::Help),
     /// Print shell completions

@@ -23,6 +23,7 @@ mod machine;
 mod machine_ends;
 mod machine_tracers;
 mod marks;
+mod mcp;
 mod names;
 mod native;
 mod nested;
