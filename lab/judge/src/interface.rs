@@ -27,13 +27,12 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     command::quietly(gcc.arg(command::root().join("lab/judges/libipt_transcript.c")).arg("-lipt"))?;
     let library = library(&folder)?;
     let mut judge = cargo(&["run", "-q", "-p", "hodo-cases", "--bin", "judge-libipt", "--"]);
-    judge.arg(&transcript).arg(&library).arg("fixtures");
+    judge.arg(&transcript).arg("lab/judges/gdb_btrace.py").arg(&library).arg("fixtures");
     match arguments {
         [] => judge.arg(MUTATIONS),
         arguments => judge.args(arguments),
     };
-    command::run(&mut judge)?;
-    gdb(&library)
+    command::run(&mut judge)
 }
 
 /// Builds our library; returns the folder in which it has its name.
@@ -41,29 +40,4 @@ fn library(folder: &Path) -> Outcome<PathBuf> {
     command::run(&mut cargo(&["build", "-q", "-p", "hodo-libipt"]))?;
     fs::copy(command::target().join("debug/libipt.so"), folder.join("libipt.so.2"))?;
     Ok(folder.to_owned())
-}
-
-/// Lets gdb decode the trace of a recorded program with both libraries.
-fn gdb(library: &Path) -> Outcome {
-    let recording = command::root().join("fixtures/perf/tiny.data");
-    let arguments = crate::harness_arguments(&recording)?;
-    let first = arguments.into_values().flatten().next().ok_or("no thread with a trace")?;
-    let mut code: Vec<String> = first.iter().filter(|word| word.contains('@')).cloned().collect();
-    for place in &mut code {
-        // The program is kept beside the recording.
-        let kept = command::root().join("fixtures/perf/symfs").join(place.trim_start_matches('/'));
-        *place = kept.display().to_string();
-    }
-    let trace = first.last().ok_or("no trace")?;
-    let mut words = trace.rsplitn(3, ':');
-    let (Some(size), Some(offset)) = (words.next(), words.next()) else {
-        return Err("no part of a file".into());
-    };
-    let (offset, size): (usize, usize) = (offset.parse()?, size.parse()?);
-    let bytes = fs::read(&recording)?;
-    let path = library.join("tiny.pt");
-    fs::write(&path, bytes.get(offset..offset + size).ok_or("a trace outside of its file")?)?;
-    let mut python = Command::new("python3");
-    python.arg(command::root().join("lab/judges/gdb_btrace.py")).arg(library).arg(path);
-    command::run(python.args(code))
 }

@@ -18,9 +18,17 @@ const VARIANTS: &[&str] = &[
     "errata=0x3ff stop=0x401004-0x402000 flags=7 mtc=9 ratio=1/84 parts=qib",
 ];
 
+/// Jobs of fixtures.
+pub(crate) struct Jobs {
+    /// One a line, as the transcript reads them.
+    pub(crate) list: Vec<String>,
+    /// Trace and code of each stream of a recording, as words of a job.
+    pub(crate) recordings: Vec<String>,
+}
+
 /// Returns the jobs; what they read is written to `folder`.
-pub(crate) fn of_fixtures(fixtures: &Path, folder: &Path, mutations: u64) -> Outcome<Vec<String>> {
-    let mut jobs = Vec::new();
+pub(crate) fn of_fixtures(fixtures: &Path, folder: &Path, mutations: u64) -> Outcome<Jobs> {
+    let (mut jobs, mut recordings) = (Vec::new(), Vec::new());
     for path in files(&fixtures.join("pt"), "case")? {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let words =
@@ -36,9 +44,10 @@ pub(crate) fn of_fixtures(fixtures: &Path, folder: &Path, mutations: u64) -> Out
         let symfs = fs::canonicalize(fixtures.join("perf/symfs"))?;
         for words in streams(&recording, &symfs, folder, &name)? {
             add(&mut jobs, &format!("{words} limit=200000"), mutations.min(10));
+            recordings.push(words);
         }
     }
-    Ok(jobs)
+    Ok(Jobs { list: jobs, recordings })
 }
 
 fn add(jobs: &mut Vec<String>, words: &str, mutations: u64) {
