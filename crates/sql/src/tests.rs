@@ -521,7 +521,7 @@ impl Source for Nested {
     fn table(&self, _: &[bool]) -> Result<Table, String> {
         let count = 50_000;
         let row = |n: u64| {
-            let end = if n % 1000 == 0 { 10 * count } else { 10 * n + 5 };
+            let end = if n.is_multiple_of(1000) { 10 * count } else { 10 * n + 5 };
             [10 * n, end, n % 2].map(Value::Integer).to_vec()
         };
         Ok(Table::new("nested", Shape::Intervals, Vec::new(), self.columns()?, (0..count).map(row)))

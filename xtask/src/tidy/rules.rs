@@ -17,6 +17,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("crates/code/src/native/", "machine code, and the way into it"),
     ("crates/libipt/src/c/", "the C interface of libipt"),
     ("crates/sql/src/virtual_table.rs", "the C layout of SQLite's virtual tables"),
+    ("crates/sql/src/series.rs", "the C layout of SQLite's virtual tables"),
     ("crates/native/src/arena.rs", "memory shared with recorded programs"),
     ("crates/native/src/process.rs", "system calls about other processes"),
     ("native/runtime/src/raw.rs", "memory by address: translated code, and the recorded program's"),

@@ -139,7 +139,7 @@ impl Sink<'_, '_> {
         for function in [Some(call.function), caller.map(|caller| caller.function)].into_iter().flatten() {
             self.names.entry(function).or_insert_with(|| {
                 let (function, module) = self.trace.modules.names(function);
-                FunctionNames { function: function.into(), module: module.into() }
+                FunctionNames { function, module }
             });
         }
         let names = &self.names[&call.function];

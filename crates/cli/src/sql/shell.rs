@@ -1,7 +1,7 @@
 //! `hodo sql --shell`: statements from a terminal, or a pipe.
 
 use std::{
-    io,
+    io::{self, Write},
     process::ExitCode,
     sync::{
         Arc,
@@ -22,7 +22,10 @@ use rustyline::{
 };
 
 use super::Sql;
-use crate::{failure::Failure, output};
+use crate::{
+    failure::{Failure, written},
+    output,
+};
 
 const PROMPT: &str = "sql> ";
 /// The prompt of the further lines of a statement.
@@ -99,8 +102,8 @@ pub(super) fn run(
         match editor.readline(if text.is_empty() { PROMPT } else { FURTHER }) {
             Ok(line) if text.is_empty() && line.trim_start().starts_with('.') => match line.trim() {
                 ".quit" | ".exit" => return Ok(ExitCode::SUCCESS),
-                ".tables" => println!("{}", session.names().join("\n")),
-                _ => println!("{HELP}"),
+                ".tables" => say(&session.names().join("\n"))?,
+                _ => say(HELP)?,
             },
             Ok(line) => {
                 text.push_str(&line);
@@ -120,6 +123,10 @@ pub(super) fn run(
             Err(error) => return Err(failed(error)),
         }
     }
+}
+
+fn say(text: &str) -> std::result::Result<(), Failure> {
+    written(writeln!(io::stdout(), "{text}"))
 }
 
 /// Returns whether the last statement ends with a semicolon.
@@ -150,8 +157,7 @@ fn answer(
 
 fn draw(results: Vec<Table>, command: &Sql) -> std::result::Result<(), Failure> {
     for table in results {
-        output::write_all(&[table], command.output.limit, &command.output, &mut io::stdout())
-            .map_err(|error| Failure::unreadable(format!("standard output: {error}")))?;
+        written(output::write_all(&[table], command.output.limit, &command.output, &mut io::stdout()))?;
     }
     Ok(())
 }
