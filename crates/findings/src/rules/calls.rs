@@ -21,6 +21,8 @@ struct Habit {
     /// What is wrong, as the begin of a sentence.
     says: &'static str,
     calls: &'static [&'static str],
+    /// Calls that are made because of these: they count to the share of the trace.
+    follow: &'static [&'static str],
     /// Least number of calls.
     fewest: u64,
     /// Least number of calls a second.
@@ -31,9 +33,13 @@ struct Habit {
     longest: u64,
 }
 
+/// Instructions count for more in control flow: what a program waits for is not in it.
+const OF_FLOW: f64 = 0.5;
+
 const POLLING_HABIT: Habit = Habit {
     says: "A thread sleeps again and again instead of waiting for what it needs",
     calls: &["nanosleep", "clock_nanosleep"],
+    follow: &[],
     fewest: 100,
     rate: 50,
     share: 0.1,
@@ -50,6 +56,7 @@ pub(crate) const POLLING: Rule = Rule {
 const YIELDING_HABIT: Habit = Habit {
     says: "A thread spins: it offers its CPU to others until something happens",
     calls: &["sched_yield"],
+    follow: &[],
     fewest: 1_000,
     rate: 1_000,
     share: 0.0,
@@ -66,6 +73,7 @@ pub(crate) const YIELDING: Rule = Rule {
 const SYNCING_HABIT: Habit = Habit {
     says: "A program waits for the disk after each of many small writes",
     calls: &["fsync", "fdatasync", "msync", "sync_file_range"],
+    follow: &[],
     fewest: 100,
     rate: 0,
     share: 0.05,
@@ -82,6 +90,7 @@ pub(crate) const SYNCING: Rule = Rule {
 const MAPPING_HABIT: Habit = Habit {
     says: "A program takes memory from the system and gives it back all the time",
     calls: &["mmap", "munmap", "mremap", "brk", "madvise"],
+    follow: &[],
     fewest: 1_000,
     rate: 1_000,
     share: 0.05,
@@ -98,6 +107,7 @@ pub(crate) const MAPPING: Rule = Rule {
 const CONNECTING_HABIT: Habit = Habit {
     says: "Connections are made for each request instead of being kept",
     calls: &["connect"],
+    follow: &["socket", "accept", "accept4", "shutdown", "close"],
     fewest: 1_000,
     rate: 1_000,
     share: 0.0,
@@ -106,7 +116,7 @@ const CONNECTING_HABIT: Habit = Habit {
 
 pub(crate) const CONNECTING: Rule = Rule {
     name: "connecting",
-    help: "connect at least 1,000 times, and 1,000 times a second",
+    help: "connect at least 1,000 times, and 1,000 times a second; socket, accept, shutdown and close count to its share",
     needs: &[CALLS, TREE],
     find: |evidence| CONNECTING_HABIT.find(evidence, &CONNECTING),
 };
@@ -122,8 +132,11 @@ impl Habit {
         });
         let sum = |column: &str| rows.iter().map(|row| row.integer(column)).fold(0, u64::saturating_add);
         let (calls, total) = (sum("count"), sum("total_ns"));
+        let all = evidence.rows(CALLS);
+        let of_following = all.iter().filter(|row| self.follow.contains(&row.text("call")));
+        let following = of_following.map(|row| row.integer("total_ns")).fold(0, u64::saturating_add);
         let which = rows.iter().map(times).collect::<Vec<_>>().join(", ");
-        let mut found = self.finding(rule, Made { calls, total, span }, &which);
+        let mut found = self.finding(rule, Made { calls, total, following, span }, &which);
         if let Some(finding) = &mut found {
             finding.command = "report syscalls".to_owned();
             finding.link = link::table("syscalls", "");
@@ -137,7 +150,8 @@ impl Habit {
         for table in evidence.tables(TREE) {
             let (made, which) = self.made(table);
             if made.calls > 0 && made.total / made.calls <= self.longest {
-                findings.extend(self.finding(rule, made, &which));
+                let found = self.finding(rule, made, &which);
+                findings.extend(found.map(|found| Finding { weight: found.weight * OF_FLOW, ..found }));
             }
         }
         findings
@@ -146,7 +160,9 @@ impl Habit {
     /// Returns the calls of a call tree, and who makes most of them.
     fn made(&self, tree: &Table) -> (Made, String) {
         let rows = Row::all(tree);
-        let mut made = Made { span: figure(tree, "time_ns"), ..Made::default() };
+        // System calls take time outside of the traced code.
+        let span = figure(tree, "time_ns").saturating_add(figure(tree, "outside_time_ns"));
+        let mut made = Made { span, ..Made::default() };
         let mut callers: BTreeMap<[&str; 2], u64> = BTreeMap::new();
         call_tree::visit(&rows, |node| {
             let is_inner = node.callers.iter().any(|caller| self.is_of(caller.text("function")));
@@ -181,8 +197,8 @@ impl Habit {
 
     /// Returns the finding, with a call tree as evidence, if there are enough calls.
     fn finding(&self, rule: &Rule, made: Made, which: &str) -> Option<Finding> {
-        let Made { calls, total, span } = made;
-        let part = share(total, span);
+        let Made { calls, total, following, span } = made;
+        let part = share(total.saturating_add(following), span);
         let per_second = u128::from(calls) * 1_000_000_000 / u128::from(span.max(1));
         if calls < self.fewest || per_second < self.rate.into() || part < self.share {
             return None;
@@ -213,6 +229,8 @@ struct Made {
     calls: u64,
     /// The time that they took, in nanoseconds.
     total: u64,
+    /// The time that those took which follow them.
+    following: u64,
     /// The time of the trace.
     span: u64,
 }

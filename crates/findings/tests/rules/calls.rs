@@ -53,6 +53,13 @@ fn habits_are_measured_by_number_and_rate() {
     assert_eq!(rules("fdatasync", 100, SECOND / 21, 0), nothing);
     assert_eq!(rules("munmap", 1_000, SECOND / 20, 0), ["mapping"]);
     assert_eq!(rules("connect", 1_000, 1, 0), ["connecting"]);
+    let row =
+        |call: &str, count: u64, total: u64| -> [Value; 3] { [call.into(), count.into(), total.into()] };
+    let rows = [row("connect", 1_000, SECOND / 8), row("close", 2_000, SECOND / 4)];
+    let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
+    let connected = made("syscalls", &[], &["call", "count", "total_ns"], &rows);
+    let [finding] = &found(&[(("syscalls", "call"), &connected)])[..] else { panic!("one finding") };
+    assert!((finding.weight - 0.375).abs() < 1e-9, "what follows counts: {finding:?}");
     assert_eq!(rules("openat", 1_500, 1, 1_000), ["failing-calls"]);
     assert_eq!(rules("openat", 2_000, 1, 1_000), nothing, "half of them succeed");
     assert_eq!(rules("read", 1_500, 1, 1_000), nothing, "it looks for nothing");
@@ -74,7 +81,7 @@ fn habits_are_found_in_call_trees() {
         ];
         let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
         let columns = ["depth", "function", "module", "entries", "total_time_ns"];
-        made("tree", &[("time_ns", SECOND)], &columns, &rows)
+        made("tree", &[("time_ns", SECOND / 4), ("outside_time_ns", SECOND * 3 / 4)], &columns, &rows)
     };
     let of = |tree: &Table| {
         let found = found(&[(("tree", ""), tree)]);
