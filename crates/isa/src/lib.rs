@@ -1,0 +1,3 @@
+//! Instruction sets: what a decoder of traces needs to know of an instruction, and its text.
+
+pub mod riscv;
