@@ -6,10 +6,18 @@
 
 mod compressed;
 mod print;
+mod step;
 mod table;
 
+pub(crate) use step::step;
+
+/// Length of the longest instruction, in bytes.
+pub(crate) const LONGEST: usize = 4;
+/// Length of the shortest one.
+pub(crate) const SHORTEST: u8 = 2;
+
 /// A hart's instruction set, as far as the encodings depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Set {
     /// Whether registers have 32 bits (RV32) or 64 (RV64).
     pub width: Width,
@@ -18,7 +26,7 @@ pub struct Set {
 }
 
 /// Width of integer registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Width {
     /// RV32.
     Bits32,
@@ -27,7 +35,7 @@ pub enum Width {
 }
 
 /// The meaning of compressed encodings that two groups of extensions use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Shared {
     /// Loads and stores of doubles (C with D, or Zcd).
     Doubles,
