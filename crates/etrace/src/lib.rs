@@ -1,18 +1,21 @@
 //! RISC-V's instruction trace: Efficient Trace (E-Trace), version 2.0.
 //!
 //! ```text
-//! bytes ──transport──► payloads ──packet──► Packet… ◄──encoder── retired instructions, traps
-//!                                   ▲
-//!                     Parameters: what the stream does not contain
+//! bytes ──transport──► payloads ──packet──► Packet… ──flow──► blocks, traps, gaps ──► what an analysis folds
+//!                                   ▲         ▲        ▲
+//!                          Configuration   encoder   code (what is mapped where and when)
 //! ```
 //!
 //! Names are those of the specification "Efficient Trace for RISC-V".
 
 mod bits;
+mod configuration;
 pub mod encoder;
+pub mod flow;
 mod modes;
 pub mod packet;
 mod parameters;
 pub mod transport;
 
+pub use configuration::Configuration;
 pub use parameters::{Layout, ParameterError, Parameters, Xlen};

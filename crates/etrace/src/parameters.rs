@@ -2,13 +2,16 @@
 //!
 //! Source: Efficient Trace for RISC-V, version 2.0, "Discovery of encoder parameter values".
 
-use hodo_isa::riscv::{Set, Shared, Width};
+use hodo_isa::{
+    Isa,
+    riscv::{Set, Shared, Width},
+};
 use serde::Deserialize;
 
 /// The parameters of an encoder, by the names of the specification without their ending `_p`. A field of zero bits is
 /// absent from packets.
 ///
-/// As a file they are TOML: `iaddress_width = 32` and so on; what is missing has the default value.
+/// They are the table `[parameters]` of a [`Configuration`](crate::Configuration); what is missing has the default value.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Parameters {
@@ -127,17 +130,6 @@ pub enum ParameterError {
 }
 
 impl Parameters {
-    /// Reads parameters from a TOML file.
-    ///
-    /// # Errors
-    /// What is wrong with the file, or which value is out of range.
-    pub fn parse(text: &str) -> Result<Parameters, ParameterError> {
-        let parameters: Parameters =
-            toml::from_str(text).map_err(|error| ParameterError::File(error.to_string().trim_end().to_owned()))?;
-        parameters.check()?;
-        Ok(parameters)
-    }
-
     /// Checks all values.
     ///
     /// # Errors
@@ -169,6 +161,11 @@ impl Parameters {
             return Err(ParameterError::Subformat);
         }
         Ok(())
+    }
+
+    /// Returns the hart's instruction set.
+    pub fn isa(&self) -> Isa {
+        Isa::RiscV(self.set())
     }
 
     /// Returns the hart's instruction set.

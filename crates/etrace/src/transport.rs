@@ -4,9 +4,10 @@
 //! reference flow (files of packets); Unformatted Trace & Diagnostic Data Packet Encapsulation for RISC-V; ESP32-C6
 //! Technical Reference Manual, "RISC-V Trace Encoder".
 
+use hodo_flow::{PacketError, Trouble};
 use serde::Deserialize;
 
-use crate::parameters::mask;
+use crate::{ParameterError, parameters::mask};
 
 /// The way in which packets are put into bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -74,14 +75,25 @@ pub struct Unit<'t> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The stream ends within a packet.
-    #[error("the stream ends within a packet")]
-    CutShort,
+    #[error("the stream ends within a packet of {0} bytes")]
+    CutShort(u8),
     /// The header has bits that no packet has.
     #[error("a header of {0:#x}")]
     Header(u8),
     /// The packet is shorter than the fields before its payload.
     #[error("a packet without payload")]
     Empty,
+}
+
+impl Error {
+    /// As the reason of a gap.
+    pub(crate) fn trouble(self) -> Trouble {
+        Trouble::Packet(match self {
+            Error::CutShort(size) => PacketError::CutShort(size),
+            Error::Header(byte) => PacketError::UnknownOpcode(byte),
+            Error::Empty => PacketError::Malformed(0),
+        })
+    }
 }
 
 /// Header: length of the payload, or 0 for a byte of padding.
@@ -128,7 +140,7 @@ impl<'t> Units<'t> {
             let (at, length) = (self.at, size);
             let Some(bytes) = self.bytes[at..].get(..length) else {
                 self.at = self.bytes.len();
-                return Err(Error::CutShort);
+                return Err(Error::CutShort(length as u8));
             };
             self.at += length;
             if header == 0 {
@@ -155,6 +167,24 @@ impl<'t> Units<'t> {
 }
 
 impl Transport {
+    /// Checks the widths of its fields.
+    ///
+    /// # Errors
+    /// The first one that is out of range.
+    pub fn check(self) -> Result<(), ParameterError> {
+        let fields = match self {
+            Transport::Messages { source_width } => [("source_width", source_width, 16), ("", 0, 0), ("", 0, 0)],
+            Transport::Encapsulation { source_width, time_bytes, kind_width } => {
+                [("source_width", source_width, 16), ("time_bytes", time_bytes, 8), ("kind_width", kind_width, 8)]
+            }
+            Transport::Esp32 => return Ok(()),
+        };
+        match fields.into_iter().find(|(_, value, high)| value > high) {
+            Some((name, value, high)) => Err(ParameterError::Range { name, value, low: 0, high }),
+            None => Ok(()),
+        }
+    }
+
     /// Bytes of the whole packet, for its first byte.
     fn size(self, header: u8) -> usize {
         let (length, extended) = (usize::from(header & LENGTH), header & EXTENDED != 0);

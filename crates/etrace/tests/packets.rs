@@ -1,7 +1,7 @@
 //! Laws of packets and transports: what is encoded is decoded, and any bytes are read without a panic.
 
 use hodo_etrace::{
-    Layout, ParameterError, Parameters,
+    Configuration, Layout, ParameterError, Parameters,
     packet::{
         BranchMap, Context, Options, Packet, Prediction, Qualification, Reported, Start, Support, Trap,
     },
@@ -252,12 +252,13 @@ fn bytes_of(unit: &Unit<'_>, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn parameters_are_read_from_a_file() {
+fn a_configuration_is_read_from_a_file() {
+    let parse = |parameters: &str| Configuration::parse(&format!("[parameters]\n{parameters}"));
     let text = "iaddress_width = 32\nprivilege_width = 3\nxlen = 32\noptions = \"pulp\"\nsijump = true\n";
-    let parameters = Parameters::parse(text).expect("valid");
+    let Configuration { parameters, .. } = parse(text).expect("valid");
     assert_eq!((parameters.iaddress_width, parameters.privilege_width, parameters.sijump), (32, 3, true));
     assert_eq!((parameters.options, parameters.ecause_width), (Layout::Pulp, 5));
-    let error = |text: &str| Parameters::parse(text).expect_err("not valid");
+    let error = |text: &str| parse(text).expect_err("not valid");
     let range = ParameterError::Range { name: "iaddress_lsb", value: 3, low: 1, high: 2 };
     assert_eq!(error("iaddress_lsb = 3"), range);
     assert_eq!(error("iaddress_lsb = 255").to_string(), "iaddress_lsb is 255, but must be 1 to 2");
@@ -265,6 +266,9 @@ fn parameters_are_read_from_a_file() {
     assert_eq!(error("cache_size = 2\nbpred_size = 3"), ParameterError::Subformat);
     assert!(error("cache = 2").to_string().contains("unknown field `cache`"));
     assert!(error("xlen = 16").to_string().contains("xlen is 32 or 64, not 16"));
+    let transport = Configuration::parse("transport = { kind = \"encapsulation\", time_bytes = 9 }");
+    let range = ParameterError::Range { name: "time_bytes", value: 9, low: 0, high: 8 };
+    assert_eq!(transport, Err(range));
 }
 
 /// Bytes computed by hand from the tables of the specification.

@@ -103,7 +103,7 @@ impl<'t> Decoder<'t> {
         let set = parameters.set();
         Decoder {
             parameters,
-            isa: Isa::RiscV(set),
+            isa: parameters.isa(),
             units: Units::new(stream, span.start, configuration.transport),
             source: configuration.source,
             options,
@@ -228,7 +228,7 @@ impl<'t> Decoder<'t> {
         let Some(time) = time.map(Tsc) else { return };
         if self.time != Some(time) {
             self.time = Some(time);
-            self.walk.tick = time.0;
+            self.walk.set_tick(time.0);
             sink.event(Event::Time(time));
         }
     }

@@ -79,7 +79,7 @@ impl Decoder<'_> {
         }
         self.inferred = None;
         let graph = program.graph(self.isa);
-        if super::walk::branches_at(graph, start.address, self.walk.tick) == 1 {
+        if super::walk::branches_at(graph, start.address, self.walk.tick()) == 1 {
             self.memory.outcomes.add(BranchMap { count: 1, not_taken: u32::from(!start.taken) });
         }
         let is_changed = start.context.privilege != self.privilege;
@@ -136,7 +136,7 @@ impl Decoder<'_> {
         self.state = State::On;
         let graph = program.graph(self.isa);
         self.walk.begin(graph, address)?;
-        if super::walk::branches_at(graph, address, self.walk.tick) == 1 {
+        if super::walk::branches_at(graph, address, self.walk.tick()) == 1 {
             self.memory.outcomes.add(BranchMap { count: 1, not_taken: u32::from(!taken) });
         }
         Ok(())
@@ -341,7 +341,7 @@ impl Decoder<'_> {
         if self.walk.begin(graph, address).is_err() {
             return;
         }
-        let is_branch = super::walk::branches_at(graph, address, self.walk.tick) == 1;
+        let is_branch = super::walk::branches_at(graph, address, self.walk.tick()) == 1;
         if is_branch && map.count == 0 {
             return;
         }

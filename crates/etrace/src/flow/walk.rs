@@ -86,7 +86,7 @@ pub(super) struct Walk {
     /// Register and value that the instruction before `ip` set, if the code determines it.
     upper: Option<(u8, u64)>,
     /// The tick whose code is walked over.
-    pub(super) tick: u64,
+    tick: u64,
     /// Whether the walk only tests if a path exists.
     is_lookahead: bool,
 }
@@ -140,19 +140,25 @@ impl Walk {
         Ok(())
     }
 
+    /// Returns the tick whose code is walked over.
+    pub(super) fn tick(&self) -> u64 {
+        self.tick
+    }
+
     #[inline]
     fn enter(&mut self, address: u64, block: Option<BlockId>) {
         (self.ip, self.block, self.retired) = (address, block, address);
     }
 
     /// Selects the code of another tick.
-    pub(super) fn look_at<L: Labels>(&mut self, graph: &Graph<'_, L>, tick: u64) {
-        self.tick = tick;
-        self.block = self.block.filter(|&id| graph.holds(id, tick));
+    pub(super) fn set_tick(&mut self, tick: u64) {
+        if self.tick != tick {
+            (self.tick, self.block) = (tick, None);
+        }
     }
 
     #[inline]
-    pub(super) fn current_block<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
+    fn current_block<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
         match self.block {
             Some(id) => Ok(id),
             None => {

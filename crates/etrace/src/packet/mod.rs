@@ -4,6 +4,7 @@ mod decode;
 mod encode;
 
 pub use crate::bits::Payload;
+use hodo_flow::{PacketError, Trouble};
 
 /// One packet of the instruction trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,4 +180,11 @@ pub enum ErrorKind {
     /// The format of a count of branches does not exist.
     #[error("a count of branches of unknown format")]
     BranchFormat,
+}
+
+impl ErrorKind {
+    /// As the reason of a gap; `payload` is that of the packet.
+    pub(crate) fn trouble(self, payload: &[u8]) -> Trouble {
+        Trouble::Packet(PacketError::Malformed(payload.first().copied().unwrap_or(0)))
+    }
 }
