@@ -42,6 +42,16 @@ pub(crate) enum Event {
     Signal { address: u64, is_fault: bool },
 }
 
+/// Which interrupts are encoded as traps. Others end tracing, and the handler begins it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interrupts {
+    /// All.
+    All,
+    /// Those after other instructions than branches: after a branch, `riscv-etrace` 0.10 keeps its outcome for later,
+    /// where the specification resets it.
+    NotAfterBranches,
+}
+
 impl Account {
     /// Reads the files with this name and several suffixes.
     pub(crate) fn read(base: &Path) -> Outcome<Account> {
@@ -109,13 +119,26 @@ impl Account {
     }
 
     /// Encodes a thread's execution. A system call ends tracing, as with a trace of user mode only.
-    pub(crate) fn encode(&self, thread: usize, encoder: &mut Encoder, mut take: impl FnMut(&mut Encoder)) {
+    pub(crate) fn encode(
+        &self,
+        thread: usize,
+        interrupts: Interrupts,
+        encoder: &mut Encoder,
+        mut take: impl FnMut(&mut Encoder),
+    ) {
+        let mut after_branch = false;
         self.follow(thread, |event| {
             match event {
                 Event::Retired(address, instruction) => {
+                    after_branch = matches!(instruction.kind, Kind::Branch { .. });
                     encoder.retire(&Retired { address, instruction, privilege: 0, notify: false });
                 }
                 Event::SystemCall(ecall) => encoder.end(Some(ecall)),
+                Event::Signal { address, is_fault: false }
+                    if after_branch && interrupts == Interrupts::NotAfterBranches =>
+                {
+                    encoder.end(Some(address));
+                }
                 Event::Signal { address, is_fault } => {
                     let (cause, value) = if is_fault { (FAULT, 16) } else { (TIMER, 0) };
                     encoder.trap(&Taken { cause, is_interrupt: !is_fault, value, address });

@@ -19,7 +19,10 @@ use hodo_etrace::{
 };
 use workbench::{Outcome, command};
 
-use self::{account::Account, ours::Opinion};
+use self::{
+    account::{Account, Interrupts},
+    ours::Opinion,
+};
 
 /// A program of `lab/workloads`.
 struct Program {
@@ -185,7 +188,7 @@ fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
     let (mut our_time, mut their_time) = (std::time::Duration::ZERO, std::time::Duration::ZERO);
     for thread in 0..account.threads() {
         let expected = account.retired(thread);
-        let stream = encode(account, thread, mode, &configuration);
+        let stream = encode(account, thread, Interrupts::All, mode, &configuration);
         instructions += expected.len() as u64;
         bytes += stream.len();
         let mut complain = |who: &str, opinion: &Opinion| {
@@ -201,6 +204,7 @@ fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
         complain("cut", &ours::compare(&stream, &configuration, &space, &expected, Some(3)));
         our_time += ours::time(&stream, &configuration, &space).1;
         if mode.has_peer {
+            let stream = encode(account, thread, Interrupts::NotAfterBranches, mode, &configuration);
             let theirs = peer::compare(&stream, &configuration.parameters, account, &expected);
             complain("riscv-etrace", &theirs);
             their_time += theirs.took;
@@ -218,10 +222,16 @@ fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
 }
 
 /// Encodes a thread as a stream of messages.
-fn encode(account: &Account, thread: usize, mode: &Mode, configuration: &Configuration) -> Vec<u8> {
+fn encode(
+    account: &Account,
+    thread: usize,
+    interrupts: Interrupts,
+    mode: &Mode,
+    configuration: &Configuration,
+) -> Vec<u8> {
     let mut encoder = Encoder::new(&configuration.parameters, mode.options, mode.resync_after);
     let mut stream = Vec::new();
-    account.encode(thread, &mut encoder, |encoder| {
+    account.encode(thread, interrupts, &mut encoder, |encoder| {
         let options = encoder.options();
         for packet in encoder.take() {
             let payload = packet.encode(&configuration.parameters, options);
