@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
-use hodo_intel_pt::branch_target;
-use iced_x86::{
+use hodo_isa::x86::branch_target;
+use hodo_isa::x86::disassembler::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
 };
 

@@ -121,7 +121,7 @@ impl Sink for Lines<'_> {
             let name = self.assembly.name(address);
             match executed.code.instruction(address) {
                 Ok(read) => {
-                    let mnemonic = format!("{:?}", read.instruction.mnemonic()).to_lowercase();
+                    let mnemonic = read.instruction.mnemonic();
                     self.line(format_args!("    {name:16}  {mnemonic}"));
                 }
                 Err(_) => self.line(format_args!("    {name:16}  ?")),

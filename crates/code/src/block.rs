@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use iced_x86::{CodeSize, Instruction, OpKind};
+use hodo_isa::Terminator;
 
 use crate::{FunctionRun, Label, Origin, Place, Transfer};
 
@@ -10,28 +10,6 @@ use crate::{FunctionRun, Label, Origin, Place, Transfer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct BlockId(pub u32);
-
-/// How a block ends, as Intel PT sees it (SDM, "Change of Flow Instruction Tracing").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Terminator {
-    /// No branch: execution continues at the block's end.
-    None,
-    /// Jcc, JCXZ, LOOP: a TNT bit gives the outcome.
-    Conditional,
-    /// Direct jump: no packet.
-    Jump,
-    /// Direct near call: no packet.
-    Call,
-    /// Indirect jump: a TIP.
-    IndirectJump,
-    /// Indirect near call: a TIP.
-    IndirectCall,
-    /// Near return: a TNT bit if compressed, else a TIP.
-    Return,
-    /// Far transfer: SYSCALL, SYSRET, INT n, IRET, far call, jump and return, VM entry and exit: a TIP, or TIP.PGD if
-    /// tracing ends with it.
-    Far,
-}
 
 /// Straight-line code: consecutive instructions, of which only the last may branch.
 #[derive(Clone, Debug)]
@@ -139,7 +117,7 @@ impl CompactBlock {
             Terminator::Return => EdgeKind::Return,
             Terminator::IndirectJump => EdgeKind::IndirectJump,
             Terminator::IndirectCall => EdgeKind::IndirectCall,
-            Terminator::Far => EdgeKind::Other,
+            Terminator::Far | Terminator::Trap | Terminator::Barrier | Terminator::Wait => EdgeKind::Other,
         };
         let (instructions, place) = (block.instructions as u16, block.label.place);
         CompactBlock { next: [NOT_SEEN; 2], function, instructions, edge, place }
@@ -191,21 +169,6 @@ impl Provenance {
     }
 }
 
-/// Returns the linear address that a direct near branch goes to.
-///
-/// In 16-bit code the instruction pointer wraps at 64 KB, but Intel PT gives linear addresses, to which the base of CS is
-/// added (SDM, "IP Packets"). The base is not known here. A linear address above 64 KB implies one, so the displacement is
-/// added to it; below, the base is taken for zero, and the address wraps.
-pub fn branch_target(instruction: &Instruction) -> u64 {
-    let (target, next) = (instruction.near_branch_target(), instruction.next_ip());
-    let has_base = instruction.code_size() == CodeSize::Code16 && next > u64::from(u16::MAX);
-    if !has_base || instruction.op0_kind() != OpKind::NearBranch16 {
-        return target;
-    }
-    let displacement = (target as u16).wrapping_sub(next as u16) as i16;
-    next.wrapping_add_signed(displacement.into())
-}
-
 impl Block {
     /// Returns what the block's last instruction does to the call stack.
     #[inline]
@@ -238,23 +201,7 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
-    use iced_x86::{Decoder, DecoderOptions};
-
     use super::*;
-
-    #[test]
-    fn a_branch_of_16_bit_code_stays_in_its_segment() {
-        let target = |bits, address, bytes: &[u8]| {
-            branch_target(&Decoder::with_ip(bits, bytes, address, DecoderOptions::NONE).decode())
-        };
-        // Trampolines that start a processor lie below 1 MB.
-        assert_eq!(target(16, 0x9_a010, &[0xeb, 0x10]), 0x9_a022);
-        assert_eq!(target(16, 0x9_a010, &[0xe8, 0xed, 0xff]), 0x9_a000);
-        assert_eq!(target(16, 0x9_fff0, &[0xe9, 0x0d, 0x00]), 0xa_0000);
-        assert_eq!(target(16, 0xfff0, &[0xe9, 0x15, 0x00]), 0x8);
-        assert_eq!(target(32, 0x40_1000, &[0xeb, 0xfe]), 0x40_1000);
-        assert_eq!(target(64, 0x40_1000, &[0xeb, 0xfe]), 0x40_1000);
-    }
 
     #[test]
     fn blocks_fit_lines_of_the_cache() {

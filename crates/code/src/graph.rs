@@ -8,17 +8,16 @@ use std::{
 };
 
 use hashbrown::HashTable;
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
+use hodo_isa::{Isa, Step, Terminator};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
-    AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, FunctionId, Label, Labels,
-    Origin, Place, Provenance, Snapshot, Terminator,
+    AddressSpace, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, FunctionId, Label, Labels, Origin,
+    Place, Provenance, Snapshot,
     block::{NOT_SEEN, NOT_TAKEN, TAKEN},
-    branch_target,
     native::Native,
     padding,
-    snapshot::Reader,
+    snapshot::{ReadStep, Reader},
 };
 
 /// Maximum instructions of a block: longer blocks are split, so that one look-up stays cheap.
@@ -58,13 +57,13 @@ struct Labelled {
     label: Label,
 }
 
-/// The blocks of one address space in one execution mode.
+/// The blocks of one address space in one instruction set.
 #[derive(Debug)]
 pub struct Graph<'a, L> {
     number: u64,
     space: &'a AddressSpace<'a>,
     labels: &'a L,
-    bits: Bits,
+    isa: Isa,
     reader: Reader<'a>,
     labelled: Labelled,
     blocks: Vec<Block>,
@@ -91,13 +90,13 @@ pub struct Graph<'a, L> {
 
 impl<'a, L: Labels> Graph<'a, L> {
     /// Creates a graph without blocks.
-    pub fn new(space: &'a AddressSpace<'a>, labels: &'a L, bits: Bits) -> Graph<'a, L> {
+    pub fn new(space: &'a AddressSpace<'a>, labels: &'a L, isa: Isa) -> Graph<'a, L> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Graph {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             space,
             labels,
-            bits,
+            isa,
             reader: Reader::default(),
             labelled: Labelled::default(),
             blocks: Vec::new(),
@@ -197,7 +196,7 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// Returns the code of the blocks as it is at `tick`.
     #[inline]
     pub fn snapshot(&self, tick: u64) -> Snapshot<'a> {
-        Snapshot { space: self.space, bits: self.bits, tick }
+        Snapshot { space: self.space, isa: self.isa, tick }
     }
 
     /// Returns where the byte at `address` comes from at `tick`.
@@ -367,7 +366,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         let mut labelled = (start, Origin { module: u32::MAX, offset: 0 });
         while block.instructions < LONGEST_BLOCK && block.terminator == Terminator::None {
             match self.reader.read(self.snapshot(tick), block.end) {
-                Ok((origin, valid)) => {
+                Ok(ReadStep { step, origin, valid }) => {
                     let (address, first) = labelled;
                     let offset = first.offset.wrapping_add(block.end - address);
                     let is_contiguous = origin == Origin { offset, ..first };
@@ -379,18 +378,12 @@ impl<'a, L: Labels> Graph<'a, L> {
                     }
                     let unchanged = &mut provenance.valid;
                     *unchanged = unchanged.start.max(valid.start)..unchanged.end.min(valid.end);
-                    self.append(&mut block);
+                    self.append(&mut block, step);
                 }
                 Err(unreadable) if block.instructions == 0 => return Err(unreadable),
                 Err(_) => break,
             }
         }
-        block.target = match block.terminator {
-            Terminator::Conditional | Terminator::Jump | Terminator::Call => {
-                branch_target(&self.reader.instruction)
-            }
-            _ => block.end,
-        };
         if block.terminator == Terminator::Call {
             block.is_over_padding = self.skips_padding(&block, tick, &mut provenance.valid);
         }
@@ -442,79 +435,18 @@ impl<'a, L: Labels> Graph<'a, L> {
         (label, length)
     }
 
-    /// Appends the instruction read last to the block.
-    fn append(&mut self, block: &mut Block) {
-        let instruction = &self.reader.instruction;
-        self.lengths.push(instruction.len() as u8);
+    /// Appends an instruction to the block.
+    fn append(&mut self, block: &mut Block, step: Step) {
+        self.lengths.push(step.length);
         block.instructions += 1;
-        block.end = instruction.next_ip();
-        block.terminator = terminator(instruction);
-        block.writes_cr3 |= writes_cr3(instruction);
+        block.end = block.end.wrapping_add(step.length.into());
+        (block.terminator, block.target) = (step.terminator, step.target);
+        block.writes_cr3 |= step.writes_cr3;
     }
 }
 
 fn hash(address: u64) -> u64 {
     FxBuildHasher.hash_one(address)
-}
-
-/// Classifies an instruction as Intel PT does.
-fn terminator(instruction: &Instruction) -> Terminator {
-    match instruction.flow_control() {
-        FlowControl::Next | FlowControl::XbeginXabortXend => Terminator::None,
-        FlowControl::ConditionalBranch => Terminator::Conditional,
-        FlowControl::UnconditionalBranch if instruction.is_jmp_far() => Terminator::Far,
-        FlowControl::UnconditionalBranch => Terminator::Jump,
-        FlowControl::IndirectBranch if instruction.is_jmp_far_indirect() => Terminator::Far,
-        FlowControl::IndirectBranch => Terminator::IndirectJump,
-        FlowControl::Call if instruction.is_call_near() => Terminator::Call,
-        FlowControl::IndirectCall if instruction.is_call_near_indirect() => Terminator::IndirectCall,
-        FlowControl::Return if is_near_return(instruction.code()) => Terminator::Return,
-        // For the disassembler, SYSCALL and SYSENTER are calls, and SYSRET, SYSEXIT and IRET are returns.
-        FlowControl::Call | FlowControl::IndirectCall | FlowControl::Return | FlowControl::Interrupt => {
-            Terminator::Far
-        }
-        FlowControl::Exception => Terminator::Far,
-    }
-}
-
-/// The effect of a [`Terminator::Far`] on the call stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FarTransfer {
-    /// A system call, a software interrupt or a far call.
-    Call,
-    /// The return from an interrupt, a system call or a far call.
-    Return,
-    /// A far jump, a VM entry or exit, an invalid instruction.
-    Other,
-}
-
-impl FarTransfer {
-    /// Returns the effect of the instruction in these bytes, in code of 16, 32 or 64 bits.
-    pub fn of(bytes: &[u8], bits: u8) -> FarTransfer {
-        let instruction = Decoder::new(bits.into(), bytes, DecoderOptions::NONE).decode();
-        let near = instruction.is_call_near() || instruction.is_call_near_indirect();
-        let is_system_call =
-            matches!(instruction.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter | Mnemonic::Call);
-        match instruction.flow_control() {
-            FlowControl::Interrupt => FarTransfer::Call,
-            FlowControl::Call | FlowControl::IndirectCall if is_system_call && !near => FarTransfer::Call,
-            FlowControl::Return if !is_near_return(instruction.code()) => FarTransfer::Return,
-            _ => FarTransfer::Other,
-        }
-    }
-}
-
-/// Returns whether an instruction is MOV to CR3.
-pub fn writes_cr3(instruction: &Instruction) -> bool {
-    matches!(instruction.code(), Code::Mov_cr_r32 | Code::Mov_cr_r64)
-        && instruction.op0_register() == Register::CR3
-}
-
-fn is_near_return(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Retnw | Code::Retnd | Code::Retnq | Code::Retnw_imm16 | Code::Retnd_imm16 | Code::Retnq_imm16
-    )
 }
 
 #[cfg(test)]
@@ -561,7 +493,7 @@ mod tests {
             let mut space = AddressSpace::new();
             let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };
             space.map(START..START + bytes.len() as u64, content, 0);
-            let mut graph = Graph::new(&space, &labels, Bits::B64);
+            let mut graph = Graph::new(&space, &labels, Isa::X86_64);
             let mut id = graph.at(START, 0).unwrap();
             for taken in ways {
                 let taken = taken && graph.block(id).terminator == Terminator::Conditional;

@@ -22,18 +22,16 @@ mod returns;
 mod snapshot;
 mod space;
 
-pub use block::{
-    Block, BlockBytes, BlockId, CompactBlock, EdgeKind, NOT_TAKEN, Provenance, TAKEN, Terminator,
-    branch_target,
-};
+pub use block::{Block, BlockBytes, BlockId, CompactBlock, EdgeKind, NOT_TAKEN, Provenance, TAKEN};
 pub use branch_batches::{BranchBatch, BranchBatches};
 pub use function_run::{FunctionRun, Numbering, Run, Transfer};
 pub use function_runs::FunctionRuns;
-pub use graph::{FarTransfer, Graph, NO_OUTCOMES, Unreadable, writes_cr3};
+pub use graph::{Graph, NO_OUTCOMES, Unreadable};
+pub use hodo_isa::{Bits, FarTransfer, Instruction, Isa, Printer, Role, Step, Terminator};
 pub use label::{Label, Labels, NoLabels};
 pub use native::{NativeExit, Rules};
 pub use place::{Arrival, FunctionId, Place};
 pub use program::Program;
 pub use returns::{Back, DEPTH, ReturnStack, ReturnTarget};
 pub use snapshot::{ReadInstruction, Snapshot};
-pub use space::{AddressSpace, Bits, Content, Origin};
+pub use space::{AddressSpace, Content, Origin};

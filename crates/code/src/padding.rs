@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use iced_x86::{Instruction, Mnemonic};
+use hodo_isa::{Instruction, Role, Terminator};
 
 use crate::{ReadInstruction, Snapshot, Unreadable};
 
@@ -31,26 +31,27 @@ pub(crate) fn never_returns(code: Snapshot<'_>, padding: Range<u64>, valid: &mut
             Err(Unreadable::Invalid(_)) => return false,
         };
         *valid = valid.start.max(unchanged.start)..valid.end.min(unchanged.end);
-        match instruction.mnemonic() {
-            Mnemonic::Pause | Mnemonic::Lfence | Mnemonic::Nop => {}
-            Mnemonic::Int3 => stops = true,
-            Mnemonic::Jmp if is_within(&instruction, &padding) => stops = true,
+        match instruction.role() {
+            Role::Filler => {}
+            Role::Breakpoint => stops = true,
+            _ if is_within(&instruction, &padding) => stops = true,
             _ => return false,
         }
-        address = instruction.next_ip();
+        address = instruction.end();
     }
     stops && address == padding.end
 }
 
 /// Returns whether a jump goes back, to an instruction of the padding before it or to itself.
 fn is_within(jump: &Instruction, padding: &Range<u64>) -> bool {
-    jump.is_jmp_short_or_near() && (padding.start..=jump.ip()).contains(&jump.near_branch_target())
+    let step = jump.step();
+    step.terminator == Terminator::Jump && (padding.start..=jump.address()).contains(&step.target)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AddressSpace, Bits, Content, EdgeKind, Graph, Label, Labels, Origin, Place, Transfer};
+    use crate::{AddressSpace, Content, EdgeKind, Graph, Isa, Label, Labels, Origin, Place, Transfer};
 
     /// Returns whether the padding of these bytes, before a `ret`, never returns.
     fn traps(padding: &[u8]) -> bool {
@@ -58,7 +59,7 @@ mod tests {
         let mut space = AddressSpace::new();
         let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };
         space.map(0x1000..0x1000 + bytes.len() as u64, content, 0);
-        let code = Snapshot { space: &space, bits: Bits::B64, tick: 0 };
+        let code = Snapshot { space: &space, isa: Isa::X86_64, tick: 0 };
         never_returns(code, 0x1000..0x1000 + padding.len() as u64, &mut (0..u64::MAX))
     }
 
@@ -94,7 +95,7 @@ mod tests {
             let origin = Origin { module: 0, offset: part.start as u64 };
             space.map(begin..end, Content { bytes: &code[part], origin }, 0);
         }
-        let mut graph = Graph::new(&space, &Functions, Bits::B64);
+        let mut graph = Graph::new(&space, &Functions, Isa::X86_64);
         let id = graph.at(0x1000, 0).unwrap();
         let is_remembered = graph.compact(id).edge != EdgeKind::Free;
         assert_eq!(graph.block(id).pushes_return(), is_remembered);

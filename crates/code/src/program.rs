@@ -1,20 +1,22 @@
 //! The code of one process, ready for a walk.
 
-use crate::{AddressSpace, Bits, Graph, Labels, native::WALKS_BEFORE_CODE};
+use hodo_isa::Isa;
 
-/// The block graphs of one address space, one for each execution mode in use.
+use crate::{AddressSpace, Graph, Labels, native::WALKS_BEFORE_CODE};
+
+/// The block graphs of one address space, one for each instruction set in use.
 #[derive(Debug)]
 pub struct Program<'a, L> {
     space: &'a AddressSpace<'a>,
     labels: &'a L,
-    graphs: [Option<Graph<'a, L>>; 3],
+    graphs: [Option<Graph<'a, L>>; Isa::COUNT],
     native_after: u32,
 }
 
 impl<'a, L: Labels> Program<'a, L> {
     /// Creates a program without blocks.
     pub fn new(space: &'a AddressSpace<'a>, labels: &'a L) -> Program<'a, L> {
-        Program { space, labels, graphs: [None, None, None], native_after: WALKS_BEFORE_CODE }
+        Program { space, labels, graphs: [const { None }; Isa::COUNT], native_after: WALKS_BEFORE_CODE }
     }
 
     /// Sets the number of walks over a graph after which native code is generated, instead of the default;
@@ -24,15 +26,10 @@ impl<'a, L: Labels> Program<'a, L> {
         Program { native_after: walks, ..self }
     }
 
-    /// Returns the blocks of one execution mode.
+    /// Returns the blocks of one instruction set.
     #[inline]
-    pub fn graph(&mut self, bits: Bits) -> &mut Graph<'a, L> {
-        let index = match bits {
-            Bits::B16 => 0,
-            Bits::B32 => 1,
-            Bits::B64 => 2,
-        };
-        self.graphs[index]
-            .get_or_insert_with(|| Graph::new(self.space, self.labels, bits).native_after(self.native_after))
+    pub fn graph(&mut self, isa: Isa) -> &mut Graph<'a, L> {
+        self.graphs[isa.index()]
+            .get_or_insert_with(|| Graph::new(self.space, self.labels, isa).native_after(self.native_after))
     }
 }

@@ -2,20 +2,20 @@
 
 use std::ops::Range;
 
-use iced_x86::{Code, Decoder, DecoderError, DecoderOptions, Instruction, OpKind};
+use hodo_isa::{Instruction, Isa, Step, Undecodable};
 
-use crate::{AddressSpace, Bits, Content, Origin, Unreadable};
+use crate::{AddressSpace, Content, Origin, Unreadable};
 
-/// Longest x86 instruction, in bytes.
+/// Longest instruction of any set, in bytes.
 const LONGEST_INSTRUCTION: usize = 15;
 
-/// An address space at one tick, in one execution mode.
+/// An address space at one tick, read as one instruction set.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
     /// The address space.
     pub space: &'a AddressSpace<'a>,
-    /// The mode for decoding the code.
-    pub bits: Bits,
+    /// The instruction set of the code.
+    pub isa: Isa,
     /// The tick.
     pub tick: u64,
 }
@@ -40,19 +40,15 @@ impl Snapshot<'_> {
         let (content, mut valid) = self.space.at(address, self.tick).ok_or(Unreadable::Unmapped(address))?;
         let mut joined = [0; LONGEST_INSTRUCTION];
         let mut bytes = content.bytes;
-        if bytes.len() < LONGEST_INSTRUCTION {
+        if bytes.len() < self.isa.longest_instruction() {
             let (length, unchanged) = self.join(address, &mut joined);
             bytes = &joined[..length];
             valid = valid.start.max(unchanged.start)..valid.end.min(unchanged.end);
         }
-        let mut decoder = Decoder::with_ip(self.bits as u32, bytes, address, DecoderOptions::NONE);
-        let decoded = Some(decoder.decode()).filter(|decoded| !decoded.is_invalid());
-        if let Some(instruction) = decoded.or_else(|| absolute_jump(self.bits, bytes, address)) {
-            return Ok(ReadInstruction { instruction, origin: content.origin, valid });
-        }
-        match decoder.last_error() {
-            DecoderError::NoMoreBytes => Err(Unreadable::MissingBytes(address, content.origin)),
-            _ => Err(Unreadable::Invalid(address)),
+        match self.isa.instruction(bytes, address) {
+            Ok(instruction) => Ok(ReadInstruction { instruction, origin: content.origin, valid }),
+            Err(Undecodable::CutShort) => Err(Unreadable::MissingBytes(address, content.origin)),
+            Err(Undecodable::Invalid) => Err(Unreadable::Invalid(address)),
         }
     }
 
@@ -93,9 +89,15 @@ impl Snapshot<'_> {
 #[derive(Default)]
 pub(crate) struct Reader<'a> {
     piece: Option<CodeBytes<'a>>,
-    /// The instruction read last. It is used in place: a wide load right after narrow stores stalls, as it can't be
-    /// forwarded.
-    pub(crate) instruction: Instruction,
+}
+
+/// What the flow needs to know of an instruction in memory.
+pub(crate) struct ReadStep {
+    pub(crate) step: Step,
+    /// Where its first byte comes from.
+    pub(crate) origin: Origin,
+    /// The ticks during which it is unchanged.
+    pub(crate) valid: Range<u64>,
 }
 
 /// Contiguous bytes.
@@ -103,7 +105,7 @@ struct CodeBytes<'a> {
     start: u64,
     content: Content<'a>,
     valid: Range<u64>,
-    decoder: Decoder<'a>,
+    reader: hodo_isa::Reader<'a>,
 }
 
 impl std::fmt::Debug for Reader<'_> {
@@ -113,22 +115,16 @@ impl std::fmt::Debug for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the instruction at `address`. All reads are of one address space and mode. Returns where its first byte
-    /// comes from, and the ticks during which it is unchanged.
+    /// Reads the instruction at `address`. All reads are of one address space and instruction set.
     ///
     /// # Errors
     /// As for [`Snapshot::instruction`].
-    pub(crate) fn read(
-        &mut self,
-        code: Snapshot<'a>,
-        address: u64,
-    ) -> Result<(Origin, Range<u64>), Unreadable> {
+    pub(crate) fn read(&mut self, code: Snapshot<'a>, address: u64) -> Result<ReadStep, Unreadable> {
         if let Some(read) = self.read_within(code, address) {
             return Ok(read);
         }
-        let read = code.instruction(address)?;
-        self.instruction = read.instruction;
-        Ok((read.origin, read.valid))
+        let ReadInstruction { instruction, origin, valid } = code.instruction(address)?;
+        Ok(ReadStep { step: instruction.step(), origin, valid })
     }
 
     /// Appends the bytes at `addresses` to `to`, up to the first unknown one.
@@ -146,48 +142,23 @@ impl<'a> Reader<'a> {
 
     /// Fast path: reads an instruction that the disassembler knows and that can't cross the end of the piece.
     #[inline]
-    fn read_within(&mut self, code: Snapshot<'a>, address: u64) -> Option<(Origin, Range<u64>)> {
+    fn read_within(&mut self, code: Snapshot<'a>, address: u64) -> Option<ReadStep> {
         let holds = |piece: &CodeBytes<'_>| {
             let offset = address.wrapping_sub(piece.start);
             offset < piece.content.bytes.len() as u64 && piece.valid.contains(&code.tick)
         };
         if !self.piece.as_ref().is_some_and(holds) {
             let (content, valid) = code.space.at(address, code.tick)?;
-            let decoder = Decoder::with_ip(code.bits as u32, content.bytes, address, DecoderOptions::NONE);
-            self.piece = Some(CodeBytes { start: address, content, valid, decoder });
+            let reader = code.isa.reader(content.bytes, address);
+            self.piece = Some(CodeBytes { start: address, content, valid, reader });
         }
-        let CodeBytes { start, content, valid, decoder } = self.piece.as_mut()?;
+        let CodeBytes { start, content, valid, reader } = self.piece.as_mut()?;
         let offset = address - *start;
-        if content.bytes.len() - (offset as usize) < LONGEST_INSTRUCTION {
+        if content.bytes.len() - (offset as usize) < code.isa.longest_instruction() {
             return None;
         }
-        if decoder.ip() != address {
-            decoder.set_position(offset as usize).ok()?;
-            decoder.set_ip(address);
-        }
-        decoder.decode_out(&mut self.instruction);
+        let step = reader.read(address)?;
         let origin = Origin { offset: content.origin.offset.wrapping_add(offset), ..content.origin };
-        (!self.instruction.is_invalid()).then(|| (origin, valid.clone()))
+        Some(ReadStep { step, origin, valid: valid.clone() })
     }
-}
-
-/// Decodes JMPABS (Intel APX: `d5 00 a1` and the target), which the disassembler does not know. A dynamic linker may
-/// change the target at run time, so Intel PT reports it with a TIP: it becomes an indirect jump.
-fn absolute_jump(bits: Bits, bytes: &[u8], address: u64) -> Option<Instruction> {
-    const LENGTH: usize = 11;
-    /// REX2.M0 and REX2.W, which must be clear.
-    const M0_AND_W: u8 = 0x88;
-    let [0xd5, payload, 0xa1, target @ ..] = bytes.get(..LENGTH)? else { return None };
-    if bits != Bits::B64 || payload & M0_AND_W != 0 {
-        return None;
-    }
-    let target = u64::from_le_bytes(target.try_into().ok()?);
-    let mut jump = Instruction::default();
-    jump.set_code(Code::Jmp_rm64);
-    jump.set_op0_kind(OpKind::Memory);
-    jump.set_memory_displacement64(target);
-    jump.set_memory_displ_size(8);
-    jump.set_len(LENGTH);
-    jump.set_ip(address);
-    Some(jump)
 }

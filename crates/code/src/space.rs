@@ -31,17 +31,6 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Width of the processor's execution mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Bits {
-    /// 16-bit code.
-    B16 = 16,
-    /// 32-bit code.
-    B32 = 32,
-    /// 64-bit code.
-    B64 = 64,
-}
-
 /// One content of a slot, and the ticks during which it is valid.
 #[derive(Clone, Debug)]
 struct Version<'a> {

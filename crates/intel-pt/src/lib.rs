@@ -41,4 +41,3 @@ mod timing;
 pub use config::{Config, Cpu};
 pub use errata::{Errata, Erratum};
 pub use filter::{Filter, FilterError};
-pub use hodo_code::branch_target;

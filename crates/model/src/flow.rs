@@ -1,6 +1,7 @@
 //! Control flow as analyses read it: runs of instructions, calls, returns, gaps.
 
 use hodo_clock::Nanos;
+use hodo_code::Isa;
 use serde::{Deserialize, Serialize};
 
 use crate::{Arrival, FunctionId};
@@ -35,8 +36,8 @@ pub struct Code<'a> {
     pub lengths: &'a [u8],
     /// Instruction bytes, concatenated.
     pub bytes: &'a [u8],
-    /// The processor mode in bits: 16, 32 or 64.
-    pub bits: u8,
+    /// The instruction set.
+    pub isa: Isa,
     /// The kind of the last instruction.
     pub end: End,
     /// The target of a direct branch at the end, or the address after the last instruction.

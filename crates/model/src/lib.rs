@@ -28,7 +28,7 @@ pub mod pass;
 pub mod table;
 pub mod vocabulary;
 
-pub use hodo_code::{Arrival, FunctionId, FunctionRun, Numbering, Place, Run, Transfer};
+pub use hodo_code::{Arrival, FunctionId, FunctionRun, Isa, Numbering, Place, Run, Transfer};
 
 pub use analysis::{
     Analysis, EventAnalysis, EventPartial, FastFlow, FinishContext, FlowInterest, FlowThread, Interest, Item,

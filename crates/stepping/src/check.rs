@@ -7,7 +7,7 @@ use hodo_clock::Nanos;
 use hodo_engine::{
     CallSink, Chunk, Chunks, Reading, SelectionFilter, Trace, TrackSink, calls, decode_all, numbers,
 };
-use hodo_intel_pt::flow::{Event, Executed, Sink};
+use hodo_flow::{Event, Executed, Sink};
 use hodo_model::FunctionId;
 
 use crate::execution::Execution;

@@ -7,9 +7,9 @@ use std::{
 
 use hodo_analyses::frames::{Checkpoints, Frame, FrameTree, InstructionTimes, StackWalk};
 use hodo_clock::Nanos;
-use hodo_code::Origin;
+use hodo_code::{Isa, Origin};
 use hodo_engine::{Chunk, FlowReceiver, SliceId, Trace, decode_chunk};
-use hodo_intel_pt::flow::Gap;
+use hodo_flow::Gap;
 use hodo_model::{Arrival, Code, End, FlowEvent, FunctionId, Sources};
 use rustc_hash::FxHashMap;
 
@@ -35,7 +35,7 @@ pub(crate) struct Block {
     pub(crate) offset: u64,
     pub(crate) lengths: Box<[u8]>,
     bytes: Box<[u8]>,
-    pub(crate) bits: u8,
+    pub(crate) isa: Isa,
     pub(crate) end: End,
     pub(crate) target: u64,
     lines: OnceLock<Box<[Option<PlaceInSource>]>>,
@@ -337,7 +337,7 @@ impl Recorder {
                 offset: code.offset,
                 lengths: code.lengths.into(),
                 bytes: code.bytes.into(),
-                bits: code.bits,
+                isa: code.isa,
                 end: code.end,
                 target: code.target,
                 lines: OnceLock::new(),

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use hodo_analyses::{FrameEntry, frames::Frame};
 use hodo_clock::Nanos;
-use hodo_code::Origin;
+use hodo_code::{Isa, Origin, Printer};
 use hodo_model::{FunctionId, Names, Sources};
-use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 use rustc_hash::FxHashMap;
 use serde::{Serialize, Serializer};
 
@@ -150,7 +149,7 @@ impl Stepper<'_, '_> {
         let instruction = piece.instruction(number);
         let address = instruction.address();
         let bytes = instruction.block.bytes(instruction.index);
-        scene.instruction = disassemble(bytes, instruction.block.bits, address).0;
+        scene.instruction = disassemble(bytes, instruction.block.isa, address).0;
         scene.returned = piece.returned.binary_search(&number).is_ok();
         scene.depth = u64::from(piece.frame(instruction.frame).depth) + 1;
         scene.taken = self.taken(at.thread, number);
@@ -224,18 +223,19 @@ impl Stepper<'_, '_> {
         let modules = &self.trace.modules;
         let Some((address, origin)) = frame.address.zip(frame.origin) else { return Vec::new() };
         let here = modules.address(origin);
-        let start = modules.start(frame.id);
+        let (isa, start) = (modules.isa(origin.module), modules.start(frame.id));
         let end = modules.end(frame.id).min(start.saturating_add(LONGEST_FUNCTION));
         let place = |at: u64| Origin { offset: origin.offset.wrapping_add(at.wrapping_sub(here)), ..origin };
-        let begins =
-            instruction_begins(start..end, here, |at| self.trace.code_at(origin.module, place(at).offset));
+        let begins = instruction_begins(isa, start..end, here, |at| {
+            self.trace.code_at(origin.module, place(at).offset)
+        });
         let index = begins.partition_point(|&at| at < here);
         let shown =
             index.saturating_sub(around)..(index.saturating_add(around).saturating_add(1)).min(begins.len());
         let listed = |&at: &u64| {
             let in_program = address.wrapping_add(at.wrapping_sub(here));
             let bytes = self.trace.code_at(origin.module, place(at).offset);
-            let (text, length) = disassemble(bytes, 64, in_program);
+            let (text, length) = disassemble(bytes, isa, in_program);
             let line = modules.line(origin.module, at);
             ListedInstruction {
                 address: in_program,
@@ -252,30 +252,29 @@ impl Stepper<'_, '_> {
 }
 
 /// Returns where the instructions of a function begin. `here` is one of them: data before it must not hide it.
-fn instruction_begins<'c>(function: Range<u64>, here: u64, code_at: impl Fn(u64) -> &'c [u8]) -> Vec<u64> {
+fn instruction_begins<'c>(
+    isa: Isa,
+    function: Range<u64>,
+    here: u64,
+    code_at: impl Fn(u64) -> &'c [u8],
+) -> Vec<u64> {
     let mut begins = Vec::new();
     let mut at = function.start;
     while at < function.end {
         begins.push(at);
-        let mut decoder = Decoder::with_ip(64, code_at(at), at, DecoderOptions::NONE);
-        let decoded = decoder.decode();
-        let length = if decoded.is_invalid() { 1 } else { decoded.len() as u64 };
+        let decoded = isa.instruction(code_at(at), at);
+        let length = u64::from(decoded.map_or(isa.alignment(), |instruction| instruction.step().length));
         at += if at < here { length.min(here - at) } else { length };
     }
     begins
 }
 
-/// Returns the text and the length of an instruction; of one that is none, 1.
-fn disassemble(bytes: &[u8], bits: u8, address: u64) -> (String, u64) {
-    let mut decoder = Decoder::with_ip(u32::from(bits), bytes, address, DecoderOptions::NONE);
-    let instruction = decoder.decode();
-    if instruction.is_invalid() {
-        return ("(bad)".to_owned(), 1);
-    }
-    let mut formatter = GasFormatter::new();
-    formatter.options_mut().set_uppercase_hex(false);
-    formatter.options_mut().set_branch_leading_zeros(false);
+/// Returns the text and the length of an instruction; of one that is none, the shortest.
+fn disassemble(bytes: &[u8], isa: Isa, address: u64) -> (String, u64) {
+    let Ok(instruction) = isa.instruction(bytes, address) else {
+        return ("(bad)".to_owned(), isa.alignment().into());
+    };
     let mut text = String::new();
-    formatter.format(&instruction, &mut text);
-    (text, instruction.len() as u64)
+    Printer::default().print(&instruction, &mut text);
+    (text, instruction.step().length.into())
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use gimli::RunTimeEndian;
+use hodo_code::{Bits, Isa};
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader, SectionTable, Sym};
 use object::{Endianness, FileKind, Object, ObjectSegment, ObjectSymbol};
@@ -55,6 +56,8 @@ pub(crate) struct Image<'a> {
     /// Code ranges described by `.eh_frame`, which have no names.
     pub(crate) unwind: Vec<Extent>,
     pub(crate) build_id: &'a [u8],
+    /// The instruction set of its functions; `None` if it is not supported.
+    pub(crate) isa: Option<Isa>,
     /// A message about the unreadable parts, if there are any.
     pub(crate) problem: Option<String>,
 }
@@ -78,6 +81,7 @@ impl<'a> Image<'a> {
     fn read_class<Elf: FileHeader<Endian = Endianness>>(&mut self, bytes: &'a [u8]) -> Result<(), String> {
         let header = Elf::parse(bytes).map_err(|e| format!("ELF header: {e}"))?;
         let endian = header.endian().map_err(|e| format!("ELF header: {e}"))?;
+        self.isa = instruction_set(header.e_machine(endian));
         let programs = header.program_headers(endian, bytes).map_err(|e| format!("program headers: {e}"))?;
         let loaded = programs.iter().filter(|p| p.p_type(endian) == elf::PT_LOAD);
         self.segments = loaded.take(MOST_SEGMENTS).map(|p| LoadSegment::of(p, endian)).collect();
@@ -127,7 +131,8 @@ impl<'a> Image<'a> {
                 continue;
             }
             let name = strings.name(symbol.st_name(endian));
-            if name.is_empty() {
+            let is_mark = self.isa == Some(Isa::A64) && is_mapping_symbol(name);
+            if name.is_empty() || is_mark {
                 continue;
             }
             self.symbols.push(Symbol {
@@ -223,6 +228,21 @@ pub(crate) fn check_count(sections: usize) -> Result<(), String> {
     } else {
         Err(format!("section headers: {sections}, expected at most {most}"))
     }
+}
+
+/// Returns the instruction set of a machine. AArch32 programs have functions in two sets; A32 is that of `_start`.
+fn instruction_set(machine: elf::Machine) -> Option<Isa> {
+    match machine {
+        elf::EM_X86_64 => Some(Isa::X86_64),
+        elf::EM_386 => Some(Isa::X86(Bits::B32)),
+        elf::EM_AARCH64 => Some(Isa::A64),
+        _ => None,
+    }
+}
+
+/// Returns whether a name marks where code and data begin (ELF for the Arm Architecture, "Mapping symbols").
+fn is_mapping_symbol(name: &[u8]) -> bool {
+    matches!(name, [b'$', b'x' | b'a' | b't' | b'd'] | [b'$', b'x' | b'a' | b't' | b'd', b'.', ..])
 }
 
 /// Finds the GNU build id in the notes of a section or segment.

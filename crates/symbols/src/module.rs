@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use hodo_code::Isa;
+
 use crate::demangle;
 use crate::elf::{Image, LoadSegment, Symbol};
 use crate::names::Names;
@@ -21,6 +23,7 @@ pub struct Module {
     segments: Vec<LoadSegment>,
     table: Table,
     names: Names,
+    isa: Isa,
     problem: Option<String>,
 }
 
@@ -49,14 +52,14 @@ impl Module {
         } else {
             image.symbols.extend(debug_image.symbols);
         }
-        let Image { segments, sections, symbols, plt, mut unwind, build_id, problem } = image;
+        let Image { segments, sections, symbols, plt, mut unwind, build_id, isa, problem } = image;
         let mut names = Names::new(bytes.len() + debug.map_or(0, <[u8]>::len));
         let named = named_functions(symbols, plt, &mut names);
         unwind.sort_unstable_by_key(|e| (e.start, e.end));
         let is_padding = |range: Range<u64>| is_padding(&segments, bytes, range);
         let table = Table::new(&executable_areas(&segments, sections), named, &unwind, is_padding);
-        let build_id = build_id.to_vec();
-        Module { name: name.to_owned(), build_id, segments, table, names: names.finish(), problem }
+        let (build_id, isa) = (build_id.to_vec(), isa.unwrap_or(Isa::X86_64));
+        Module { name: name.to_owned(), build_id, segments, table, names: names.finish(), isa, problem }
     }
 
     /// Creates a module for code in no file, such as `[jit]`, with one function per range. `ranges` must be ascending
@@ -68,6 +71,7 @@ impl Module {
             segments: Vec::new(),
             table: Table::new(ranges, Vec::new(), &[], |_| false),
             names: Names::default(),
+            isa: Isa::X86_64,
             problem: None,
         }
     }
@@ -96,6 +100,11 @@ impl Module {
     /// The GNU build id; empty if the file has none.
     pub fn build_id(&self) -> &[u8] {
         &self.build_id
+    }
+
+    /// The instruction set of its functions: that of the file's machine, and x86-64 if there is no file.
+    pub fn isa(&self) -> Isa {
+        self.isa
     }
 
     /// Returns a message about the unreadable parts of the file, if there are any.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
+use hodo_isa::x86::disassembler::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 
 use super::{VCPUS, guest::Mode, truth::Digest};
 use crate::block::{self, Kind, Read};

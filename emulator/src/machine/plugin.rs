@@ -12,8 +12,9 @@ use std::{
     },
 };
 
-use hodo_intel_pt::{branch_target, encoder::Encoder};
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use hodo_intel_pt::encoder::Encoder;
+use hodo_isa::x86::branch_target;
+use hodo_isa::x86::disassembler::{Decoder, DecoderOptions, FlowControl};
 
 use super::{
     BEGIN, END, VCPUS,

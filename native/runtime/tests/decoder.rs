@@ -2,12 +2,12 @@
 
 #![allow(missing_docs)]
 
+use hodo_isa::x86::disassembler::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
+};
 use hodo_native_runtime::{
     decode::{Flow, decode},
     effect::effect,
-};
-use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
 };
 use object::{Object, ObjectSection, SectionKind};
 

@@ -13,23 +13,25 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-bytes", ""),
     ("hodo-sync", ""),
     ("hodo-store", ""),
-    ("hodo-code", ""),
+    ("hodo-isa", ""),
+    ("hodo-code", "hodo-isa"),
     ("hodo-model", "hodo-clock hodo-code"),
-    ("hodo-intel-pt", "hodo-clock hodo-code"),
+    ("hodo-flow", "hodo-clock hodo-code"),
+    ("hodo-intel-pt", "hodo-clock hodo-code hodo-flow"),
     ("hodo-cases", "hodo-clock hodo-code hodo-formats hodo-intel-pt"),
     ("hodo-symbols", "hodo-bytes hodo-model hodo-code"),
     ("hodo-formats", "hodo-model hodo-clock hodo-bytes hodo-intel-pt hodo-code hodo-native-log"),
-    ("hodo-analyses", "hodo-model hodo-clock hodo-symbols"),
+    ("hodo-analyses", "hodo-clock hodo-isa hodo-model hodo-symbols"),
     (
         "hodo-engine",
-        "hodo-analyses hodo-bytes hodo-clock hodo-code hodo-formats hodo-intel-pt hodo-native-log hodo-store \
+        "hodo-analyses hodo-bytes hodo-clock hodo-code hodo-flow hodo-formats hodo-intel-pt hodo-native-log hodo-store \
          hodo-symbols hodo-sync hodo-model",
     ),
     (
         "hodo-script",
-        "hodo-analyses hodo-clock hodo-code hodo-engine hodo-formats hodo-intel-pt hodo-model hodo-symbols",
+        "hodo-analyses hodo-clock hodo-code hodo-engine hodo-flow hodo-formats hodo-intel-pt hodo-model hodo-symbols",
     ),
-    ("hodo-stepping", "hodo-analyses hodo-clock hodo-code hodo-engine hodo-intel-pt hodo-model"),
+    ("hodo-stepping", "hodo-analyses hodo-clock hodo-code hodo-engine hodo-flow hodo-intel-pt hodo-model"),
     ("hodo-dap", "hodo-engine hodo-stepping"),
     ("hodo-tsp", "hodo-store"),
     ("hodo-exports", "hodo-model"),
@@ -53,7 +55,7 @@ const MAY_USE: &[(&str, &str)] = &[
          hodo-exports hodo-tsp hodo-views",
     ),
     ("hodoscope", "hodo hodo-engine hodo-model hodo-views"),
-    ("hodo-emulator", "hodo-intel-pt hodo-formats"),
+    ("hodo-emulator", "hodo-formats hodo-intel-pt hodo-isa"),
     // The image that is put into programs shares its layout and formats with the recorder.
     ("hodo-native", "hodo-native-log hodo-native-runtime"),
     ("hodo-native-log", "hodo-intel-pt hodo-native-runtime"),
@@ -64,7 +66,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("workbench", ""),
     (
         "judge",
-        "hodo-analyses hodo-check hodo-clock hodo-code hodo-engine hodo-formats hodo-intel-pt hodo-model hodo-native \
+        "hodo-analyses hodo-check hodo-clock hodo-code hodo-engine hodo-flow hodo-formats hodo-intel-pt hodo-model hodo-native \
          hodo-native-log hodo-recorder hodo-stepping hodo-sync workbench",
     ),
     ("bench", "hodo-store judge workbench"),

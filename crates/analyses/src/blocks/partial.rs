@@ -411,7 +411,7 @@ mod tests {
             since: 0,
             lengths: &[1],
             bytes: &[0x90],
-            bits: 64,
+            isa: hodo_model::Isa::X86_64,
             end: End::Conditional,
             target: 9,
         };

@@ -179,7 +179,7 @@ mod tests {
             since: 0,
             lengths,
             bytes: &[],
-            bits: 64,
+            isa: hodo_model::Isa::X86_64,
             end: End::Conditional,
             target: address + size,
         };

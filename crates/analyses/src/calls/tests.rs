@@ -4,8 +4,15 @@ use super::*;
 
 fn run(index: u32, place: Place, instructions: u64) -> FlowEvent<'static> {
     let at = Arrival { address: u64::from(index) * 100, function: FunctionId { module: 1, index }, place };
-    let code =
-        Code { offset: at.address, since: 0, lengths: &[], bytes: &[], bits: 64, end: End::Next, target: 0 };
+    let code = Code {
+        offset: at.address,
+        since: 0,
+        lengths: &[],
+        bytes: &[],
+        isa: hodo_model::Isa::X86_64,
+        end: End::Next,
+        target: 0,
+    };
     FlowEvent::Run { at, instructions, code }
 }
 

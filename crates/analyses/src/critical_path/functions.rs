@@ -183,7 +183,7 @@ mod tests {
         let function = FunctionId { module: 0, index: function };
         let at = Arrival { address: 1, function, place: Place::Middle };
         let (lengths, bytes, end) = (&[][..], &[][..], End::Conditional);
-        let code = Code { offset: 1, since: 0, lengths, bytes, bits: 64, end, target: 0 };
+        let code = Code { offset: 1, since: 0, lengths, bytes, isa: hodo_model::Isa::X86_64, end, target: 0 };
         FlowEvent::Run { at, instructions, code }
     }
 

@@ -7,8 +7,8 @@
 //! instruction = [ "rep" | "repne" | "lock" ] MNEMONIC [ operand { "," operand } ]
 //! ```
 
+use hodo_isa::x86;
 use hodo_model::{ExpressionError, Marker, Pattern, Prefix, function_name};
-use iced_x86::Mnemonic;
 
 /// A parsed marker with unresolved names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ fn instruction(text: &str) -> Result<Pattern, ParseError> {
     if (prefix, name.as_str()) == (Some(Prefix::Rep), "nop") {
         return Ok(Pattern { prefix: None, mnemonic: "pause".to_owned(), operands: Vec::new() });
     }
-    let is_known = Mnemonic::values().any(|known| may_be_written(&lower(known), &name));
+    let is_known = x86::mnemonics().any(|known| may_be_written(&known, &name));
     if name != "*" && !is_known {
         let near = nearest(&name);
         let hint =
@@ -132,16 +132,8 @@ fn split_operands(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn lower(mnemonic: Mnemonic) -> String {
-    format!("{mnemonic:?}").to_ascii_lowercase()
-}
-
 /// Returns whether an instruction has this name, which may omit the size.
-pub(super) fn is_called(mnemonic: Mnemonic, name: &str) -> bool {
-    is_lower_called(&lower(mnemonic), name)
-}
-
-fn is_lower_called(mnemonic: &str, name: &str) -> bool {
+pub(super) fn is_called(mnemonic: &str, name: &str) -> bool {
     let sized = ["pushf", "popf", "iret", "sysret", "sysexit", "pusha", "popa"].contains(&name);
     mnemonic == name
         || sized && mnemonic.strip_prefix(name).is_some_and(|size| ["w", "d", "q"].contains(&size))
@@ -151,14 +143,13 @@ fn is_lower_called(mnemonic: &str, name: &str) -> bool {
 /// or add it.
 pub fn may_be_written(mnemonic: &str, name: &str) -> bool {
     let bare = name.strip_suffix(['b', 'w', 'l', 'q']);
-    is_lower_called(mnemonic, name) || bare.is_some_and(|bare| is_lower_called(mnemonic, bare))
+    is_called(mnemonic, name) || bare.is_some_and(|bare| is_called(mnemonic, bare))
 }
 
 /// Returns the names of instructions that are most similar to a name.
 fn nearest(name: &str) -> Vec<String> {
     const SHOWN: usize = 3;
-    let all = Mnemonic::values().skip(1).map(lower);
-    nearest_of(name, all, SHOWN)
+    nearest_of(name, x86::mnemonics(), SHOWN)
 }
 
 /// Returns at most `most` names that are most similar to a name, with an edit distance of at most a third of its

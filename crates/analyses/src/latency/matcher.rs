@@ -4,8 +4,8 @@
 //! instructions match the sequence up to that position. An instruction has a bit for each position of a sequence that
 //! it matches.
 
+use hodo_isa::Instruction;
 use hodo_model::{Arrival, Code, End, Marker, Pattern, Place, Prefix};
-use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
 use rustc_hash::FxHashMap;
 
 use super::marker::is_called;
@@ -140,12 +140,11 @@ impl MarkerMatcher {
 
     fn match_run(&self, at: &Arrival, code: &Code<'_>) -> Box<[MatchedInstruction]> {
         let mut found = Vec::new();
-        let mut decoder = Decoder::new(code.bits.into(), code.bytes, DecoderOptions::NONE);
-        let (mut offset, mut instruction) = (0u64, Instruction::default());
+        let mut offset = 0u64;
         for (index, &length) in code.lengths.iter().enumerate() {
             let mut bits = 0;
-            if !self.patterns.is_empty() && decoder.can_decode() {
-                decoder.decode_out(&mut instruction);
+            let left = code.bytes.get(offset as usize..).filter(|_| !self.patterns.is_empty());
+            if let Some(Ok(instruction)) = left.map(|bytes| code.isa.instruction(bytes, 0)) {
                 for (bit, pattern) in self.patterns.iter().enumerate() {
                     bits |= u64::from(fits(pattern, &instruction)) << bit;
                 }
@@ -191,28 +190,15 @@ fn fits(pattern: &Pattern, instruction: &Instruction) -> bool {
         Some(Prefix::Lock) => instruction.has_lock_prefix(),
     };
     let named = pattern.mnemonic == "*"
-        || is_called(instruction.mnemonic(), &pattern.mnemonic)
-        || is_written(instruction, &pattern.mnemonic);
+        || is_called(&instruction.mnemonic(), &pattern.mnemonic)
+        || instruction.written_mnemonic() == pattern.mnemonic;
     prefix && named && (pattern.operands.is_empty() || has_operands(pattern, instruction))
 }
 
-/// Returns whether an instruction has this AT&T mnemonic, which may include its size, as `incq`.
-fn is_written(instruction: &Instruction, mnemonic: &str) -> bool {
-    let mut text = String::new();
-    GasFormatter::new().format_mnemonic(instruction, &mut text);
-    text.split_whitespace().last() == Some(mnemonic)
-}
-
 fn has_operands(pattern: &Pattern, instruction: &Instruction) -> bool {
-    let mut formatter = GasFormatter::new();
-    let count = formatter.operand_count(instruction);
-    if pattern.operands.len() != count as usize {
-        return false;
-    }
-    pattern.operands.iter().zip(0..count).all(|(wanted, operand)| {
-        let mut text = String::new();
-        formatter.format_operand(instruction, &mut text, operand).is_ok() && is_like(&text, wanted)
-    })
+    let operands = instruction.operands();
+    pattern.operands.len() == operands.len()
+        && pattern.operands.iter().zip(&operands).all(|(wanted, operand)| is_like(operand, wanted))
 }
 
 /// Returns whether a text matches a pattern in which `*` matches any text; blanks are ignored.
@@ -234,7 +220,7 @@ mod tests {
     use super::*;
 
     fn instruction(bytes: &[u8]) -> Instruction {
-        Decoder::new(64, bytes, DecoderOptions::NONE).decode()
+        hodo_model::Isa::X86_64.instruction(bytes, 0).unwrap()
     }
 
     #[track_caller]

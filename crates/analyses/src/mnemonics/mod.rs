@@ -5,10 +5,9 @@
 use std::collections::BTreeMap;
 
 use hodo_model::{
-    Analysis, Column, Description, FastFlow, FinishContext, FlowEvent, FlowInterest, FlowLoop, Interest,
+    Analysis, Column, Description, FastFlow, FinishContext, FlowEvent, FlowInterest, FlowLoop, Interest, Isa,
     Item, Made, Report, Role, Shape, Start, Table, Takes, Unit, kernel::Threads,
 };
-use iced_x86::{Decoder, DecoderOptions};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -31,13 +30,13 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     }
 }
 
-/// Executions of each instruction run, by its bytes and the width of the execution mode in bits.
+/// Executions of each instruction run, by the number of its instruction set and its bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ExecutionCounts(FxHashMap<u8, FxHashMap<Box<[u8]>, u64>>);
 
 impl ExecutionCounts {
-    fn add(&mut self, bits: u8, bytes: &[u8], executions: u64) {
-        let runs = self.0.entry(bits).or_default();
+    fn add(&mut self, isa: u8, bytes: &[u8], executions: u64) {
+        let runs = self.0.entry(isa).or_default();
         match runs.get_mut(bytes) {
             Some(count) => *count = count.saturating_add(executions),
             None => {
@@ -46,18 +45,20 @@ impl ExecutionCounts {
         }
     }
 
-    /// Returns the executions of each run, by the width of the execution mode in bits and its bytes.
+    /// Returns the executions of each run, by the number of its instruction set and its bytes.
     fn runs(&self) -> impl Iterator<Item = ((u8, &[u8]), u64)> {
         let all = self.0.iter();
-        all.flat_map(|(&bits, runs)| runs.iter().map(move |(bytes, &count)| ((bits, &**bytes), count)))
+        all.flat_map(|(&isa, runs)| runs.iter().map(move |(bytes, &count)| ((isa, &**bytes), count)))
     }
 
     fn counts(&self) -> BTreeMap<String, u64> {
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-        for ((bits, bytes), executions) in self.runs() {
-            for instruction in Decoder::new(bits.into(), bytes, DecoderOptions::NONE) {
-                let count = counts.entry(format!("{:?}", instruction.mnemonic()).to_lowercase()).or_default();
+        for ((number, mut bytes), executions) in self.runs() {
+            let Some(isa) = Isa::from_number(number) else { continue };
+            while let Ok(instruction) = isa.instruction(bytes, 0) {
+                let count = counts.entry(instruction.mnemonic()).or_default();
                 *count = count.saturating_add(executions);
+                bytes = &bytes[instruction.step().length.into()..];
             }
         }
         counts
@@ -77,12 +78,12 @@ impl Analysis for Mnemonics {
 
     fn fold(&self, partial: &mut ExecutionCounts, item: Item<'_>) {
         if let Item::Flow(FlowEvent::Run { code, .. }) = item {
-            partial.add(code.bits, code.bytes, 1);
+            partial.add(code.isa.number(), code.bytes, 1);
         }
     }
 
     fn merge(&self, mut earlier: ExecutionCounts, later: ExecutionCounts, _: &Threads) -> ExecutionCounts {
-        later.runs().for_each(|((bits, bytes), executions)| earlier.add(bits, bytes, executions));
+        later.runs().for_each(|((isa, bytes), executions)| earlier.add(isa, bytes, executions));
         earlier
     }
 
@@ -91,7 +92,7 @@ impl Analysis for Mnemonics {
     }
 
     fn is_sound(&self, partial: &ExecutionCounts) -> bool {
-        partial.0.keys().all(|bits| [16, 32, 64].contains(bits))
+        partial.0.keys().all(|&number| Isa::from_number(number).is_some())
     }
 
     fn finish(&self, threads: Vec<ExecutionCounts>, _: &FinishContext<'_>) -> Table {

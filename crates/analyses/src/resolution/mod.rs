@@ -276,7 +276,7 @@ mod tests {
     fn run(instructions: u64) -> FlowEvent<'static> {
         let at = Arrival { address: 1, function: FunctionId { module: 1, index: 0 }, place: Place::Entry };
         let (lengths, bytes, end) = (&[][..], &[][..], End::Conditional);
-        let code = Code { offset: 1, since: 0, lengths, bytes, bits: 64, end, target: 0 };
+        let code = Code { offset: 1, since: 0, lengths, bytes, isa: hodo_model::Isa::X86_64, end, target: 0 };
         FlowEvent::Run { at, instructions, code }
     }
 

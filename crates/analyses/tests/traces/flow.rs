@@ -40,7 +40,7 @@ const BYTES: [u8; 9] = [0x90, 0x50, 0x58, 0xf8, 0xf9, 0x98, 0x99, 0xfa, 0xfb];
 
 pub(crate) fn code(offset: u64, instructions: usize, end: End, target: u64) -> Code<'static> {
     let (lengths, bytes) = (&LENGTHS[..instructions], &BYTES[..instructions]);
-    Code { offset, since: 0, lengths, bytes, bits: 64, end, target }
+    Code { offset, since: 0, lengths, bytes, isa: hodo_model::Isa::X86_64, end, target }
 }
 
 fn arrival() -> impl Strategy<Value = Arrival> {

@@ -1,7 +1,7 @@
-use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
+use hodo_isa::x86::disassembler::{Decoder, DecoderOptions, Formatter, GasFormatter};
 
 use super::*;
-use crate::{AddressSpace, Bits, Content, Label, NO_OUTCOMES, NOT_TAKEN, Origin, Place, TAKEN};
+use crate::{AddressSpace, Content, Isa, Label, NO_OUTCOMES, NOT_TAKEN, Origin, Place, TAKEN};
 
 /// A function starts every 16 bytes.
 struct Functions;
@@ -88,7 +88,7 @@ fn machine_code_is_as_expected() {
     bytes[0x10..0x14].copy_from_slice(&[0xff, 0xd0, 0xff, 0xe0]); // call *%rax; jmp *%rax
     bytes[0x20..0x22].copy_from_slice(&[0x90, 0xc3]); // nop; ret
     let space = space(&bytes);
-    let mut graph = Graph::new(&space, &Functions, Bits::B64);
+    let mut graph = Graph::new(&space, &Functions, Isa::X86_64);
     let from = graph.at(START, 0).unwrap();
     let [fall, taken] = [NOT_TAKEN, TAKEN].map(|taken| graph.follow(from, taken, 0).unwrap());
     graph.follow(fall, TAKEN, 0).unwrap();
@@ -122,7 +122,7 @@ fn code_lies_in_the_order_in_which_it_runs() {
         _ => panic!("there is code"),
     };
     for first in [false, true] {
-        let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
+        let mut graph = Graph::new(&space, &Functions, Isa::X86_64).native_after(1);
         let from = graph.at(START, 0).unwrap();
         for taken in [first, !first, first, !first] {
             let mut left = outcomes(taken.into(), 1);
@@ -152,7 +152,7 @@ fn a_block_that_is_left_stays_as_it_is() {
     bytes[..4].copy_from_slice(&[0x74, 6, 0x0f, 0x05]);
     bytes[8..10].copy_from_slice(&[0x74, 0xf6]);
     let space = space(&bytes);
-    let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
+    let mut graph = Graph::new(&space, &Functions, Isa::X86_64).native_after(1);
     let mut returns = ReturnStack::default();
     for taken in [0, 1] {
         walk(&mut graph, START, &mut outcomes(taken, 1), STOPS, &mut returns);
@@ -167,7 +167,7 @@ fn a_block_that_is_left_stays_as_it_is() {
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn returns_without_a_known_call_end_the_walk_before_their_block() {
     let space = space(&[0x90, 0xc3]);
-    let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
+    let mut graph = Graph::new(&space, &Functions, Isa::X86_64).native_after(1);
     for bits in [0b1011, 0b0101] {
         let mut left = outcomes(bits, 4);
         let (exit, function_runs) = walk(&mut graph, START, &mut left, STOPS, &mut ReturnStack::default());
@@ -184,7 +184,7 @@ fn the_oldest_calls_fall_out() {
     // je 401007; call 401000; ret
     let bytes = [0x74, 5, 0xe8, 0xf9, 0xff, 0xff, 0xff, 0xc3];
     let space = space(&bytes);
-    let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
+    let mut graph = Graph::new(&space, &Functions, Isa::X86_64).native_after(1);
     let mut returns = ReturnStack::default();
     let mut calls = |count: u32| {
         let mut left = outcomes(0, count);
@@ -219,7 +219,7 @@ fn full_code_is_discarded_and_gets_more_space() {
     // Overlapping forward branches, either all taken or none.
     let bytes: Vec<u8> = [0x74, 1, 0x90].repeat(2000);
     let space = space(&bytes);
-    let mut graph = Graph::new(&space, &Functions, Bits::B64);
+    let mut graph = Graph::new(&space, &Functions, Isa::X86_64);
     graph.native = Native::Made(Box::new(Code::new(1 << 14, true).unwrap()));
     let mut returns = ReturnStack::default();
     let (mut from, mut instructions) = (START, 0);
@@ -251,7 +251,7 @@ fn indirect_branches_lead_from_batch_to_batch() {
     bytes[32] = 0xc3; // ret
     let space = space(&bytes);
     for returns in [true, false] {
-        let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
+        let mut graph = Graph::new(&space, &Functions, Isa::X86_64).native_after(1);
         let from = graph.at(START, 0).unwrap();
         graph.has_code(returns);
         let mut calls = ReturnStack::default();

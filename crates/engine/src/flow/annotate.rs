@@ -6,8 +6,8 @@ use hodo_analyses::{
     Time,
     blocks::{Blocks, BlocksReport, CountedBlock, ExecutedBlocks, Flow, InstructionCount, of_flow},
 };
+use hodo_code::Printer;
 use hodo_model::{End, FunctionId, Names, Sources};
-use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 use serde::Serialize;
 
 use crate::{
@@ -190,20 +190,16 @@ fn add_code(
     let start = modules.start(function);
     let end = modules.end(function).min(start.saturating_add(LONGEST_FUNCTION));
     let offset = |address: u64| first.offset.wrapping_add(address.wrapping_sub(first.address));
-    let mut formatter = GasFormatter::new();
-    formatter.options_mut().set_uppercase_hex(false);
-    formatter.options_mut().set_branch_leading_zeros(false);
+    let (isa, mut printer) = (modules.isa(function.module), Printer::default());
     let mut locations = Vec::new();
     let mut address = start;
     while address < end {
         let bytes = trace.code_at(function.module, offset(address));
-        let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
-        let decoded = decoder.decode();
+        let decoded = isa.instruction(bytes, address);
         let mut text = String::new();
-        if decoded.is_invalid() {
-            text.push_str("(bad)");
-        } else {
-            formatter.format(&decoded, &mut text);
+        match &decoded {
+            Ok(instruction) => printer.print(instruction, &mut text),
+            Err(_) => text.push_str("(bad)"),
         }
         let count = counts.get(&address);
         let branch = count.filter(|count| count.end == End::Conditional);
@@ -231,10 +227,10 @@ fn add_code(
             instruction: text,
             line: None,
         });
-        let length = if decoded.is_invalid() { 1 } else { decoded.len() as u64 };
+        let length = decoded.map_or(isa.alignment(), |instruction| instruction.step().length);
         // Bytes between instructions that ran may be data.
         let next = counts.range(address + 1..).next().map_or(u64::MAX, |(&next, _)| next);
-        address = (address + length).min(next);
+        address = (address + u64::from(length)).min(next);
     }
     let index: BTreeMap<&(String, u32), usize> = lines.keys().zip(0..).collect();
     for (instruction, location) in annotation.code.iter_mut().zip(&locations) {

@@ -19,7 +19,15 @@ const BEYOND: Arrival =
 pub(crate) const RUNS: FlowEvent<'static> = FlowEvent::Run {
     at: BEYOND,
     instructions: 0,
-    code: Code { offset: 0, since: 0, lengths: &[], bytes: &[], bits: 64, end: End::Next, target: 0 },
+    code: Code {
+        offset: 0,
+        since: 0,
+        lengths: &[],
+        bytes: &[],
+        isa: hodo_code::Isa::X86_64,
+        end: End::Next,
+        target: 0,
+    },
 };
 
 /// Reports that the code beyond the border calls a function of the range.

@@ -117,7 +117,15 @@ mod tests {
     fn run(address: u64, lengths: &[u8]) -> FlowEvent<'_> {
         let at = Arrival { address, function: FunctionId { module: 0, index: 0 }, place: Place::Entry };
         let bytes = &NOPS[..lengths.iter().map(|&length| usize::from(length)).sum()];
-        let code = Code { offset: address, since: 0, lengths, bytes, bits: 64, end: End::Next, target: 0 };
+        let code = Code {
+            offset: address,
+            since: 0,
+            lengths,
+            bytes,
+            isa: hodo_code::Isa::X86_64,
+            end: End::Next,
+            target: 0,
+        };
         FlowEvent::Run { at, instructions: lengths.len() as u64, code }
     }
 

@@ -1,7 +1,7 @@
 //! Converts decoder output to the analyses' types.
 
 use hodo_code::{Graph, Label, Labels, Terminator};
-use hodo_intel_pt::flow::{Executed, Step};
+use hodo_flow::{Executed, Step};
 use hodo_model::{Arrival, Code, End, FunctionId, Numbering, Run};
 
 /// Converts a step to a run.
@@ -35,15 +35,15 @@ impl<L: Labels> Numbering for GraphFunctions<'_, '_, L> {
 #[inline]
 pub(crate) fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
     let block = executed.block;
-    let (lengths, bytes, bits) = (executed.lengths, executed.bytes(), executed.code.bits as u8);
+    let (lengths, bytes, isa) = (executed.lengths, executed.bytes(), executed.code.isa);
     let provenance = executed.provenance();
     let (offset, since) = (provenance.origin.offset, provenance.valid.start);
     if !executed.is_whole() {
         let target = lengths.iter().fold(block.start, |address, &length| address.wrapping_add(length.into()));
-        return Code { offset, since, lengths, bytes, bits, end: End::Next, target };
+        return Code { offset, since, lengths, bytes, isa, end: End::Next, target };
     }
     let end = match block.terminator {
-        Terminator::None => End::Next,
+        Terminator::None | Terminator::Trap | Terminator::Barrier | Terminator::Wait => End::Next,
         Terminator::Conditional => End::Conditional,
         Terminator::Jump => End::Jump,
         Terminator::Call | Terminator::IndirectCall if block.is_call() => End::Call,
@@ -52,5 +52,5 @@ pub(crate) fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
         Terminator::IndirectJump => End::Indirect,
         Terminator::Far => End::Far,
     };
-    Code { offset, since, lengths, bytes, bits, end, target: block.target }
+    Code { offset, since, lengths, bytes, isa, end, target: block.target }
 }

@@ -2,7 +2,7 @@
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_code::{FarTransfer, Graph, Labels, Terminator};
-use hodo_intel_pt::flow::{ControlFlow, ControlFlowKind, Event, EventData, Executed, Sink, Step};
+use hodo_flow::{ControlFlow, ControlFlowKind, Event, EventData, Executed, Sink, Step};
 use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transfer, Virtual};
 
 use crate::flow::{
@@ -373,7 +373,7 @@ fn is_exit(kind: ControlFlowKind) -> bool {
 fn far_transfer(executed: &Executed<'_>) -> FlowEvent<'static> {
     let last = executed.lengths.last().map_or(0, |&length| usize::from(length));
     let bytes = executed.bytes();
-    match FarTransfer::of(&bytes[bytes.len() - last..], executed.code.bits as u8) {
+    match executed.code.isa.far_transfer(&bytes[bytes.len() - last..]) {
         FarTransfer::Call => FlowEvent::Interrupt { from: executed.block.end },
         FarTransfer::Return => FlowEvent::InterruptReturn,
         FarTransfer::Other => FlowEvent::Enter,

@@ -1,7 +1,7 @@
 //! Decodes a chunk alone.
 
 use hodo_clock::{Nanos, Tsc};
-use hodo_intel_pt::flow::{Event, Executed, Gap, PacketKind, Sink};
+use hodo_flow::{Event, Executed, Gap, PacketKind, Sink};
 use hodo_model::{FlowEvent, FunctionRun, Numbering, Run};
 
 use crate::{

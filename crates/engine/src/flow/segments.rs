@@ -11,9 +11,8 @@ use std::{
 
 use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Program};
-use hodo_intel_pt::flow::{
-    Decoder, Event, Executed, FunctionRun, Gap, Hidden, Memos, PacketKind, Sink, Step, Trouble,
-};
+use hodo_flow::{Event, Executed, Gap, Hidden, PacketKind, Sink, Step, Trouble};
+use hodo_intel_pt::flow::{Decoder, FunctionRun, Memos};
 use hodo_model::{Cause, Loss};
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use hodo_clock::Tsc;
-use hodo_intel_pt::flow::{Event, Executed, Sink};
+use hodo_flow::{Event, Executed, Sink};
 
 use crate::{
     flow::{

@@ -14,8 +14,8 @@
 use std::{cmp::Ordering, ops::Range};
 
 use hodo_code::{Graph, Labels};
+use hodo_flow::{Executed, Step};
 use hodo_formats::recording::{Checkpoint, Recording};
-use hodo_intel_pt::flow::{Executed, Step};
 
 use crate::flow::stream::TraceStream;
 

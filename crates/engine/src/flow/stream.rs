@@ -7,11 +7,9 @@ use std::{
 };
 
 use hodo_clock::Tsc;
+use hodo_flow::Switch;
 use hodo_formats::recording::{Piece, Stream, Thread};
-use hodo_intel_pt::{
-    flow::Switch,
-    packet::{self, PSB},
-};
+use hodo_intel_pt::packet::{self, PSB};
 use hodo_native_log::{
     Log,
     packets::{self, Converter, Segment},

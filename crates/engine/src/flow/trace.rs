@@ -4,11 +4,12 @@ use std::{borrow::Cow, path::Path};
 
 use hodo_clock::{Nanos, Tsc};
 use hodo_code::{AddressSpace, Origin, Program, Unreadable};
+use hodo_flow::{Gap, Trouble};
 use hodo_formats::{
     raw,
     recording::{GuestCode, Recording, Thread},
 };
-use hodo_intel_pt::flow::{Gap, Guest, Trouble};
+use hodo_intel_pt::flow::Guest;
 use hodo_model::{Cause, Loss};
 
 use crate::{

@@ -7,7 +7,7 @@ use std::{
 };
 
 use hodo_analyses::latency;
-use hodo_code::{Content, Label, Labels, Origin};
+use hodo_code::{Content, Isa, Label, Labels, Origin};
 use hodo_formats::recording::{GuestCode, KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
 use hodo_model::{FunctionId, Names, Place, Root, SourceLine, Sources, function_name};
 use hodo_symbols::{DebugSections, Lines, Rows, Symbols};
@@ -296,6 +296,11 @@ impl<'f> Modules<'f> {
         let address = self.address(origin);
         let id = self.symbols.function_at(origin.module, address);
         (id, address.wrapping_sub(self.symbols.function(id).start()))
+    }
+
+    /// Returns the instruction set of a module.
+    pub fn isa(&self, module: u32) -> Isa {
+        self.symbols.modules().get(module as usize).map_or(Isa::X86_64, hodo_symbols::Module::isa)
     }
 
     /// Returns the address of a function in its module's symbol table.

@@ -8,10 +8,11 @@ use std::{
 
 use hodo_clock::{Nanos, Tsc};
 use hodo_code::{AddressSpace, Content, Origin};
+use hodo_flow::Switch;
 use hodo_formats::recording::{
     GuestCode, KeptCode, KernelSymbol, Mapping, Recording, Sideband, SidebandKind, Stream, TextPoke, Thread,
 };
-use hodo_intel_pt::flow::{self, Guest, Switch};
+use hodo_intel_pt::flow::{self, Guest};
 
 use crate::{
     flow::info::Source,

@@ -7,14 +7,12 @@
 
 use std::ops::Range;
 
-use hodo_code::{Labels, Terminator, writes_cr3};
-use iced_x86::{Instruction, Mnemonic};
+use hodo_code::{Labels, Role, Terminator};
 
 use super::{
     Cause, ControlFlow, ControlFlowKind, Event, EventData, Expected, Sink, Transaction, Trouble, ValueBlock,
     decoder::{Context, Decoder},
     recovery::State,
-    walk::enters_guest,
 };
 use crate::{
     Erratum,
@@ -176,7 +174,7 @@ impl Decoder<'_> {
         // A loss at the FUP does not end what the FUP belongs to.
         self.announced.restore_cause(cause);
         if self.announced.writes() && self.is_on() {
-            self.pass(|instruction| instruction.mnemonic() == Mnemonic::Ptwrite, context);
+            self.pass(Role::PtWrite, context);
         }
         self.announced.flush(ip, context.sink);
         if bound && self.machine.mode_waits() { self.arrive(context) } else { Ok(()) }
@@ -284,13 +282,13 @@ impl Decoder<'_> {
                 if let Some((cr3, non_root)) = self.machine.paging(cr3, non_root) {
                     context.sink.event(Event::Paging { cr3, non_root });
                 }
-                return self.change_at(writes_cr3, context);
+                return self.change_at(Role::WriteCr3, context);
             }
             Packet::Vmcs(base) => {
                 if let Some(base) = self.machine.virtual_machine(base) {
                     context.sink.event(Event::Vmcs(base));
                 }
-                return self.change_at(|instruction| instruction.mnemonic() == Mnemonic::Vmptrld, context);
+                return self.change_at(Role::LoadVmcs, context);
             }
             Packet::TraceStop => return self.trace_stop(context.sink),
             Packet::PtWrite { payload, ip, .. } => return self.ptwrite(payload, ip, context),
@@ -393,7 +391,7 @@ impl Decoder<'_> {
             self.announced.bind(context.sink);
             return Ok(());
         }
-        let found = self.find(|instruction| instruction.mnemonic() == Mnemonic::Ptwrite, context);
+        let found = self.find(Role::PtWrite, context);
         let mut walked = Ok(());
         match found {
             Some(ref instruction) => self.walk_to(instruction.end, context),
@@ -411,15 +409,11 @@ impl Decoder<'_> {
     }
 
     /// Walks over the instruction at the current position if it is `wanted`.
-    fn pass<L: Labels, S: Sink>(
-        &mut self,
-        wanted: impl Fn(&Instruction) -> bool,
-        context: &mut Context<'_, '_, L, S>,
-    ) {
+    fn pass<L: Labels, S: Sink>(&mut self, wanted: Role, context: &mut Context<'_, '_, L, S>) {
         let (walk, graph, _) = self.walk_graph_sink(context);
         let instruction = graph.snapshot(walk.tick).instruction(walk.ip);
-        if let Some(read) = instruction.ok().filter(|read| wanted(&read.instruction)) {
-            self.walk_to(read.instruction.next_ip(), context);
+        if let Some(read) = instruction.ok().filter(|read| read.instruction.role() == wanted) {
+            self.walk_to(read.instruction.end(), context);
         }
     }
 
@@ -457,7 +451,7 @@ impl Decoder<'_> {
     ) {
         let data = std::mem::take(&mut self.announced.data);
         let mut event = ControlFlow { cause, ip: None, data };
-        let instruction: fn(&Instruction) -> bool = match cause.kind {
+        let instruction = match cause.kind {
             _ if ip => {
                 self.announced.push(Event::ControlFlow(event));
                 self.announced.bind(context.sink);
@@ -465,11 +459,11 @@ impl Decoder<'_> {
                 self.announced.restore_cause(Some(cause).filter(|_| transfers));
                 return;
             }
-            ControlFlowKind::Iret => returns_from_interrupt,
-            ControlFlowKind::UserInterruptReturn => |instruction| instruction.mnemonic() == Mnemonic::Uiret,
-            ControlFlowKind::VmEntry => enters_guest,
-            ControlFlowKind::Shutdown | ControlFlowKind::Other(_) => |_| false,
-            _ if self.state == State::Off => |_| false,
+            ControlFlowKind::Iret => Some(Role::InterruptReturn),
+            ControlFlowKind::UserInterruptReturn => Some(Role::UserInterruptReturn),
+            ControlFlowKind::VmEntry => Some(Role::EnterGuest),
+            ControlFlowKind::Shutdown | ControlFlowKind::Other(_) => None,
+            _ if self.state == State::Off => None,
             // The event causes an asynchronous transfer, whose FUP is not that of an event before.
             _ => {
                 if self.announced.bound {
@@ -480,7 +474,7 @@ impl Decoder<'_> {
                 return;
             }
         };
-        if let Some(Range { start, .. }) = self.find(instruction, context) {
+        if let Some(Range { start, .. }) = instruction.and_then(|role| self.find(role, context)) {
             self.walk_to(start, context);
             event.ip = Some(start);
         }
@@ -491,7 +485,7 @@ impl Decoder<'_> {
     /// otherwise reported at the packet.
     fn change_at<L: Labels, S: Sink>(
         &mut self,
-        instruction: fn(&Instruction) -> bool,
+        instruction: Role,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
         if self.left_from.is_some() {
@@ -517,7 +511,7 @@ impl Decoder<'_> {
     /// Returns the addresses of the first `wanted` instruction ahead, if the flow is known.
     fn find<L: Labels, S: Sink>(
         &mut self,
-        wanted: impl Fn(&Instruction) -> bool,
+        wanted: Role,
         context: &mut Context<'_, '_, L, S>,
     ) -> Option<Range<u64>> {
         let on = self.is_on();
@@ -545,13 +539,5 @@ fn is_flow(packet: &Packet) -> bool {
             | Packet::TipPge(_)
             | Packet::TipPgd(_)
             | Packet::TraceStop
-    )
-}
-
-/// Returns whether an instruction returns from an interrupt or exception.
-fn returns_from_interrupt(instruction: &Instruction) -> bool {
-    matches!(
-        instruction.mnemonic(),
-        Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq | Mnemonic::Erets | Mnemonic::Eretu
     )
 }

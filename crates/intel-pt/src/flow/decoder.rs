@@ -3,15 +3,15 @@
 use std::ops::Range;
 
 use hodo_clock::Tsc;
-use hodo_code::{Graph, Labels, Program, ReturnStack};
+use hodo_code::{Graph, Isa, Labels, Program, ReturnStack, Role};
 
 use super::{
-    Event, Expected, Gap, Hidden, PacketKind, Sink, Trouble,
+    Event, Expected, Gap, Hidden, PacketKind, Sink, Switch, Trouble,
     bind::PendingEvents,
     fast::{Memos, Starts},
     machine::Machine,
     recovery::{State, Waiting},
-    walk::{Filtering, Walk, enters_guest},
+    walk::{Filtering, Walk},
 };
 use crate::{
     Config, Errata, Erratum, Filter,
@@ -19,17 +19,6 @@ use crate::{
     packet::{self, IpPayload, Packet, Tnt},
     timing::Timing,
 };
-
-/// The tick from which a stream shows another program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Switch {
-    /// The tick.
-    pub at: Tsc,
-    /// Index of the program in the caller's list.
-    pub program: usize,
-    /// The caller's identification of what runs, for example the thread.
-    pub context: u32,
-}
 
 /// A guest whose code is known. A stream shows it while the processor is in VMX non-root operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,7 +293,7 @@ impl<'t> Decoder<'t> {
         context: &'c mut Context<'_, 'a, L, S>,
     ) -> (&mut Walk, &'c mut Graph<'a, L>, &'c mut S) {
         let program = self.machine.guest.unwrap_or(self.program);
-        (&mut self.walk, context.programs[program].graph(self.machine.bits), context.sink)
+        (&mut self.walk, context.programs[program].graph(Isa::X86(self.machine.bits)), context.sink)
     }
 
     #[inline]
@@ -572,7 +561,8 @@ impl<'t> Decoder<'t> {
     ) -> bool {
         let (walk, graph, _) = self.walk_graph_sink(context);
         let instruction = graph.snapshot(walk.tick).instruction(from);
-        instruction.is_ok_and(|read| enters_guest(&read.instruction)) && self.errata.has(Erratum::Skd022)
+        instruction.is_ok_and(|read| read.instruction.role() == Role::EnterGuest)
+            && self.errata.has(Erratum::Skd022)
     }
 
     /// Applies the pending changes of the machine state, which take effect at the current TIP, TIP.PGE or TIP.PGD.

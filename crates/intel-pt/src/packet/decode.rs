@@ -2,6 +2,8 @@
 
 use std::{fmt, iter};
 
+use hodo_flow::PacketError as ErrorKind;
+
 use super::{FUP, IpPayload, Packet, TIP, TIP_PGD, TIP_PGE, Tnt};
 use crate::{Errata, Erratum};
 
@@ -32,30 +34,9 @@ pub struct Error {
     pub kind: ErrorKind,
 }
 
-/// Why bytes are no valid packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// The stream ends inside a packet of this many bytes (at least).
-    CutShort(u8),
-    /// A PSB begins inside a packet of this many bytes: the rest of the packet is lost.
-    CutByPsb(u8),
-    /// No packet begins with this byte.
-    UnknownOpcode(u8),
-    /// No packet begins with 02 and this byte.
-    UnknownExtendedOpcode(u8),
-    /// This byte has wrong fixed or reserved bits for its packet.
-    Malformed(u8),
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            ErrorKind::CutShort(size) => write!(f, "the trace ends inside a packet of {size} bytes"),
-            ErrorKind::CutByPsb(size) => write!(f, "a PSB begins inside a packet of {size} bytes"),
-            ErrorKind::UnknownOpcode(byte) => write!(f, "no packet begins with byte {byte:02x}"),
-            ErrorKind::UnknownExtendedOpcode(byte) => write!(f, "no packet begins with bytes 02 {byte:02x}"),
-            ErrorKind::Malformed(byte) => write!(f, "byte {byte:02x} is not valid in this packet"),
-        }
+        self.kind.fmt(f)
     }
 }
 

@@ -4,10 +4,11 @@ mod decode;
 mod encode;
 mod show;
 
-pub use decode::{Decoder, Error, ErrorKind, PSB, find_psb};
+pub use decode::{Decoder, Error, PSB, find_psb};
 pub(crate) use decode::{LONG_TNT, frequent, leading_tnts, short_cyc, tnt};
 pub use encode::Encoded;
 pub(crate) use encode::IpFields;
+pub use hodo_flow::PacketError as ErrorKind;
 
 /// The low five bits of the first byte of IP packets; IPBytes are above them.
 pub(crate) const TIP: u8 = 0x0d;

@@ -3,15 +3,14 @@
 use std::{collections::HashMap, fmt::Write as _, io::Write, mem, str::FromStr};
 
 use hodo_clock::Tsc;
-use hodo_code::{Graph, Labels, Origin};
+use hodo_code::{Graph, Labels, Origin, Printer};
 use hodo_engine::{Chunk, Reading, SelectionFilter, Trace, TrackSink};
-use hodo_intel_pt::flow::{Event, Executed, Gap, PacketKind, Sink, Step};
+use hodo_flow::{Event, Executed, Gap, PacketKind, Sink, Step};
 use hodo_model::{
     Names, Sources,
     digits::{append_first, decimal, hexadecimal},
 };
 use hodo_symbols::{Frame, Lines as SourceLines};
-use iced_x86::{Formatter, GasFormatter};
 
 use super::{TextSink, early_lines::EarlyLines, span::Span, write_chunks};
 use crate::{Format, Outcome};
@@ -108,7 +107,7 @@ struct InstructionSink<'x, 'f> {
     time: String,
     span: Span,
     early: EarlyLines,
-    formatter: GasFormatter,
+    printer: Printer,
     disassembly: String,
     /// DWARF lines by module; `None` if there are none.
     dwarf_lines: HashMap<u32, Option<SourceLines<'x>>>,
@@ -137,7 +136,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             time: "-".to_owned(),
             span: Span::default(),
             early: EarlyLines::default(),
-            formatter: formatter(),
+            printer: Printer::default(),
             disassembly: String::new(),
             dwarf_lines: HashMap::new(),
             symbols: HashMap::new(),
@@ -212,7 +211,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             Field::Insn => {
                 self.disassembly.clear();
                 match executed.code.instruction(address) {
-                    Ok(read) => self.formatter.format(&read.instruction, &mut self.disassembly),
+                    Ok(read) => self.printer.print(&read.instruction, &mut self.disassembly),
                     Err(_) => self.disassembly.push('?'),
                 }
                 self.text.extend_from_slice(self.disassembly.as_bytes());
@@ -314,14 +313,6 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
         };
         self.text.extend_from_slice(line.as_bytes());
     }
-}
-
-/// Formats addresses as in the other fields: lower case, without padding.
-fn formatter() -> GasFormatter {
-    let mut formatter = GasFormatter::new();
-    formatter.options_mut().set_uppercase_hex(false);
-    formatter.options_mut().set_branch_leading_zeros(false);
-    formatter
 }
 
 fn origin(address: u64, executed: &Executed<'_>) -> Origin {

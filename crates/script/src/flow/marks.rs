@@ -4,7 +4,7 @@ use std::io::Write;
 
 use hodo_code::Origin;
 use hodo_engine::{Chunk, Reading, SelectionFilter, Trace, TrackSink};
-use hodo_intel_pt::flow::{Event, Executed, Sink};
+use hodo_flow::{Event, Executed, Sink};
 use hodo_model::Names;
 use serde_json::{Value, json};
 

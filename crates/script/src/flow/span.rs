@@ -14,7 +14,7 @@
 use std::io::Write;
 
 use hodo_clock::Nanos;
-use hodo_intel_pt::flow::PacketKind;
+use hodo_flow::PacketKind;
 
 /// Tracks the bounds, and writes them into lines whose upper bound is not known yet.
 #[derive(Debug, Default)]

@@ -6,7 +6,8 @@ fn run(index: u32, place: Place, instructions: u64) -> FlowEvent<'static> {
     let address = u64::from(index) * 100 + u64::from(place == Place::Middle);
     let at = Arrival { address, function: FunctionId { module: 1, index }, place };
     let (lengths, bytes, end) = (&[][..], &[][..], End::Next);
-    let code = Code { offset: at.address, since: 0, lengths, bytes, bits: 64, end, target: 0 };
+    let code =
+        Code { offset: at.address, since: 0, lengths, bytes, isa: hodo_model::Isa::X86_64, end, target: 0 };
     FlowEvent::Run { at, instructions, code }
 }
 

@@ -1,8 +1,8 @@
 //! Follows the entries of one block.
 
 use hodo_clock::Tsc;
-use hodo_code::{Bits, BlockId, FunctionRun, Graph, Labels};
-use hodo_intel_pt::flow::{Event, Executed, Gap, PacketKind, Sink, Switch, Trouble};
+use hodo_code::{BlockId, FunctionRun, Graph, Isa, Labels};
+use hodo_flow::{Event, Executed, Gap, PacketKind, Sink, Switch, Trouble};
 use hodo_native_log::{Entries, Entry, Item, Table, note};
 
 use super::{
@@ -200,7 +200,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
 
     fn read_exit(&mut self, exit: u32) -> Option<u32> {
         let tick = self.table.path(exit)?.since.max(self.position.now);
-        let graph = self.context.programs[self.program].graph(Bits::B64);
+        let graph = self.context.programs[self.program].graph(Isa::X86_64);
         self.exits.read((self.table, exit), graph, tick)
     }
 
@@ -215,7 +215,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         self.leave_paths();
         if let Some(path) = part.path {
             let tick = path.since.max(self.position.now);
-            let graph = self.context.programs[self.program].graph(Bits::B64);
+            let graph = self.context.programs[self.program].graph(Isa::X86_64);
             let ran = Ran { instructions: count.into(), address_sum: part.digest.addresses() };
             let code = self.exits.of_path(&path, ran, graph, tick);
             self.begin_code(&code);
@@ -307,7 +307,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         /// How often a path must run to pay: it saves more if it replaces single blocks than if it replaces runs.
         const WORTH_FOR_BLOCKS: usize = 8;
         const WORTH_FOR_RUNS: usize = 32;
-        let graph = self.context.programs[self.program].graph(Bits::B64);
+        let graph = self.context.programs[self.program].graph(Isa::X86_64);
         let memos = &mut *self.context.memos;
         self.exits.steps(code, graph, S::TAKES_BLOCKS, &mut memos.steps);
         let learned = self.sink.learn(state, &memos.steps, graph).unwrap_or((BY_BLOCKS, state));
@@ -371,7 +371,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
 
     fn report_runs(&mut self) {
         if !self.context.memos.runs.is_empty() {
-            let graph = self.context.programs[self.program].graph(Bits::B64);
+            let graph = self.context.programs[self.program].graph(Isa::X86_64);
             self.sink.packet(PacketKind::Other);
             self.sink.function_runs(&self.context.memos.runs, graph, None);
             self.context.memos.runs.clear();
@@ -384,7 +384,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         let Some(&last) = self.exits.blocks(code).last() else { return self.lose(code) };
         self.close_gap();
         self.sink.packet(PacketKind::Other);
-        let graph = self.context.programs[self.program].graph(Bits::B64);
+        let graph = self.context.programs[self.program].graph(Isa::X86_64);
         let mut ids = self.exits.blocks(code);
         let now = self.position.now;
         let mut report = |id: BlockId, count: Option<u32>| report(self.sink, graph, (id, count), now);
@@ -504,7 +504,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     /// Reports the block in which the thread is.
     fn report_open(&mut self) {
         let Some((id, count)) = self.open.take() else { return };
-        let graph = self.context.programs[self.program].graph(Bits::B64);
+        let graph = self.context.programs[self.program].graph(Isa::X86_64);
         report(self.sink, graph, (id, Some(count)), self.position.now);
     }
 
@@ -560,5 +560,6 @@ fn report<L: Labels>(
     let lengths = graph.lengths(block);
     let lengths = count.map_or(lengths, |count| &lengths[..count as usize]);
     let (bytes, provenances) = (graph.bytes(), graph.provenances());
-    sink.executed(Executed { block, lengths, id, bytes, provenances, code: graph.snapshot(now) });
+    let (code, condition_failed) = (graph.snapshot(now), false);
+    sink.executed(Executed { block, lengths, id, bytes, provenances, code, condition_failed });
 }

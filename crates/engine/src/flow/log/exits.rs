@@ -1,7 +1,7 @@
 //! The code that an exit stands for: the blocks of its path.
 
 use hodo_code::{BlockId, FunctionRun, Graph, Labels, Transfer};
-use hodo_intel_pt::flow::{Expected, Step, Trouble};
+use hodo_flow::{Expected, Step, Trouble};
 use hodo_native_log::{Path, Span, Table, exit};
 use rustc_hash::FxHashMap;
 

@@ -17,7 +17,7 @@ mod superblocks;
 mod ways;
 
 use hodo_code::{FunctionRun, Labels, Program};
-use hodo_intel_pt::flow::{Event, Executed, Sink, Step, Switch};
+use hodo_flow::{Event, Executed, Sink, Step, Switch};
 use hodo_native_log::{DecodedBlock, Entry, FileError, Item, Log, Table};
 use rustc_hash::FxHashMap;
 

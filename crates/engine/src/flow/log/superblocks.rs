@@ -1,6 +1,6 @@
 //! Sequences of exits that followed each other before, so that all of them cost one look-up.
 
-use hodo_intel_pt::flow::Sink;
+use hodo_flow::Sink;
 use rustc_hash::FxHashMap;
 
 /// Number of exits of a superblock.

@@ -13,5 +13,5 @@
 mod memo;
 mod plain_packets;
 
-pub use memo::{Memos, Step};
+pub use memo::Memos;
 pub(super) use plain_packets::Starts;

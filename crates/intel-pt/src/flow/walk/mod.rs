@@ -5,16 +5,14 @@ mod function_runs;
 use std::{mem, ops::Range};
 
 use hodo_code::{
-    Back, BlockId, BranchBatches, FunctionRuns, Graph, Labels, NOT_TAKEN, ReturnStack, TAKEN, Terminator,
-    writes_cr3,
+    Back, BlockId, BranchBatches, FunctionRuns, Graph, Labels, NOT_TAKEN, ReturnStack, Role, TAKEN,
+    Terminator,
 };
-use iced_x86::{Instruction, Mnemonic};
+
+use hodo_flow::{CircleGuard, Lookahead, SUSPICIOUS, instructions_before};
 
 use self::function_runs::RunPosition;
-use super::{
-    Executed, Expected, Sink, Trouble,
-    lookahead::{CircleGuard, Lookahead, SUSPICIOUS, instructions_before},
-};
+use super::{Executed, Expected, Sink, Trouble};
 use crate::{Config, packet::Tnt};
 
 /// Blocks without a decision after which a walk checks for a loop.
@@ -129,7 +127,8 @@ impl Walk {
     ) {
         let (block, code) = (graph.block(id), graph.snapshot(self.tick));
         let (bytes, provenances) = (graph.bytes(), graph.provenances());
-        sink.executed(Executed { block, lengths, id, bytes, provenances, code });
+        let condition_failed = false;
+        sink.executed(Executed { block, lengths, id, bytes, provenances, code, condition_failed });
     }
 
     /// Continues at the end of block `id`, or at its direct target.
@@ -396,11 +395,7 @@ impl Walk {
     }
 
     /// Returns the addresses of the first `wanted` instruction ahead, before the next decision or at it.
-    pub(super) fn find<L: Labels>(
-        &mut self,
-        graph: &mut Graph<'_, L>,
-        wanted: impl Fn(&Instruction) -> bool,
-    ) -> Option<Range<u64>> {
+    pub(super) fn find<L: Labels>(&mut self, graph: &mut Graph<'_, L>, wanted: Role) -> Option<Range<u64>> {
         self.lookahead().find(graph, wanted)
     }
 
@@ -503,7 +498,7 @@ impl Walk {
             let block = graph.block(id);
             let (start, target, terminator) = (block.start, block.target, block.terminator);
             if block.writes_cr3 {
-                let found = self.find(graph, writes_cr3);
+                let found = self.find(graph, Role::WriteCr3);
                 return found.map_or(Ok(()), |instruction| self.walk_to(graph, sink, instruction.end));
             }
             if direct_unseen && matches!(terminator, Terminator::Jump | Terminator::Call) {
@@ -558,9 +553,4 @@ pub(super) enum Filtering<F> {
     Unknown,
     /// There was one: it traces the addresses for which this returns `true`.
     By(F),
-}
-
-/// Returns whether an instruction enters a guest.
-pub(super) fn enters_guest(instruction: &Instruction) -> bool {
-    matches!(instruction.mnemonic(), Mnemonic::Vmlaunch | Mnemonic::Vmresume | Mnemonic::Vmrun)
 }

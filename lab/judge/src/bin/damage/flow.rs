@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hodo_code::Terminator;
 use hodo_engine::{Chunks, FileSearchPaths, Files, Input, Options, Reading, Trace, TrackSink, decode_all};
-use hodo_intel_pt::flow::{Event, Executed, Gap, Sink, Trouble};
+use hodo_flow::{Event, Executed, Gap, Sink, Trouble};
 
 /// The instructions between one PSB and the next.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,7 +1,7 @@
 //! The law: whatever code is missing, the decoded instructions are those that ran.
 
 use hodo_engine::{Chunk, Trace, TrackSink, decode_all};
-use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink};
+use hodo_flow::{Event, Executed, PacketKind, Sink};
 
 use crate::truth::{READING, Segment, Segments};
 

@@ -1,7 +1,7 @@
 //! What really ran: a recording decoded with all of its code.
 
 use hodo_engine::{Chunk, Chunks, Reading, Trace, TrackSink, Window, decode_all};
-use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink};
+use hodo_flow::{Event, Executed, PacketKind, Sink};
 
 /// The segments of a trace stream, in order.
 pub(crate) type Segments = Vec<Segment>;

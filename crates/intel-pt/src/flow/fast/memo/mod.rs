@@ -23,10 +23,10 @@ mod transitions;
 mod word;
 
 use hodo_code::{FunctionRuns, Graph, Labels, Transfer};
+use hodo_flow::Step;
 use rustc_hash::FxHashMap;
 
 pub(super) use record::join;
-pub use table::Step;
 pub(super) use word::{LONG_SIZE, plain_size};
 
 use self::{

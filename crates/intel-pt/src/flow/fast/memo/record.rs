@@ -1,11 +1,12 @@
 //! Walks over packets once and records the result.
 
 use hodo_code::{Graph, Labels, Terminator, Transfer};
+use hodo_flow::Step;
 
 use super::{
     super::super::{Event, Executed, Sink, Trouble, walk::Walk},
     plain_size,
-    table::{Key, LONGEST, NO_REGION, Next, Step, Table},
+    table::{Key, LONGEST, NO_REGION, Next, Table},
 };
 use crate::packet::{Tnt, tnt};
 

@@ -1,61 +1,9 @@
 //! What packets do at each block, as far as its code alone decides that.
 
-use hodo_code::{Block, BlockId, Label, Place, Transfer};
+use hodo_code::BlockId;
+use hodo_flow::Step;
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
-
-/// Consecutive instructions of one function, and the kind of the last one.
-#[derive(Clone, Copy, Debug)]
-pub struct Step {
-    /// Address of the first instruction.
-    pub start: u64,
-    /// Address after the last instruction.
-    pub end: u64,
-    module: u32,
-    function: u32,
-    /// The block that begins at `start`.
-    pub block: BlockId,
-    /// Number of instructions.
-    pub instructions: u16,
-    /// Effect of the last instruction on the call stack.
-    pub transfer: Transfer,
-    place: Place,
-}
-
-impl Step {
-    /// Creates a step from a block.
-    pub(super) fn new(block: &Block, transfer: Transfer) -> Step {
-        let Block { start, end, label: Label { module, function, place }, .. } = *block;
-        // The maximum block length fits 16 bits.
-        let instructions = block.instructions as u16;
-        Step { start, end, module, function, block: VACANT, instructions, transfer, place }
-    }
-
-    /// Creates the step of a whole block.
-    pub fn of_block(id: BlockId, block: &Block) -> Step {
-        Step { block: id, ..Step::new(block, block.transfer()) }
-    }
-
-    /// Returns the label of the code at `start`.
-    #[inline]
-    pub fn label(&self) -> Label {
-        Label { module: self.module, function: self.function, place: self.place }
-    }
-
-    /// Appends the next step; returns `false` if it is not part of the same function run.
-    pub fn join(&mut self, next: &Step) -> bool {
-        let same_run =
-            self.transfer == Transfer::None && (self.module, self.function) == (next.module, next.function);
-        match self.instructions.checked_add(next.instructions).filter(|_| same_run) {
-            Some(instructions) => {
-                (self.instructions, self.end) = (instructions, next.end);
-                self.transfer = next.transfer;
-                true
-            }
-            None => false,
-        }
-    }
-}
 
 /// The result of following packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,7 +186,7 @@ impl Table {
             [first, more @ ..] if steps.len() <= LONGEST => (next, Some((*first, more))),
             _ => (Next::Unknown, None),
         };
-        let (first, more) = steps.unwrap_or((NO_STEP, &[]));
+        let (first, more) = steps.unwrap_or((Step::NONE, &[]));
         let start = self.steps.len() as u32;
         let Key { packets, block, region: region_before } = key;
         self.steps.extend_from_slice(more);
@@ -261,17 +209,6 @@ impl Table {
     }
 }
 
-const NO_STEP: Step = Step {
-    start: 0,
-    end: 0,
-    module: 0,
-    function: 0,
-    block: VACANT,
-    instructions: 0,
-    transfer: Transfer::None,
-    place: Place::Unknown,
-};
-
 fn vacant(slots: usize) -> Vec<Transition> {
     let nothing = Transition {
         packets: 0,
@@ -281,7 +218,7 @@ fn vacant(slots: usize) -> Vec<Transition> {
         count: 0,
         more: 0,
         next: Next::Unknown,
-        first: NO_STEP,
+        first: Step::NONE,
     };
     vec![nothing; slots]
 }

@@ -5,8 +5,6 @@ use std::fmt;
 use hodo_clock::Tsc;
 use hodo_code::Unreadable;
 
-use crate::packet;
-
 /// A span of the trace without flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
@@ -33,7 +31,7 @@ pub enum Trouble {
     /// The recording marks bytes as missing or unusable.
     Missing,
     /// The bytes are no valid packet.
-    Packet(packet::ErrorKind),
+    Packet(PacketError),
     /// The next code to run can't be read.
     Code(Unreadable),
     /// A guest with unknown code runs.
@@ -81,6 +79,35 @@ pub enum Trouble {
     },
 }
 
+/// Why bytes are no valid packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketError {
+    /// The stream ends inside a packet of this many bytes (at least).
+    CutShort(u8),
+    /// A PSB begins inside a packet of this many bytes: the rest of the packet is lost.
+    CutByPsb(u8),
+    /// No packet begins with this byte.
+    UnknownOpcode(u8),
+    /// No packet begins with 02 and this byte.
+    UnknownExtendedOpcode(u8),
+    /// This byte has wrong fixed or reserved bits for its packet.
+    Malformed(u8),
+}
+
+impl fmt::Display for PacketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PacketError::CutShort(size) => write!(f, "the trace ends inside a packet of {size} bytes"),
+            PacketError::CutByPsb(size) => write!(f, "a PSB begins inside a packet of {size} bytes"),
+            PacketError::UnknownOpcode(byte) => write!(f, "no packet begins with byte {byte:02x}"),
+            PacketError::UnknownExtendedOpcode(byte) => {
+                write!(f, "no packet begins with bytes 02 {byte:02x}")
+            }
+            PacketError::Malformed(byte) => write!(f, "byte {byte:02x} is not valid in this packet"),
+        }
+    }
+}
+
 /// Why a call was not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
@@ -94,7 +121,7 @@ pub enum Hidden {
 
 impl Trouble {
     /// Returns why later returns may find no call; `None` if the trouble is only a consequence of hidden calls.
-    pub(super) fn hides(self) -> Option<Hidden> {
+    pub fn hides(self) -> Option<Hidden> {
         match self {
             Trouble::UnseenCall { .. } => None,
             Trouble::Code(Unreadable::Unmapped(_) | Unreadable::MissingBytes(..)) | Trouble::Guest { .. } => {
@@ -107,13 +134,13 @@ impl Trouble {
 
     /// Returns whether earlier decoding may be wrong, because bytes were damaged or code changed unseen. Otherwise
     /// the packets are sound, and only code or packets are missing.
-    pub(super) fn is_doubtful(self) -> bool {
+    pub fn is_doubtful(self) -> bool {
         match self {
             Trouble::Overflow | Trouble::Missing | Trouble::Guest { .. } | Trouble::NotTraced { .. } => false,
             Trouble::LostAddress | Trouble::UnknownFilter { .. } | Trouble::UnseenCall { .. } => false,
             Trouble::Code(code) => matches!(code, Unreadable::Invalid(_)),
             // A stream may end at any byte.
-            Trouble::Packet(packet::ErrorKind::CutShort(_)) => false,
+            Trouble::Packet(PacketError::CutShort(_)) => false,
             _ => true,
         }
     }
@@ -143,7 +170,7 @@ impl fmt::Display for Trouble {
         match *self {
             Trouble::Overflow => f.write_str("the processor's trace buffer overflowed"),
             Trouble::Missing => f.write_str("trace bytes are missing"),
-            Trouble::Packet(kind) => packet::Error { at: 0, kind }.fmt(f),
+            Trouble::Packet(error) => error.fmt(f),
             Trouble::Code(Unreadable::Unmapped(at)) => write!(f, "no code is mapped at {at:x}"),
             Trouble::Code(Unreadable::MissingBytes(at, _)) => {
                 write!(f, "the code at {at:x} is not available")

@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use hodo_clock::Tsc;
 use hodo_code::Bits;
 
-use super::Gap;
+use crate::Gap;
 
 /// An event between the blocks. All instructions before it are reported before it, and all after it later.
 ///
@@ -22,7 +22,7 @@ pub enum Event {
     /// Core cycles of the segment up to here, if CYC packets count them. The difference of two such events is the
     /// number of cycles of the instructions reported between them.
     Cycles(u64),
-    /// Another thread runs from here on: the context of its [`Switch`](super::Switch). It is not reported at a
+    /// Another thread runs from here on: the context of its [`Switch`](crate::Switch). It is not reported at a
     /// segment's start if the first switch of the schedule applies there.
     Switch(u32),
     /// Tracing is on again, from this address on.
@@ -114,7 +114,7 @@ pub enum Event {
     /// Tracing stopped in a TraceStop region, until software enables it again.
     TraceStop,
     /// Width of the code from here on.
-    Mode(#[cfg_attr(feature = "serde", serde(serialize_with = "super::serialized::width"))] Bits),
+    Mode(#[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialized::width"))] Bits),
     /// Whether interrupts are enabled from here on (RFLAGS.IF, with event trace).
     InterruptFlag(bool),
     /// A breakpoint or performance counter requested a mark (TRIG).
@@ -176,6 +176,8 @@ pub enum ControlFlowKind {
     UserInterrupt,
     /// Return from a user interrupt.
     UserInterruptReturn,
+    /// An exception of Arm or RISC-V, by its name.
+    Named(&'static str),
     /// An unknown type.
     Other(u8),
 }
@@ -317,6 +319,7 @@ impl fmt::Display for ControlFlowKind {
             ControlFlowKind::Shutdown => "shutdown",
             ControlFlowKind::UserInterrupt => "user interrupt",
             ControlFlowKind::UserInterruptReturn => "return from user interrupt",
+            ControlFlowKind::Named(name) => name,
             ControlFlowKind::Other(kind) => return write!(f, "control-flow event {kind}"),
         })
     }

@@ -3,7 +3,7 @@
 use hodo_code::Bits;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use super::{Gap, event::Cause};
+use crate::{Cause, Gap};
 
 /// Writes a width of code as its number of bits.
 pub(super) fn width<S: Serializer>(bits: &Bits, serializer: S) -> Result<S::Ok, S::Error> {

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-use hodo_code::{Block, BlockId, Graph, Labels, Terminator};
-use iced_x86::Instruction;
+use hodo_code::{Block, BlockId, Graph, Labels, Role, Terminator};
 
-use super::Trouble;
+use crate::Trouble;
 
 /// Number of blocks without a packet after which a walk checks for a loop.
-pub(super) const SUSPICIOUS: u32 = 64;
+pub const SUSPICIOUS: u32 = 64;
 
 /// Brent's cycle detection: compares with one remembered block, which it replaces at growing distances.
-pub(super) struct CircleGuard {
+#[derive(Clone, Debug)]
+pub struct CircleGuard {
     steps: u32,
     limit: u32,
     remembered: Option<BlockId>,
@@ -19,13 +19,14 @@ pub(super) struct CircleGuard {
 
 impl CircleGuard {
     /// Starts after `steps` blocks, fewer than [`SUSPICIOUS`].
-    pub(super) fn after(steps: u32) -> CircleGuard {
+    #[inline]
+    pub fn after(steps: u32) -> CircleGuard {
         CircleGuard { steps, limit: SUSPICIOUS, remembered: None }
     }
 
     /// Returns whether the walk has visited `block` before, with only the position changing.
     #[inline]
-    pub(super) fn is_circle(&mut self, block: BlockId) -> bool {
+    pub fn is_circle(&mut self, block: BlockId) -> bool {
         if self.remembered == Some(block) {
             return true;
         }
@@ -39,25 +40,31 @@ impl CircleGuard {
 }
 
 /// A walk ahead along code that needs no packet.
-pub(super) struct Lookahead {
+#[derive(Clone, Debug)]
+pub struct Lookahead {
     /// Address of the next instruction.
-    pub(super) ip: u64,
+    pub ip: u64,
     /// The block at `ip`, once looked up.
     block: Option<BlockId>,
     /// The tick whose code is walked over.
     tick: u64,
     /// Number of blocks passed.
-    pub(super) steps: u32,
+    pub steps: u32,
     guard: CircleGuard,
 }
 
 impl Lookahead {
-    pub(super) fn new(ip: u64, block: Option<BlockId>, tick: u64) -> Lookahead {
+    /// Starts at `ip`, whose block may be known.
+    #[inline]
+    pub fn new(ip: u64, block: Option<BlockId>, tick: u64) -> Lookahead {
         Lookahead { ip, block, tick, steps: 0, guard: CircleGuard::after(0) }
     }
 
     /// Returns the block at the current position.
-    pub(super) fn current_block<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
+    ///
+    /// # Errors
+    /// Its code can't be read.
+    pub fn current_block<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
         match self.block {
             Some(id) => Ok(id),
             None => graph.at(self.ip, self.tick).map_err(Trouble::Code),
@@ -65,7 +72,10 @@ impl Lookahead {
     }
 
     /// Passes block `id`; returns `false` if its end needs a packet.
-    pub(super) fn step<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) -> Result<bool, Trouble> {
+    ///
+    /// # Errors
+    /// The code loops.
+    pub fn step<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) -> Result<bool, Trouble> {
         let block = graph.block(id);
         let (to, runs_on) = match block.terminator {
             Terminator::None => (block.end, true),
@@ -83,14 +93,10 @@ impl Lookahead {
 
     /// Continues to the first `wanted` instruction and returns its addresses, if there is one before the next decision
     /// or at it.
-    pub(super) fn find<L: Labels>(
-        &mut self,
-        graph: &mut Graph<'_, L>,
-        wanted: impl Fn(&Instruction) -> bool,
-    ) -> Option<Range<u64>> {
+    pub fn find<L: Labels>(&mut self, graph: &mut Graph<'_, L>, wanted: Role) -> Option<Range<u64>> {
         loop {
             let id = self.current_block(graph).ok()?;
-            if let Some(found) = find_inside(graph, id, self.tick, &wanted) {
+            if let Some(found) = find_inside(graph, id, self.tick, wanted) {
                 return Some(found);
             }
             if !self.step(graph, id).ok()? {
@@ -101,24 +107,19 @@ impl Lookahead {
 }
 
 /// Returns the addresses of the first `wanted` instruction of a block.
-fn find_inside<L: Labels>(
-    graph: &Graph<'_, L>,
-    id: BlockId,
-    tick: u64,
-    wanted: impl Fn(&Instruction) -> bool,
-) -> Option<Range<u64>> {
+fn find_inside<L: Labels>(graph: &Graph<'_, L>, id: BlockId, tick: u64, wanted: Role) -> Option<Range<u64>> {
     let block = graph.block(id);
     let mut address = block.start;
     graph.lengths(block).iter().find_map(|&length| {
         let start = address;
         address += u64::from(length);
         let read = graph.snapshot(tick).instruction(start).ok()?;
-        wanted(&read.instruction).then_some(start..address)
+        (read.instruction.role() == wanted).then_some(start..address)
     })
 }
 
 /// Returns the number of instructions of `block` before `ip`, or `None` if none begins there.
-pub(super) fn instructions_before<L: Labels>(graph: &Graph<'_, L>, block: &Block, ip: u64) -> Option<usize> {
+pub fn instructions_before<L: Labels>(graph: &Graph<'_, L>, block: &Block, ip: u64) -> Option<usize> {
     let mut address = block.start;
     let mut count = 0;
     for &length in graph.lengths(block) {
