@@ -120,7 +120,9 @@ impl Calls {
         if self.addresses.len() == self.deepest {
             self.addresses.pop_front();
         }
-        self.addresses.push_back(back);
+        if self.deepest > 0 {
+            self.addresses.push_back(back);
+        }
     }
 
     pub(crate) fn top(&self) -> Option<u64> {

@@ -187,9 +187,13 @@ impl Parameters {
         }
     }
 
-    /// The greatest number of return addresses on the stack.
+    /// The greatest number of calls that are remembered.
     pub(crate) fn deepest(&self) -> usize {
-        1 << self.return_stack_size.max(self.call_counter_size)
+        match self.return_stack_size {
+            // The counter must fit its field.
+            0 => (1 << self.call_counter_size) - 1,
+            stack => 1 << stack,
+        }
     }
 
     /// Returns the address for the value of a full address field.

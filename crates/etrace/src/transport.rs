@@ -291,6 +291,16 @@ impl Transport {
                 // The payload's sign fills the last byte.
                 let sign = if payload.last().is_some_and(|last| last & 0x80 != 0) { 0xff } else { 0 };
                 bits.put(sign, (8 - bits.bits % 8) % 8);
+                // Fields before it may leave a byte that only repeats the sign.
+                let fields = usize::from(source_width) + unit.time.map_or(0, |_| 8 * usize::from(time_bytes));
+                let least = (fields + usize::from(kind_width)) / 8 + 1;
+                if let [.., before, last] = bits.bytes[..]
+                    && bits.bytes.len() > least
+                    && u64::from(last) == sign
+                    && before & 0x80 == last & 0x80
+                {
+                    bits.bytes.pop();
+                }
                 let outside = usize::from(source_width) / 8 + unit.time.map_or(0, |_| usize::from(time_bytes));
                 let extended = if unit.time.is_some() { EXTENDED } else { 0 };
                 to.push(header_length(bits.bytes.len() - outside) | extended);

@@ -247,7 +247,9 @@ fn unit(transport: Transport, payload: &[u8], random: u64) -> Unit<'_> {
 
 /// The bytes of a payload that need not begin with a whole byte.
 fn bytes_of(unit: &Unit<'_>, length: usize) -> Vec<u8> {
-    let byte = |index: usize| u16::from(unit.payload.get(index).copied().unwrap_or(0));
+    // Bytes that only repeat the sign are not sent.
+    let sign = unit.payload.last().map_or(0, |last| if last & 0x80 != 0 { 0xff } else { 0 });
+    let byte = |index: usize| u16::from(unit.payload.get(index).copied().unwrap_or(sign));
     (0..length).map(|index| ((byte(index) | byte(index + 1) << 8) >> unit.skip) as u8).collect()
 }
 

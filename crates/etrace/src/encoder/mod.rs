@@ -20,6 +20,8 @@ use crate::{
 
 /// Branches that a packet can contain.
 const FULL: u64 = 31;
+/// The range of no addresses.
+const NOTHING: (u64, u64) = (u64::MAX, 0);
 /// The greatest number of predicted branches that a packet can count; the encoder reports an address then.
 const LONGEST_COUNT: u64 = u32::MAX as u64;
 
@@ -112,6 +114,8 @@ pub struct Encoder {
     predictor: Predictor,
     cache: TargetCache,
     returns: Returns,
+    /// The lowest and the highest address that was passed since the last packet.
+    passed: (u64, u64),
     /// Packets since the last synchronization packet.
     since_sync: u64,
     /// Whether the next instruction is to be sent as a synchronization packet.
@@ -158,6 +162,7 @@ impl Encoder {
             predictor: Predictor::new(&enabled),
             cache: TargetCache::new(&enabled),
             returns: Returns::new(parameters, options.implicit_return),
+            passed: NOTHING,
             since_sync: 0,
             resync: false,
         };
@@ -252,7 +257,11 @@ impl Encoder {
         let mispredicted = self.count_branch(current, taken, is_sync);
         self.resync = false;
         if !is_sync && self.since_sync >= self.resync_after {
-            self.resync = matches!(next, Next::Instruction(_));
+            // Without the depth of a return that failed, the decoder could take another one for it.
+            self.resync = match next {
+                Next::Instruction(next) => !self.returns.fails(current.instruction.kind, next.address),
+                _ => false,
+            };
         }
         // Whether a packet of format 3 follows that is about the next instruction, or a trap.
         let sync_follows = match next {
@@ -261,7 +270,8 @@ impl Encoder {
             Next::End(_) => false,
         };
         let is_last = !matches!(next, Next::Instruction(_));
-        let pending = self.branches > 0 || self.returns.is_ambiguous();
+        let pending = self.branches > 0 || self.returns.is_ambiguous() || self.passes(current, next);
+        let packets = self.packets.len();
         if is_sync {
             self.synchronize(current, taken);
         } else if after_uninferable {
@@ -281,8 +291,21 @@ impl Encoder {
             let would_be_sent = after_uninferable && !is_sync;
             self.support(if would_be_sent { Qualification::Ended } else { Qualification::EndedReported });
         }
+        // The decoder is at this instruction after a packet about it.
+        self.passed = match self.packets.len() > packets {
+            true => NOTHING,
+            false => (self.passed.0.min(current.address), self.passed.1.max(current.address)),
+        };
         self.advance(current, next, is_sync);
         (self.before, self.privilege) = (Before::Instruction, current.privilege);
+    }
+
+    /// Whether the decoder may pass the next instruction's address on the way to an indirect jump that leads there: it
+    /// would stop too early.
+    fn passes(&self, current: &Retired, next: Next<'_>) -> bool {
+        let Some(to) = next.address() else { return false };
+        let (low, high) = (self.passed.0.min(current.address), self.passed.1.max(current.address));
+        current.instruction.kind.is_indirect() && (low..=high).contains(&to)
     }
 
     /// Adds a branch to those that are not reported. Returns whether it was predicted wrongly.

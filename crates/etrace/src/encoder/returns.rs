@@ -76,13 +76,15 @@ impl Returns {
         is_due.then_some(depth as u32)
     }
 
-    /// Whether a return to `to` fails, at a depth that another return since the last packet had.
+    /// Whether a return to `to` goes elsewhere than predicted.
+    pub(super) fn fails(&self, kind: Kind, to: u64) -> bool {
+        let differs = !self.is_counter && self.calls.top().is_some_and(|top| top != to);
+        self.is_enabled && kind.linkage() == Linkage::Return && differs
+    }
+
+    /// Whether it does at a depth that another return since the last packet had.
     pub(super) fn fails_ambiguously(&self, kind: Kind, to: u64) -> bool {
-        let fails = !self.is_counter && self.calls.top().is_some_and(|top| top != to);
-        self.is_enabled
-            && kind.linkage() == Linkage::Return
-            && fails
-            && self.depths.contains(&self.calls.depth())
+        self.fails(kind, to) && self.depths.contains(&self.calls.depth())
     }
 
     /// Applies an instruction, which is followed by the one at `to`, if an instruction follows. Returns whether it is a

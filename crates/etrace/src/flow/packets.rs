@@ -14,8 +14,10 @@ use crate::packet::{
 /// What follows a packet, as far as its meaning depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follower {
-    /// A synchronization packet, or the end of tracing for which the packet was sent.
+    /// A trap, or the end of tracing for which the packet was sent.
     Interruption,
+    /// A synchronization packet about this address.
+    Start(u64),
     /// Anything else.
     Flow,
 }
@@ -77,8 +79,14 @@ impl Decoder<'_> {
         if self.state != State::On {
             return Ok(());
         }
-        self.inferred = None;
         let graph = program.graph(self.isa);
+        if let Some(address) = self.inferred.take()
+            && !self.walk.may_precede(graph, &self.memory, start.address)
+        {
+            // A packet that is sent only because this one follows is about the instruction directly before. So the one
+            // before was about the target of a jump. The specification's decoder does not look.
+            self.walk.advance(graph, sink, &mut self.memory, Goal::Jump(address))?;
+        }
         if super::walk::branches_at(graph, start.address, self.walk.tick()) == 1 {
             self.memory.outcomes.add(BranchMap { count: 1, not_taken: u32::from(!start.taken) });
         }
@@ -88,12 +96,9 @@ impl Decoder<'_> {
         let is_ambiguous = self.memory.implicit_return
             && reached == Reached::ByPath
             && self.walk.could_go_on(graph, &self.memory, goal);
-        if is_ambiguous {
-            return Err(Trouble::Ambiguous { at: start.address });
-        }
         self.walk.finish_before(graph, sink, start.address);
         self.state = State::Unknown;
-        Ok(())
+        if is_ambiguous { Err(Trouble::Ambiguous { at: start.address }) } else { Ok(()) }
     }
 
     /// A synchronization packet: the flow is known from here on, whatever came before.
@@ -250,7 +255,8 @@ impl Decoder<'_> {
             return Ok(());
         };
         let address = address?;
-        let goal = Goal::Address(self.way_to(packet, address));
+        let goal = Goal::Address(self.way_to(packet, address, program));
+        let graph = program.graph(self.isa);
         self.reported = address;
         let reached = self.walk.advance(graph, sink, &mut self.memory, goal)?;
         if reached == Reached::ByPath {
@@ -276,7 +282,7 @@ impl Decoder<'_> {
     }
 
     /// How the address of a packet is reached.
-    fn way_to(&self, packet: Packet, address: u64) -> Address {
+    fn way_to<L: Labels>(&self, packet: Packet, address: u64, program: &mut Program<'_, L>) -> Address {
         let (notify, updiscon, depth) = match (packet, reported(packet)) {
             (Packet::Cached { depth, .. }, _) => (false, false, depth),
             (_, Some(reported)) => (reported.notify, reported.updiscon, reported.depth),
@@ -287,9 +293,17 @@ impl Decoder<'_> {
             _ if notify => By::Path,
             _ if updiscon => By::Jump,
             None => By::Any,
-            // The depth is that of a return that failed, or is given because the walk ends here.
-            Some(_) if self.follower() == Follower::Interruption => By::Path,
-            Some(_) => By::Jump,
+            // The depth is that of a return that failed, or is given because a packet of format 3 follows. Directly after
+            // a failed return, `updiscon` is set.
+            Some(_) => {
+                let tick = self.walk.tick();
+                let is_stop = match self.follower() {
+                    Follower::Interruption => true,
+                    Follower::Start(next) => super::walk::may_follow(program.graph(self.isa), address, next, tick),
+                    Follower::Flow => false,
+                };
+                if is_stop { By::Path } else { By::Jump }
+            }
         };
         Address { address, by, depth }
     }
@@ -304,7 +318,8 @@ impl Decoder<'_> {
                 continue;
             }
             match Packet::decode_after(unit.payload, unit.skip, self.parameters, self.options) {
-                Ok(Packet::Start(_) | Packet::Trap(_)) => return Follower::Interruption,
+                Ok(Packet::Start(start)) => return Follower::Start(start.address),
+                Ok(Packet::Trap(_)) => return Follower::Interruption,
                 Ok(Packet::Support(support)) => match support.qualification {
                     Qualification::EndedReported => return Follower::Interruption,
                     Qualification::Unchanged => {}

@@ -88,7 +88,18 @@ pub(super) struct Walk {
     /// The tick whose code is walked over.
     tick: u64,
     /// Whether the walk only tests if a path exists.
-    is_lookahead: bool,
+    lookahead: Lookahead,
+}
+
+/// Whether a walk only tests if a path exists, and which ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lookahead {
+    /// It reports.
+    No,
+    /// Paths that may end by a jump.
+    Any,
+    /// Paths without uninferable jumps.
+    WithoutJumps,
 }
 
 /// Detects walks that return to the same state (Brent's algorithm).
@@ -127,7 +138,7 @@ enum Passed {
 
 impl Walk {
     pub(super) fn new(set: Set) -> Walk {
-        Walk { set, ip: 0, block: None, retired: 0, upper: None, tick: 0, is_lookahead: false }
+        Walk { set, ip: 0, block: None, retired: 0, upper: None, tick: 0, lookahead: Lookahead::No }
     }
 
     /// Continues at an instruction that retired, whatever came before.
@@ -311,6 +322,7 @@ impl Walk {
         };
         let to = match known {
             Some(target) => target,
+            None if self.lookahead == Lookahead::WithoutJumps => return Err(missed(end, goal)),
             None => explicit_target(last_address(graph, id), goal)?,
         };
         let next = graph.indirect_target(id, to, self.tick).ok();
@@ -354,7 +366,7 @@ impl Walk {
         };
         let Some(top) = memory.calls.top() else { return Ok(None) };
         if self.may_fail(graph, memory, goal, top) {
-            let is_ambiguous = !self.is_lookahead && self.could_return_later(graph, memory, goal, top);
+            let is_ambiguous = self.lookahead == Lookahead::No && self.could_return_later(graph, memory, goal, top);
             return if is_ambiguous { Err(Trouble::Ambiguous { at: self.ip }) } else { Ok(None) };
         }
         memory.calls.pop();
@@ -363,10 +375,17 @@ impl Walk {
 
     /// Whether the return at the current block's end can be the one that the goal's packet reports because it failed.
     fn may_fail<L: Labels>(&self, graph: &mut Graph<'_, L>, memory: &Memory, goal: Goal, top: u64) -> bool {
-        let Goal::Address(Address { address, by, depth: Some(depth) }) = goal else { return false };
-        by != By::Path
-            && memory.compares_returns
-            && depth == memory.calls.depth()
+        let address = match goal {
+            Goal::Address(Address { address, by, depth: Some(depth) })
+                if by != By::Path && depth == memory.calls.depth() =>
+            {
+                address
+            }
+            // A synchronization packet replaces the one about the return.
+            Goal::Synchronization { address, is_changed: false } => address,
+            _ => return false,
+        };
+        memory.compares_returns
             && address != top
             && memory.outcomes.left() == branches_at(graph, address, self.tick)
     }
@@ -409,7 +428,7 @@ impl Walk {
     ) -> Option<u64> {
         let id = self.current_block(graph).ok()?;
         let block = graph.block(id);
-        let (start, end, target, terminator) = (block.start, block.end, block.target, block.terminator);
+        let start = block.start;
         if self.retired == start {
             return Some(start);
         }
@@ -421,21 +440,38 @@ impl Walk {
         };
         let count = lengths.iter().take_while(before).count();
         self.report(graph, id, count, sink);
-        if self.retired != end {
+        self.successor(graph, id, memory)
+    }
+
+    /// The address after the instruction that retired last, if the code determines it.
+    fn successor<L: Labels>(&self, graph: &Graph<'_, L>, id: BlockId, memory: &mut Memory) -> Option<u64> {
+        let block = graph.block(id);
+        if self.retired != block.end {
             return Some(self.retired);
         }
-        match terminator {
-            Terminator::None | Terminator::Barrier | Terminator::Wait | Terminator::Trap => Some(end),
-            Terminator::Jump | Terminator::Call => Some(target),
+        match block.terminator {
+            Terminator::None | Terminator::Barrier | Terminator::Wait | Terminator::Trap => Some(block.end),
+            Terminator::Jump | Terminator::Call => Some(block.target),
             Terminator::Conditional => {
                 let at = last_address(graph, id);
                 let taken = memory.outcomes.take(at, &mut memory.predictor)?;
-                Some(if taken { target } else { end })
+                Some(if taken { block.target } else { block.end })
             }
             Terminator::Return if memory.implicit_return => memory.calls.pop(),
             _ if memory.sijump => self.sequential_target(graph, id),
             _ => None,
         }
+    }
+
+    /// Whether an address may come directly after the instruction that retired last.
+    pub(super) fn may_precede<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        memory: &Memory,
+        address: u64,
+    ) -> bool {
+        let Ok(id) = self.current_block(graph) else { return true };
+        self.successor(graph, id, &mut memory.clone()).is_none_or(|successor| successor == address)
     }
 
     /// Reports what comes before an address at which the walk stopped.
@@ -463,7 +499,8 @@ impl Walk {
     /// Returns whether the code up to the current position could go on to the goal once more, without further packets:
     /// then the packet does not determine where it stopped.
     pub(super) fn could_go_on<L: Labels>(&self, graph: &mut Graph<'_, L>, memory: &Memory, goal: Goal) -> bool {
-        let (mut walk, mut memory) = (Walk { is_lookahead: true, ..self.clone() }, memory.clone());
+        let lookahead = Lookahead::WithoutJumps;
+        let (mut walk, mut memory) = (Walk { lookahead, ..self.clone() }, memory.clone());
         walk.advance(graph, &mut Nothing, &mut memory, goal).is_ok()
     }
 
@@ -476,7 +513,7 @@ impl Walk {
         goal: Goal,
         top: u64,
     ) -> bool {
-        let (mut walk, mut memory) = (Walk { is_lookahead: true, ..self.clone() }, memory.clone());
+        let (mut walk, mut memory) = (Walk { lookahead: Lookahead::Any, ..self.clone() }, memory.clone());
         memory.calls.pop();
         walk.upper = None;
         walk.enter(top, None);
@@ -542,6 +579,21 @@ fn end_of<L: Labels>(graph: &Graph<'_, L>, id: BlockId, address: u64) -> Option<
 /// The number of outcomes that are pending once the walk is at an address: one if there is a branch.
 pub(super) fn branches_at<L: Labels>(graph: &mut Graph<'_, L>, address: u64, tick: u64) -> u64 {
     graph.at(address, tick).map_or(0, |id| u64::from(is_branch(graph.block(id))))
+}
+
+/// Whether the code lets an instruction precede another one directly.
+pub(super) fn may_follow<L: Labels>(graph: &mut Graph<'_, L>, address: u64, next: u64, tick: u64) -> bool {
+    let Ok(id) = graph.at(address, tick) else { return true };
+    let block = graph.block(id);
+    if block.instructions > 1 {
+        return end_of(graph, id, address) == Some(next);
+    }
+    match block.terminator {
+        Terminator::None | Terminator::Barrier | Terminator::Wait | Terminator::Trap => next == block.end,
+        Terminator::Conditional => next == block.end || next == block.target,
+        Terminator::Jump | Terminator::Call => next == block.target,
+        Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return | Terminator::Far => true,
+    }
 }
 
 /// Register and value that an instruction loads, if the code determines it.
