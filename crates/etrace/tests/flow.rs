@@ -66,7 +66,7 @@ impl Report {
                 return false;
             }
         }
-        positions.last() == Some(&ran.len())
+        positions.last() == Some(&ran.len()) || self.lines.is_empty()
     }
 
     fn gaps(&self) -> Vec<Trouble> {
@@ -120,9 +120,21 @@ fn encode(execution: &Execution, configuration: &Configuration, options: Options
 
 /// Decodes a stream that is cut at some of its synchronization points.
 fn decode(stream: &[u8], configuration: &Configuration, code: &[u8], cuts: &[SynchronizationPoint]) -> Report {
+    decode_with(stream, configuration, &[(execution::BASE, code)], cuts)
+}
+
+/// Decodes with parts of the code.
+fn decode_with(
+    stream: &[u8],
+    configuration: &Configuration,
+    parts: &[(u64, &[u8])],
+    cuts: &[SynchronizationPoint],
+) -> Report {
     let mut space = AddressSpace::new();
-    let content = Content { bytes: code, origin: Origin::default() };
-    space.map(execution::BASE..execution::BASE + code.len() as u64, content, 0);
+    for &(address, bytes) in parts {
+        let content = Content { bytes, origin: Origin { module: 0, offset: address } };
+        space.map(address..address + bytes.len() as u64, content, 0);
+    }
     let mut program = Program::new(&space, &NoLabels);
     let mut report = Report::default();
     let begin = SynchronizationPoint { at: 0, options: Options::default() };
@@ -174,6 +186,59 @@ proptest! {
         for cut in [1, 2, 5] {
             let cuts: Vec<_> = points.iter().copied().step_by(cut).collect();
             check(&decode(&stream, &configuration, &execution.code, &cuts))?;
+        }
+    }
+
+    /// Code that is missing makes gaps; what is reported beside them is what ran.
+    #[test]
+    fn missing_code_makes_gaps(
+        (parameters, options) in modes(),
+        resync_after in prop_oneof![5_u64..40, Just(u64::MAX)],
+        seed in any::<u64>(),
+        length in 1_usize..300,
+        missing in 0_usize..6,
+    ) {
+        let is_counter = options.implicit_return && parameters.return_stack_size == 0;
+        let returns = if is_counter { Returns::ToCallers } else { Returns::Anywhere };
+        let configuration = Configuration { source: None, transport: Transport::default(), parameters };
+        let execution = Execution::new(seed, length, returns);
+        let stream = encode(&execution, &configuration, options, resync_after);
+        let size = execution::SIZE as usize;
+        let (before, after) = (&execution.code[..missing * size], &execution.code[(missing + 1) * size..]);
+        let parts = [(execution::BASE, before), (execution::BASE + (missing as u64 + 1) * execution::SIZE, after)];
+        let report = decode_with(&stream, &configuration, &parts, &[]);
+        let hidden = parts[1].0 - execution::SIZE..parts[1].0;
+        prop_assert!(report.addresses().iter().all(|address| !hidden.contains(address)));
+        // Where the target of a return that failed is missing, its packet has several readings.
+        let is_known = |trouble: &Trouble| options.implicit_return || matches!(trouble, Trouble::Code(_));
+        prop_assert!(report.gaps().iter().all(is_known), "{:x?}", report.gaps());
+        prop_assert!(report.is_part_of(&execution.retired()), "{:x?}, not {:x?}", report, execution.retired());
+    }
+
+    /// Damaged bytes end in gaps, not in panics, and cutting still changes nothing.
+    #[test]
+    fn damaged_streams_decode_alike_however_they_are_cut(
+        (parameters, options) in modes(),
+        resync_after in 1_u64..10,
+        seed in any::<u64>(),
+        length in 1_usize..300,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        // A damaged count of predicted branches may be as long as billions of instructions.
+        let parameters = Parameters { bpred_size: 0, ..parameters };
+        let configuration = Configuration { source: None, transport: Transport::default(), parameters };
+        let execution = Execution::new(seed, length, Returns::Anywhere);
+        let mut stream = encode(&execution, &configuration, options, resync_after);
+        for (at, byte) in damage {
+            let at = at.index(stream.len());
+            stream[at] = byte;
+        }
+        let whole = decode(&stream, &configuration, &execution.code, &[]);
+        let points = synchronization_points(&stream, &configuration);
+        for cut in [1, 3] {
+            let cuts: Vec<_> = points.iter().copied().step_by(cut).collect();
+            let chunks = decode(&stream, &configuration, &execution.code, &cuts);
+            prop_assert_eq!(chunks.addresses(), whole.addresses(), "{:x?}\n{:x?}", chunks, whole);
         }
     }
 }

@@ -440,13 +440,17 @@ impl Encoder {
             let failed = mispredicted && self.branches > self.predicted;
             let end = if failed { Prediction::FailedAt(reported) } else { Prediction::Address(reported) };
             self.push(Packet::Predicted { count: self.predicted, end });
-        } else if let Some(index) = index {
-            self.push(Packet::Cached { index, map, depth });
-        } else if self.branches > 0 {
-            self.push(Packet::Branches { map, reported: Some(reported) });
-        } else {
-            self.push(Packet::Address(reported));
+            return;
         }
+        let plain = match self.branches {
+            0 => Packet::Address(reported),
+            _ => Packet::Branches { map, reported: Some(reported) },
+        };
+        let length = |packet: &Packet| packet.encode(&self.parameters, self.options).len();
+        let cached = index.map(|index| Packet::Cached { index, map, depth });
+        // A small difference is shorter than the index.
+        let shorter = cached.filter(|cached| length(cached) < length(&plain)).unwrap_or(plain);
+        self.push(shorter);
     }
 
     /// The value of an address field.

@@ -77,6 +77,8 @@ pub struct Decoder<'t> {
     /// The last reported time.
     time: Option<Tsc>,
     gap: Option<Gap>,
+    /// Whether only code is missing in the gap, so that all packets in it are understood.
+    lacks_code_only: bool,
     /// Position of the last packet that the code agreed with.
     certain_at: usize,
 }
@@ -127,6 +129,7 @@ impl<'t> Decoder<'t> {
             trap: None,
             time: None,
             gap: None,
+            lacks_code_only: false,
         }
         .with_options(options)
     }
@@ -176,12 +179,14 @@ impl<'t> Decoder<'t> {
         match Packet::decode_after(unit.payload, unit.skip, self.parameters, self.options) {
             Ok(packet) if is_after => self.end_at(packet, program, sink),
             Ok(packet) => {
+                // Following the packet may change what its address is compressed against.
+                let address = self.address_of(packet);
                 match self.follow(packet, program, sink) {
                     Ok(()) if self.state == State::On => self.certain_at = unit.at,
                     Ok(()) => {}
                     Err(trouble) => {
                         self.lose(trouble, program, sink);
-                        self.resume_at(packet, program, sink);
+                        self.resume_at(packet, address, program, sink);
                     }
                 }
                 true
@@ -207,9 +212,12 @@ impl<'t> Decoder<'t> {
         self.state = State::Lost;
         (self.inferred, self.trap) = (None, None);
         self.memory.outcomes.clear();
+        let lacks_code = matches!(trouble, Trouble::Code(_));
         if self.gap.is_some() {
+            self.lacks_code_only &= lacks_code;
             return;
         }
+        self.lacks_code_only = lacks_code;
         let from = self.packet_position as u64;
         let doubtful_since = trouble.is_doubtful().then_some(self.certain_at as u64);
         self.gap = Some(Gap { from, to: from, since: self.time, until: None, doubtful_since, trouble });

@@ -40,7 +40,8 @@ impl Decoder<'_> {
             _ if self.state == State::On => self.report(packet, program, sink),
             // Nothing can be said before a synchronization packet.
             _ if matches!(self.state, State::Unknown | State::Lost) => {
-                self.resume_at(packet, program, sink);
+                let address = self.address_of(packet);
+                self.resume_at(packet, address, program, sink);
                 Ok(())
             }
             _ => Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::On }),
@@ -255,7 +256,7 @@ impl Decoder<'_> {
             return Ok(());
         };
         let address = address?;
-        let goal = Goal::Address(self.way_to(packet, address, program));
+        let goal = Goal::Address(self.way_to(packet, address, program)?);
         let graph = program.graph(self.isa);
         self.reported = address;
         let reached = self.walk.advance(graph, sink, &mut self.memory, goal)?;
@@ -270,7 +271,7 @@ impl Decoder<'_> {
     }
 
     /// The address that a packet reports, or why it is unknown.
-    fn address_of(&self, packet: Packet) -> Option<Result<u64, Trouble>> {
+    pub(super) fn address_of(&self, packet: Packet) -> Option<Result<u64, Trouble>> {
         if let Packet::Cached { index, .. } = packet {
             return Some(self.memory.cache.at(index).ok_or(Trouble::LostAddress));
         }
@@ -282,7 +283,10 @@ impl Decoder<'_> {
     }
 
     /// How the address of a packet is reached.
-    fn way_to<L: Labels>(&self, packet: Packet, address: u64, program: &mut Program<'_, L>) -> Address {
+    ///
+    /// # Errors
+    /// The code that decides it is missing.
+    fn way_to<L: Labels>(&self, packet: Packet, address: u64, program: &mut Program<'_, L>) -> Result<Address, Trouble> {
         let (notify, updiscon, depth) = match (packet, reported(packet)) {
             (Packet::Cached { depth, .. }, _) => (false, false, depth),
             (_, Some(reported)) => (reported.notify, reported.updiscon, reported.depth),
@@ -299,13 +303,16 @@ impl Decoder<'_> {
                 let tick = self.walk.tick();
                 let is_stop = match self.follower() {
                     Follower::Interruption => true,
-                    Follower::Start(next) => super::walk::may_follow(program.graph(self.isa), address, next, tick),
+                    Follower::Start(next) => {
+                        let graph = program.graph(self.isa);
+                        super::walk::may_follow(graph, (address, last_outcome(packet)), next, tick)?
+                    }
                     Follower::Flow => false,
                 };
                 if is_stop { By::Path } else { By::Jump }
             }
         };
-        Address { address, by, depth }
+        Ok(Address { address, by, depth })
     }
 
     /// Returns what comes after the current packet.
@@ -332,20 +339,21 @@ impl Decoder<'_> {
         Follower::Flow
     }
 
-    /// Continues at the address of a packet although the flow before it is unknown. That needs the last reported address,
+    /// Continues at `address`, which a packet reports, although the flow before it is unknown. That needs the last reported address,
     /// and that nothing else depends on the flow before.
     pub(super) fn resume_at<L: Labels>(
         &mut self,
         packet: Packet,
+        address: Option<Result<u64, Trouble>>,
         program: &mut Program<'_, L>,
         sink: &mut impl Sink,
     ) {
-        let is_known = self.gap.as_ref().is_some_and(|gap| matches!(gap.trouble, Trouble::Code(_)));
+        let is_known = self.gap.is_some() && self.lacks_code_only;
         let depends = self.options.implicit_return || self.options.branch_prediction || self.options.jump_target_cache;
         if !is_known || depends || self.state != State::Lost {
             return;
         }
-        let Some(Ok(address)) = self.address_of(packet) else { return };
+        let Some(Ok(address)) = address else { return };
         // An address in the gap is the base of the next one, even if its code is unknown too.
         self.reported = address;
         let map = match packet {
@@ -357,7 +365,10 @@ impl Decoder<'_> {
             return;
         }
         let is_branch = super::walk::branches_at(graph, address, self.walk.tick()) == 1;
-        if is_branch && map.count == 0 {
+        // The instruction before may have loaded the target of a jump.
+        let may_be_inferred =
+            self.memory.sijump && super::walk::is_indirect(graph, address, self.walk.tick());
+        if is_branch && map.count == 0 || may_be_inferred {
             return;
         }
         self.close_gap(sink);
@@ -367,6 +378,16 @@ impl Decoder<'_> {
             let not_taken = map.not_taken >> (map.count - 1) & 1;
             self.memory.outcomes.add(BranchMap { count: 1, not_taken });
         }
+    }
+}
+
+/// The outcome of the reported instruction, if that is a branch.
+fn last_outcome(packet: Packet) -> Option<bool> {
+    match packet {
+        Packet::Branches { map, .. } | Packet::Cached { map, .. } if map.count > 0 => {
+            Some(map.not_taken >> (map.count - 1) & 1 == 0)
+        }
+        _ => None,
     }
 }
 

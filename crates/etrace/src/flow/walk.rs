@@ -328,7 +328,11 @@ impl Walk {
         let next = graph.indirect_target(id, to, self.tick).ok();
         let reaches_goal = known.is_none() && !matches!(goal, Goal::Jump(_));
         if reaches_goal {
-            let pending = next.map_or(0, |next| u64::from(is_branch(graph.block(next))));
+            // Of code that is missing, it is unknown whether a branch is there.
+            let pending = match next {
+                Some(next) => u64::from(is_branch(graph.block(next))),
+                None => memory.outcomes.left().min(1),
+            };
             if memory.outcomes.left() != pending {
                 let at = last_address(graph, id);
                 return Err(Trouble::Contradiction { at, expected: Expected::Conditional });
@@ -385,9 +389,15 @@ impl Walk {
             Goal::Synchronization { address, is_changed: false } => address,
             _ => return false,
         };
-        memory.compares_returns
-            && address != top
-            && memory.outcomes.left() == branches_at(graph, address, self.tick)
+        if !memory.compares_returns || address == top {
+            return false;
+        }
+        let left = memory.outcomes.left();
+        match graph.at(address, self.tick) {
+            Ok(id) => left == u64::from(is_branch(graph.block(id))),
+            // Of code that is missing, it is unknown whether a branch is there.
+            Err(_) => left <= 1,
+        }
     }
 
     /// The target of an indirect jump behind an instruction that loads it.
@@ -500,8 +510,8 @@ impl Walk {
     /// then the packet does not determine where it stopped.
     pub(super) fn could_go_on<L: Labels>(&self, graph: &mut Graph<'_, L>, memory: &Memory, goal: Goal) -> bool {
         let lookahead = Lookahead::WithoutJumps;
-        let (mut walk, mut memory) = (Walk { lookahead, ..self.clone() }, memory.clone());
-        walk.advance(graph, &mut Nothing, &mut memory, goal).is_ok()
+        let (walk, mut memory) = (Walk { lookahead, ..self.clone() }, memory.clone());
+        walk.may_reach(graph, &mut memory, goal)
     }
 
     /// Whether a later return could be the one that the goal's packet reports, if the one at the current block's end goes
@@ -517,7 +527,14 @@ impl Walk {
         memory.calls.pop();
         walk.upper = None;
         walk.enter(top, None);
-        walk.advance(graph, &mut Nothing, &mut memory, goal).is_ok()
+        walk.may_reach(graph, &mut memory, goal)
+    }
+}
+
+impl Walk {
+    /// Whether a lookahead reaches the goal. It may, where code is missing.
+    fn may_reach<L: Labels>(mut self, graph: &mut Graph<'_, L>, memory: &mut Memory, goal: Goal) -> bool {
+        matches!(self.advance(graph, &mut Nothing, memory, goal), Ok(_) | Err(Trouble::Code(_)))
     }
 }
 
@@ -581,19 +598,43 @@ pub(super) fn branches_at<L: Labels>(graph: &mut Graph<'_, L>, address: u64, tic
     graph.at(address, tick).map_or(0, |id| u64::from(is_branch(graph.block(id))))
 }
 
-/// Whether the code lets an instruction precede another one directly.
-pub(super) fn may_follow<L: Labels>(graph: &mut Graph<'_, L>, address: u64, next: u64, tick: u64) -> bool {
-    let Ok(id) = graph.at(address, tick) else { return true };
+/// Whether an instruction is an indirect jump.
+pub(super) fn is_indirect<L: Labels>(graph: &mut Graph<'_, L>, address: u64, tick: u64) -> bool {
+    let Ok(id) = graph.at(address, tick) else { return false };
+    let block = graph.block(id);
+    let is_direct = matches!(
+        block.terminator,
+        Terminator::None | Terminator::Conditional | Terminator::Jump | Terminator::Call | Terminator::Trap
+    );
+    block.instructions == 1 && !is_direct
+}
+
+/// Whether the instruction at `next` may run directly after the one at `address`. `taken` is the outcome if that one is a
+/// branch, as far as it is known.
+///
+/// # Errors
+/// The code of the first one is missing.
+pub(super) fn may_follow<L: Labels>(
+    graph: &mut Graph<'_, L>,
+    (address, taken): (u64, Option<bool>),
+    next: u64,
+    tick: u64,
+) -> Result<bool, Trouble> {
+    let id = graph.at(address, tick).map_err(Trouble::Code)?;
     let block = graph.block(id);
     if block.instructions > 1 {
-        return end_of(graph, id, address) == Some(next);
+        return Ok(end_of(graph, id, address) == Some(next));
     }
-    match block.terminator {
+    Ok(match block.terminator {
         Terminator::None | Terminator::Barrier | Terminator::Wait | Terminator::Trap => next == block.end,
-        Terminator::Conditional => next == block.end || next == block.target,
+        Terminator::Conditional => match taken {
+            Some(true) => next == block.target,
+            Some(false) => next == block.end,
+            None => next == block.end || next == block.target,
+        },
         Terminator::Jump | Terminator::Call => next == block.target,
         Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return | Terminator::Far => true,
-    }
+    })
 }
 
 /// Register and value that an instruction loads, if the code determines it.

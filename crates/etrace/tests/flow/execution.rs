@@ -8,7 +8,7 @@ pub(crate) const BASE: u64 = 0x1_0000;
 /// Number of functions.
 const FUNCTIONS: u64 = 6;
 /// Bytes reserved for each.
-const SIZE: u64 = 64;
+pub(crate) const SIZE: u64 = 64;
 
 /// Xorshift.
 #[derive(Clone)]
