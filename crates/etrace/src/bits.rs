@@ -33,7 +33,8 @@ impl Reader {
     pub(crate) fn get(&mut self, width: u8) -> u64 {
         let (byte, shift) = (self.at / 8, self.at % 8);
         self.at += usize::from(width);
-        let low = u64::from_le_bytes(*self.bytes[byte..].first_chunk().expect("no packet is longer")) >> shift;
+        let low =
+            u64::from_le_bytes(*self.bytes[byte..].first_chunk().expect("no packet is longer")) >> shift;
         let high = u64::from(self.bytes[byte + 8]) << 1 << (63 - shift);
         (low | high) & mask(width)
     }
@@ -105,7 +106,10 @@ impl Writer {
         }
         let mut length = self.at.div_ceil(8);
         // The byte before must end in the same bit.
-        while length > 1 && self.bytes[length - 1] == sign && (self.bytes[length - 2] as i8 >> 7) as u8 == sign {
+        while length > 1
+            && self.bytes[length - 1] == sign
+            && (self.bytes[length - 2] as i8 >> 7) as u8 == sign
+        {
             length -= 1;
         }
         self.bytes[length..].fill(0);

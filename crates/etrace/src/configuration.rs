@@ -38,8 +38,8 @@ impl Configuration {
     /// # Errors
     /// What is wrong with the file, or which value is out of range.
     pub fn parse(text: &str) -> Result<Configuration, ParameterError> {
-        let configuration: Configuration =
-            toml::from_str(text).map_err(|error| ParameterError::File(error.to_string().trim_end().to_owned()))?;
+        let configuration: Configuration = toml::from_str(text)
+            .map_err(|error| ParameterError::File(error.to_string().trim_end().to_owned()))?;
         configuration.transport.check()?;
         configuration.parameters.check()?;
         Ok(configuration)

@@ -1,4 +1,4 @@
-//! RISC-V's instruction trace: Efficient Trace (E-Trace), version 2.0.
+//! RISC-V's instruction traces: Efficient Trace (E-Trace), version 2.0, and [N-Trace](ntrace).
 //!
 //! ```text
 //! bytes ──transport──► payloads ──packet──► Packet… ──flow──► blocks, traps, gaps ──► what an analysis folds
@@ -13,6 +13,7 @@ mod configuration;
 pub mod encoder;
 pub mod flow;
 mod modes;
+pub mod ntrace;
 pub mod packet;
 mod parameters;
 pub mod transport;

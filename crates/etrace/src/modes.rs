@@ -105,7 +105,11 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn new(parameters: &Parameters) -> Calls {
-        Calls { addresses: std::collections::VecDeque::new(), deepest: parameters.deepest() }
+        Calls::with_depth(parameters.deepest())
+    }
+
+    pub(crate) fn with_depth(deepest: usize) -> Calls {
+        Calls { addresses: std::collections::VecDeque::new(), deepest }
     }
 
     pub(crate) fn clear(&mut self) {

@@ -173,10 +173,14 @@ impl Transport {
     /// The first one that is out of range.
     pub fn check(self) -> Result<(), ParameterError> {
         let fields = match self {
-            Transport::Messages { source_width } => [("source_width", source_width, 16), ("", 0, 0), ("", 0, 0)],
-            Transport::Encapsulation { source_width, time_bytes, kind_width } => {
-                [("source_width", source_width, 16), ("time_bytes", time_bytes, 8), ("kind_width", kind_width, 8)]
+            Transport::Messages { source_width } => {
+                [("source_width", source_width, 16), ("", 0, 0), ("", 0, 0)]
             }
+            Transport::Encapsulation { source_width, time_bytes, kind_width } => [
+                ("source_width", source_width, 16),
+                ("time_bytes", time_bytes, 8),
+                ("kind_width", kind_width, 8),
+            ],
             Transport::Esp32 => return Ok(()),
         };
         match fields.into_iter().find(|(_, value, high)| value > high) {
@@ -301,7 +305,8 @@ impl Transport {
                 {
                     bits.bytes.pop();
                 }
-                let outside = usize::from(source_width) / 8 + unit.time.map_or(0, |_| usize::from(time_bytes));
+                let outside =
+                    usize::from(source_width) / 8 + unit.time.map_or(0, |_| usize::from(time_bytes));
                 let extended = if unit.time.is_some() { EXTENDED } else { 0 };
                 to.push(header_length(bits.bytes.len() - outside) | extended);
                 to.extend(bits.bytes);

@@ -104,22 +104,31 @@ fn modes() -> impl Strategy<Value = (Parameters, Options)> {
     })
 }
 
-fn encode(execution: &Execution, configuration: &Configuration, options: Options, resync_after: u64) -> Vec<u8> {
+fn encode(
+    execution: &Execution,
+    configuration: &Configuration,
+    options: Options,
+    resync_after: u64,
+) -> Vec<u8> {
     let mut encoder = Encoder::new(&configuration.parameters, options, resync_after);
     execution.encode(&mut encoder);
     let options = encoder.options();
     let mut stream = Vec::new();
     for packet in encoder.take() {
         let payload = packet.encode(&configuration.parameters, options);
-        let unit =
-            Unit { at: 0, source: 0, time: None, kind: Kind::Instruction, payload: &payload, skip: 0 };
+        let unit = Unit { at: 0, source: 0, time: None, kind: Kind::Instruction, payload: &payload, skip: 0 };
         configuration.transport.write(&unit, &mut stream);
     }
     stream
 }
 
 /// Decodes a stream that is cut at some of its synchronization points.
-fn decode(stream: &[u8], configuration: &Configuration, code: &[u8], cuts: &[SynchronizationPoint]) -> Report {
+fn decode(
+    stream: &[u8],
+    configuration: &Configuration,
+    code: &[u8],
+    cuts: &[SynchronizationPoint],
+) -> Report {
     decode_with(stream, configuration, &[(execution::BASE, code)], cuts)
 }
 
@@ -138,7 +147,8 @@ fn decode_with(
     let mut program = Program::new(&space, &NoLabels);
     let mut report = Report::default();
     let begin = SynchronizationPoint { at: 0, options: Options::default() };
-    let points: Vec<_> = std::iter::once(begin).chain(cuts.iter().copied().filter(|point| point.at > 0)).collect();
+    let points: Vec<_> =
+        std::iter::once(begin).chain(cuts.iter().copied().filter(|point| point.at > 0)).collect();
     for (index, point) in points.iter().enumerate() {
         let end = points.get(index + 1).map_or(stream.len(), |next| next.at);
         Decoder::new(stream, point.at..end, configuration, point.options).decode(&mut program, &mut report);

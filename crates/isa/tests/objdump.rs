@@ -10,12 +10,13 @@ const BASE: u64 = 0x10000;
 /// Names with which instructions begin that objdump knows and we write as data: vectors, cryptography, hypervisor loads,
 /// other float formats and extensions of one vendor.
 const NOT_WRITTEN: &[&str] = &[
-    "v", "th.", "hlv", "hsv", "aes", "sha", "sm3", "sm4", "brev8", "xperm", "zip", "unzip", "pack", "flq", "fsq", "flh",
-    "fsh",
+    "v", "th.", "hlv", "hsv", "aes", "sha", "sm3", "sm4", "brev8", "xperm", "zip", "unzip", "pack", "flq",
+    "fsq", "flh", "fsh",
 ];
 
 /// Instructions that this objdump does not know.
-const NOT_KNOWN: &[&str] = &["czero.", "mnret", "c.lbu", "c.lh", "c.sb", "c.sh", "c.mul", "c.zext", "c.sext", "c.not"];
+const NOT_KNOWN: &[&str] =
+    &["czero.", "mnret", "c.lbu", "c.lh", "c.sb", "c.sh", "c.mul", "c.zext", "c.sext", "c.not"];
 
 /// The formats of floats that we do not write: half and quad precision.
 fn is_other_float(name: &str) -> bool {

@@ -99,7 +99,8 @@ impl Account {
                     let address = u64::from(halves.0) | u64::from(halves.1) << 32;
                     // Without a begun instruction, it came during a system call, which ended tracing.
                     let Some(last) = begun.take() else { continue };
-                    let is_fault = last.address == address && last.instruction.kind.direct_target() != Some(address);
+                    let is_fault =
+                        last.address == address && last.instruction.kind.direct_target() != Some(address);
                     if !is_fault {
                         take(Event::Retired(last.address, last.instruction));
                     }

@@ -165,7 +165,8 @@ fn record(program: &Program, plugin: &Path, folder: &Path) -> Outcome<PathBuf> {
     let folder = folder.join(program.name);
     std::fs::create_dir_all(&folder)?;
     let executable = folder.join("program");
-    let compiler = if program.source.ends_with(".cpp") { "riscv64-linux-gnu-g++" } else { "riscv64-linux-gnu-gcc" };
+    let compiler =
+        if program.source.ends_with(".cpp") { "riscv64-linux-gnu-g++" } else { "riscv64-linux-gnu-gcc" };
     let mut compile = Command::new(compiler);
     compile.args(["-O2", "-static", "-pthread", "-w", "-o"]).arg(&executable);
     command::quietly(compile.arg(command::root().join("lab/workloads").join(program.source)))?;
@@ -212,7 +213,10 @@ fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
     }
     let per_thousand = 1000.0 * bytes as f64 / instructions as f64;
     let speed = peer::speed(instructions, our_time);
-    print!("{:14} {:10} {instructions:>11} instructions, {per_thousand:6.1} bytes per 1,000, {traps} traps, {gaps} gaps", program.name, mode.name);
+    print!(
+        "{:14} {:10} {instructions:>11} instructions, {per_thousand:6.1} bytes per 1,000, {traps} traps, {gaps} gaps",
+        program.name, mode.name
+    );
     print!(", {speed:.0} M/s");
     if mode.has_peer {
         print!(", riscv-etrace {:.0} M/s", peer::speed(instructions, their_time));
@@ -235,7 +239,8 @@ fn encode(
         let options = encoder.options();
         for packet in encoder.take() {
             let payload = packet.encode(&configuration.parameters, options);
-            let unit = Unit { at: 0, source: 0, time: None, kind: Kind::Instruction, payload: &payload, skip: 0 };
+            let unit =
+                Unit { at: 0, source: 0, time: None, kind: Kind::Instruction, payload: &payload, skip: 0 };
             configuration.transport.write(&unit, &mut stream);
         }
     });

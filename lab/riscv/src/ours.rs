@@ -45,7 +45,8 @@ impl Sink for Comparison<'_> {
                 self.opinion.equal += 1;
             } else if self.opinion.difference.is_none() {
                 let expected = self.expected.get(self.at);
-                self.opinion.difference = Some(format!("instruction {}: {address:x}, not {expected:x?}", self.at));
+                self.opinion.difference =
+                    Some(format!("instruction {}: {address:x}, not {expected:x?}", self.at));
             }
             self.at += 1;
         }
@@ -103,12 +104,12 @@ pub(crate) fn compare(
     if chosen.first().is_none_or(|first| first.at != 0) {
         chosen.insert(0, begin);
     }
-    let mut comparison =
-        Comparison { expected, at: 0, after_gap: false, opinion: Opinion::default() };
+    let mut comparison = Comparison { expected, at: 0, after_gap: false, opinion: Opinion::default() };
     let mut program = Program::new(space, &NoLabels);
     for (index, point) in chosen.iter().enumerate() {
         let end = chosen.get(index + 1).map_or(stream.len(), |next| next.at);
-        Decoder::new(stream, point.at..end, configuration, point.options).decode(&mut program, &mut comparison);
+        Decoder::new(stream, point.at..end, configuration, point.options)
+            .decode(&mut program, &mut comparison);
     }
     let Comparison { at, mut opinion, .. } = comparison;
     if opinion.difference.is_none() && at != expected.len() {
@@ -118,13 +119,18 @@ pub(crate) fn compare(
 }
 
 /// Decodes a stream twice, and returns how long the second time took.
-pub(crate) fn time(stream: &[u8], configuration: &Configuration, space: &AddressSpace<'_>) -> (u64, Duration) {
+pub(crate) fn time(
+    stream: &[u8],
+    configuration: &Configuration,
+    space: &AddressSpace<'_>,
+) -> (u64, Duration) {
     let mut program = Program::new(space, &NoLabels);
     let mut timed = (0, Duration::ZERO);
     for _ in 0..2 {
         let mut count = Count::default();
         let begin = Instant::now();
-        Decoder::new(stream, 0..stream.len(), configuration, Default::default()).decode(&mut program, &mut count);
+        Decoder::new(stream, 0..stream.len(), configuration, Default::default())
+            .decode(&mut program, &mut count);
         timed = (count.0, begin.elapsed());
     }
     timed

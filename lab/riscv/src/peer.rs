@@ -87,7 +87,8 @@ pub(crate) fn compare(stream: &[u8], ours: &Parameters, account: &Account, expec
                     item::Kind::Regular(_) => {
                         if expected.get(at) != Some(&item.pc()) {
                             let wanted = expected.get(at);
-                            opinion.difference = Some(format!("instruction {at}: {:x}, not {wanted:x?}", item.pc()));
+                            opinion.difference =
+                                Some(format!("instruction {at}: {:x}, not {wanted:x?}", item.pc()));
                             return opinion;
                         }
                         at += 1;

@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-model", "hodo-clock hodo-code"),
     ("hodo-flow", "hodo-clock hodo-code"),
     ("hodo-intel-pt", "hodo-clock hodo-code hodo-flow"),
+    ("hodo-etrace", "hodo-clock hodo-code hodo-flow hodo-isa"),
     ("hodo-cases", "hodo-clock hodo-code hodo-formats hodo-intel-pt"),
     ("hodo-symbols", "hodo-bytes hodo-model hodo-code"),
     ("hodo-formats", "hodo-model hodo-clock hodo-bytes hodo-intel-pt hodo-code hodo-native-log"),
@@ -63,6 +64,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-guest", ""),
     ("hodo-repack", "hodo-clock hodo-formats hodo-intel-pt"),
     ("hodo-speed", "hodo-analyses hodo-code hodo-engine hodo-formats hodo-intel-pt hodo-model hodo-script"),
+    ("riscv-judge", "hodo-code hodo-etrace hodo-flow hodo-isa workbench"),
     ("workbench", ""),
     (
         "judge",

@@ -503,7 +503,9 @@ fn cause(trouble: &Trouble) -> Cause {
         Trouble::Packet(_) => Cause::Corrupt,
         Trouble::Code(hodo_code::Unreadable::Invalid(_)) => Cause::Mismatch,
         Trouble::Code(_) | Trouble::Guest { .. } => Cause::MissingCode,
-        Trouble::NotTraced { .. } | Trouble::UnknownFilter { .. } | Trouble::Ambiguous { .. } => Cause::Untraced,
+        Trouble::NotTraced { .. } | Trouble::UnknownFilter { .. } | Trouble::Ambiguous { .. } => {
+            Cause::Untraced
+        }
         Trouble::UnseenCall { hidden: Hidden::ByMissingCode, .. } => Cause::MissingCode,
         Trouble::UnseenCall { hidden: Hidden::ByOverflow, .. } => Cause::Overflow,
         Trouble::UnseenCall { hidden: Hidden::ByDamage, .. } => Cause::Mismatch,

@@ -15,7 +15,9 @@ use self::returns::Returns;
 use crate::{
     Parameters,
     modes::{Predictor, TargetCache},
-    packet::{BranchMap, Context, Options, Packet, Prediction, Qualification, Reported, Start, Support, Trap},
+    packet::{
+        BranchMap, Context, Options, Packet, Prediction, Qualification, Reported, Start, Support, Trap,
+    },
 };
 
 /// Branches that a packet can contain.
@@ -406,7 +408,12 @@ impl Encoder {
 
     fn support(&mut self, qualification: Qualification) {
         let options = self.options;
-        self.packets.push(Packet::Support(Support { enabled: true, qualification, options, ..Support::default() }));
+        self.packets.push(Packet::Support(Support {
+            enabled: true,
+            qualification,
+            options,
+            ..Support::default()
+        }));
     }
 
     /// Sends a packet that reports the pending branches.

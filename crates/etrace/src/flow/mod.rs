@@ -11,6 +11,7 @@
 //! that fit implicit returns, the decoder reports a gap. A trap without its handler ends the flow, and the packet with the
 //! handler begins it.
 
+pub(crate) mod code;
 mod outcomes;
 mod packets;
 mod points;

@@ -1,9 +1,6 @@
 //! Outcomes of branches that packets reported and the walk did not reach yet.
 
-use crate::{
-    modes::Predictor,
-    packet::BranchMap,
-};
+use crate::{modes::Predictor, packet::BranchMap};
 
 /// The outcomes, the oldest first: known ones, then predicted ones, then one that was predicted wrongly.
 #[derive(Clone, Debug, Default)]

@@ -4,12 +4,10 @@ use hodo_code::{Labels, Program};
 use hodo_flow::{Event, Expected, Sink, Trouble};
 
 use super::{
-    Decoder, PendingTrap, State, cause,
+    Decoder, PendingTrap, State, cause, code,
     walk::{Address, By, Goal, Reached},
 };
-use crate::packet::{
-    BranchMap, Packet, Prediction, Qualification, Reported, Start, Support, Trap,
-};
+use crate::packet::{BranchMap, Packet, Prediction, Qualification, Reported, Start, Support, Trap};
 
 /// What follows a packet, as far as its meaning depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +86,7 @@ impl Decoder<'_> {
             // before was about the target of a jump. The specification's decoder does not look.
             self.walk.advance(graph, sink, &mut self.memory, Goal::Jump(address))?;
         }
-        if super::walk::branches_at(graph, start.address, self.walk.tick()) == 1 {
+        if code::branches_at(graph, start.address, self.walk.tick()) == 1 {
             self.memory.outcomes.add(BranchMap { count: 1, not_taken: u32::from(!start.taken) });
         }
         let is_changed = start.context.privilege != self.privilege;
@@ -142,7 +140,7 @@ impl Decoder<'_> {
         self.state = State::On;
         let graph = program.graph(self.isa);
         self.walk.begin(graph, address)?;
-        if super::walk::branches_at(graph, address, self.walk.tick()) == 1 {
+        if code::branches_at(graph, address, self.walk.tick()) == 1 {
             self.memory.outcomes.add(BranchMap { count: 1, not_taken: u32::from(!taken) });
         }
         Ok(())
@@ -242,7 +240,9 @@ impl Decoder<'_> {
         let mut predicted = None;
         match packet {
             Packet::Branches { map, .. } | Packet::Cached { map, .. } => self.memory.outcomes.add(map),
-            Packet::Predicted { count, end } => predicted = Some((count, !matches!(end, Prediction::Address(_)))),
+            Packet::Predicted { count, end } => {
+                predicted = Some((count, !matches!(end, Prediction::Address(_))))
+            }
             _ => {}
         }
         if let Some(address) = self.inferred.take() {
@@ -286,7 +286,12 @@ impl Decoder<'_> {
     ///
     /// # Errors
     /// The code that decides it is missing.
-    fn way_to<L: Labels>(&self, packet: Packet, address: u64, program: &mut Program<'_, L>) -> Result<Address, Trouble> {
+    fn way_to<L: Labels>(
+        &self,
+        packet: Packet,
+        address: u64,
+        program: &mut Program<'_, L>,
+    ) -> Result<Address, Trouble> {
         let (notify, updiscon, depth) = match (packet, reported(packet)) {
             (Packet::Cached { depth, .. }, _) => (false, false, depth),
             (_, Some(reported)) => (reported.notify, reported.updiscon, reported.depth),
@@ -305,7 +310,7 @@ impl Decoder<'_> {
                     Follower::Interruption => true,
                     Follower::Start(next) => {
                         let graph = program.graph(self.isa);
-                        super::walk::may_follow(graph, (address, last_outcome(packet)), next, tick)?
+                        code::may_follow(graph, (address, last_outcome(packet)), next, tick)?
                     }
                     Follower::Flow => false,
                 };
@@ -349,7 +354,8 @@ impl Decoder<'_> {
         sink: &mut impl Sink,
     ) {
         let is_known = self.gap.is_some() && self.lacks_code_only;
-        let depends = self.options.implicit_return || self.options.branch_prediction || self.options.jump_target_cache;
+        let depends =
+            self.options.implicit_return || self.options.branch_prediction || self.options.jump_target_cache;
         if !is_known || depends || self.state != State::Lost {
             return;
         }
@@ -364,10 +370,10 @@ impl Decoder<'_> {
         if self.walk.begin(graph, address).is_err() {
             return;
         }
-        let is_branch = super::walk::branches_at(graph, address, self.walk.tick()) == 1;
+        let is_branch = code::branches_at(graph, address, self.walk.tick()) == 1;
         // The instruction before may have loaded the target of a jump.
         let may_be_inferred =
-            self.memory.sijump && super::walk::is_indirect(graph, address, self.walk.tick());
+            self.memory.sijump && code::is_indirect(graph, address, self.walk.tick());
         if is_branch && map.count == 0 || may_be_inferred {
             return;
         }

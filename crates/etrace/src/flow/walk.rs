@@ -1,10 +1,13 @@
 //! Walks over the code from one packet to the next.
 
-use hodo_code::{Block, BlockId, Graph, Labels, Terminator};
+use hodo_code::{BlockId, Graph, Labels, Terminator};
 use hodo_flow::{Executed, Expected, Sink, Trouble};
-use hodo_isa::riscv::{self, Kind, Set};
+use hodo_isa::riscv::Set;
 
-use super::outcomes::Outcomes;
+use super::{
+    code::{end_of, is_branch, last_address, sequential_target, upper_at_end},
+    outcomes::Outcomes,
+};
 use crate::modes::{Calls, Predictor, TargetCache};
 
 /// Blocks without an outcome after which a walk checks for a loop.
@@ -272,7 +275,8 @@ impl Walk {
         let (to, next) = match terminator {
             Terminator::Conditional => {
                 let at = last_address(graph, id);
-                let taken = memory.outcomes.take(at, &mut memory.predictor).ok_or_else(|| missed(at, goal))?;
+                let taken =
+                    memory.outcomes.take(at, &mut memory.predictor).ok_or_else(|| missed(at, goal))?;
                 (if taken { target } else { end }, graph.follow(id, taken, self.tick).ok())
             }
             Terminator::None | Terminator::Barrier | Terminator::Wait => {
@@ -290,7 +294,7 @@ impl Walk {
         };
         self.report(graph, id, count, sink);
         self.upper = match terminator {
-            Terminator::None if memory.sijump => self.upper_at_end(graph, id),
+            Terminator::None if memory.sijump => upper_at_end(graph, id, self.set),
             _ => None,
         };
         self.enter(to, next);
@@ -315,7 +319,7 @@ impl Walk {
     ) -> Result<Passed, Trouble> {
         let block = graph.block(id);
         let (count, terminator, end) = (block.instructions as usize, block.terminator, block.end);
-        let inferred = if memory.sijump { self.sequential_target(graph, id) } else { None };
+        let inferred = if memory.sijump { sequential_target(graph, id, self.upper, self.set) } else { None };
         let known = match inferred {
             Some(target) => Some(target),
             None => self.implicit_target(graph, memory, id, goal)?,
@@ -370,7 +374,8 @@ impl Walk {
         };
         let Some(top) = memory.calls.top() else { return Ok(None) };
         if self.may_fail(graph, memory, goal, top) {
-            let is_ambiguous = self.lookahead == Lookahead::No && self.could_return_later(graph, memory, goal, top);
+            let is_ambiguous =
+                self.lookahead == Lookahead::No && self.could_return_later(graph, memory, goal, top);
             return if is_ambiguous { Err(Trouble::Ambiguous { at: self.ip }) } else { Ok(None) };
         }
         memory.calls.pop();
@@ -398,34 +403,6 @@ impl Walk {
             // Of code that is missing, it is unknown whether a branch is there.
             Err(_) => left <= 1,
         }
-    }
-
-    /// The target of an indirect jump behind an instruction that loads it.
-    fn sequential_target<L: Labels>(&self, graph: &Graph<'_, L>, id: BlockId) -> Option<u64> {
-        let block = graph.block(id);
-        let (lengths, bytes) = (graph.lengths(block), graph.bytes().of(id));
-        let (&last, before) = lengths.split_last()?;
-        let at = bytes.len() - usize::from(last);
-        let Kind::Indirect { base, offset, .. } = riscv::decode(&bytes[at..], 0, self.set)?.kind else {
-            return None;
-        };
-        let (register, value) = match before.last() {
-            Some(&length) => {
-                let address = block.end.wrapping_sub(u64::from(last) + u64::from(length));
-                // It retired since the last synchronization only if the walk did not begin behind it.
-                upper(&bytes[at - usize::from(length)..], address, self.set)?
-            }
-            None => self.upper?,
-        };
-        let target = self.set.address(value.wrapping_add_signed(offset.into())) & !1;
-        (register == base).then_some(target)
-    }
-
-    /// What the last instruction of a block loads.
-    fn upper_at_end<L: Labels>(&self, graph: &Graph<'_, L>, id: BlockId) -> Option<(u8, u64)> {
-        let length = *graph.lengths(graph.block(id)).last()?;
-        let bytes = graph.bytes().of(id);
-        upper(&bytes[bytes.len() - usize::from(length)..], last_address(graph, id), self.set)
     }
 
     /// Reports the instructions that are known to have retired, and returns what comes after them, if the code
@@ -468,7 +445,7 @@ impl Walk {
                 Some(if taken { block.target } else { block.end })
             }
             Terminator::Return if memory.implicit_return => memory.calls.pop(),
-            _ if memory.sijump => self.sequential_target(graph, id),
+            _ if memory.sijump => sequential_target(graph, id, self.upper, self.set),
             _ => None,
         }
     }
@@ -508,7 +485,12 @@ impl Walk {
 
     /// Returns whether the code up to the current position could go on to the goal once more, without further packets:
     /// then the packet does not determine where it stopped.
-    pub(super) fn could_go_on<L: Labels>(&self, graph: &mut Graph<'_, L>, memory: &Memory, goal: Goal) -> bool {
+    pub(super) fn could_go_on<L: Labels>(
+        &self,
+        graph: &mut Graph<'_, L>,
+        memory: &Memory,
+        goal: Goal,
+    ) -> bool {
         let lookahead = Lookahead::WithoutJumps;
         let (walk, mut memory) = (Walk { lookahead, ..self.clone() }, memory.clone());
         walk.may_reach(graph, &mut memory, goal)
@@ -552,7 +534,9 @@ fn missed(at: u64, goal: Goal) -> Trouble {
     let expected = match goal {
         Goal::LastBranch => Expected::Conditional,
         Goal::Jump(_) | Goal::Address(Address { by: By::Jump, .. }) => Expected::Indirect,
-        Goal::Address(Address { address, .. }) | Goal::Synchronization { address, .. } => Expected::Reach(address),
+        Goal::Address(Address { address, .. }) | Goal::Synchronization { address, .. } => {
+            Expected::Reach(address)
+        }
     };
     Trouble::Contradiction { at, expected }
 }
@@ -564,83 +548,5 @@ fn explicit_target(at: u64, goal: Goal) -> Result<u64, Trouble> {
         | Goal::Jump(address)
         | Goal::Synchronization { address, .. } => Ok(address),
         Goal::Address(_) | Goal::LastBranch => Err(missed(at, goal)),
-    }
-}
-
-/// Whether a block consists of a branch only.
-fn is_branch(block: &Block) -> bool {
-    block.instructions == 1 && block.terminator == Terminator::Conditional
-}
-
-/// Address of the last instruction of a block.
-#[inline]
-fn last_address<L: Labels>(graph: &Graph<'_, L>, id: BlockId) -> u64 {
-    let block = graph.block(id);
-    block.end.wrapping_sub(graph.lengths(block).last().copied().unwrap_or(0).into())
-}
-
-/// The end of the instruction at an address in a block.
-fn end_of<L: Labels>(graph: &Graph<'_, L>, id: BlockId, address: u64) -> Option<u64> {
-    let block = graph.block(id);
-    let mut at = block.start;
-    for &length in graph.lengths(block) {
-        let end = at.wrapping_add(length.into());
-        if at == address {
-            return Some(end);
-        }
-        at = end;
-    }
-    None
-}
-
-/// The number of outcomes that are pending once the walk is at an address: one if there is a branch.
-pub(super) fn branches_at<L: Labels>(graph: &mut Graph<'_, L>, address: u64, tick: u64) -> u64 {
-    graph.at(address, tick).map_or(0, |id| u64::from(is_branch(graph.block(id))))
-}
-
-/// Whether an instruction is an indirect jump.
-pub(super) fn is_indirect<L: Labels>(graph: &mut Graph<'_, L>, address: u64, tick: u64) -> bool {
-    let Ok(id) = graph.at(address, tick) else { return false };
-    let block = graph.block(id);
-    let is_direct = matches!(
-        block.terminator,
-        Terminator::None | Terminator::Conditional | Terminator::Jump | Terminator::Call | Terminator::Trap
-    );
-    block.instructions == 1 && !is_direct
-}
-
-/// Whether the instruction at `next` may run directly after the one at `address`. `taken` is the outcome if that one is a
-/// branch, as far as it is known.
-///
-/// # Errors
-/// The code of the first one is missing.
-pub(super) fn may_follow<L: Labels>(
-    graph: &mut Graph<'_, L>,
-    (address, taken): (u64, Option<bool>),
-    next: u64,
-    tick: u64,
-) -> Result<bool, Trouble> {
-    let id = graph.at(address, tick).map_err(Trouble::Code)?;
-    let block = graph.block(id);
-    if block.instructions > 1 {
-        return Ok(end_of(graph, id, address) == Some(next));
-    }
-    Ok(match block.terminator {
-        Terminator::None | Terminator::Barrier | Terminator::Wait | Terminator::Trap => next == block.end,
-        Terminator::Conditional => match taken {
-            Some(true) => next == block.target,
-            Some(false) => next == block.end,
-            None => next == block.end || next == block.target,
-        },
-        Terminator::Jump | Terminator::Call => next == block.target,
-        Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return | Terminator::Far => true,
-    })
-}
-
-/// Register and value that an instruction loads, if the code determines it.
-fn upper(bytes: &[u8], address: u64, set: Set) -> Option<(u8, u64)> {
-    match riscv::decode(bytes, address, set)?.kind {
-        Kind::Upper { register, value } if register != 0 => Some((register, value)),
-        _ => None,
     }
 }

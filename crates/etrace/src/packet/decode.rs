@@ -3,11 +3,7 @@
 use super::{
     BranchMap, Context, ErrorKind, Options, Packet, Prediction, Qualification, Reported, Start, Support, Trap,
 };
-use crate::{
-    Layout, Parameters,
-    bits::Reader,
-    parameters::mask,
-};
+use crate::{Layout, Parameters, bits::Reader, parameters::mask};
 
 /// A field follows only if the width is not zero.
 fn optional(bits: &mut Reader, width: u8) -> Option<u64> {
@@ -85,7 +81,8 @@ impl Fields<'_> {
         let cause = bits.get(self.parameters.ecause_width);
         let (is_interrupt, is_handler) = (bits.bit(), bits.bit());
         let is_implicit = self.options.implicit_exception && is_handler;
-        let address = (!is_implicit).then(|| self.parameters.address(bits.get(self.parameters.address_bits())));
+        let address =
+            (!is_implicit).then(|| self.parameters.address(bits.get(self.parameters.address_bits())));
         let value = (!is_interrupt).then(|| bits.get(self.parameters.iaddress_width));
         Trap { taken, context, cause, is_interrupt, is_handler, address, value }
     }

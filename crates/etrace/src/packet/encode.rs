@@ -1,7 +1,13 @@
 //! From packets to payloads.
 
-use super::{BranchMap, Context, Options, Packet, Prediction, Qualification, Reported, Support, Trap, decode::map_width};
-use crate::{Layout, Parameters, bits::{Payload, Writer}};
+use super::{
+    BranchMap, Context, Options, Packet, Prediction, Qualification, Reported, Support, Trap,
+    decode::map_width,
+};
+use crate::{
+    Layout, Parameters,
+    bits::{Payload, Writer},
+};
 
 impl Packet {
     /// Encodes the packet. `options` are those of the last support packet.

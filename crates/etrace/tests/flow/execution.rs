@@ -38,7 +38,7 @@ pub(crate) enum Returns {
 
 /// What happened, in order.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(crate) enum Step {
     Retired(u64, Instruction, u8, bool),
     Trap(Taken),
     End(Option<u64>),
@@ -49,7 +49,7 @@ enum Step {
 /// A program and what it did.
 pub(crate) struct Execution {
     pub(crate) code: Vec<u8>,
-    steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
 }
 
 fn put(code: &mut Vec<u8>, word: u32) {

@@ -235,8 +235,10 @@ fn rs2(word: u32) -> Register {
 /// The target of a conditional branch (B-type).
 #[inline]
 fn branch_target(word: u32, address: u64, set: Set) -> u64 {
-    let offset =
-        field(word, 31, 31) << 12 | field(word, 7, 7) << 11 | field(word, 30, 25) << 5 | field(word, 11, 8) << 1;
+    let offset = field(word, 31, 31) << 12
+        | field(word, 7, 7) << 11
+        | field(word, 30, 25) << 5
+        | field(word, 11, 8) << 1;
     set.address(address.wrapping_add_signed(extend(offset, 13).into()))
 }
 

@@ -14,8 +14,8 @@ pub(super) const INTEGERS: [&str; 32] = [
 /// Names of the float registers by the calling convention.
 pub(super) const FLOATS: [&str; 32] = [
     "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "fs0", "fs1", "fa0", "fa1", "fa2", "fa3", "fa4",
-    "fa5", "fa6", "fa7", "fs2", "fs3", "fs4", "fs5", "fs6", "fs7", "fs8", "fs9", "fs10", "fs11", "ft8", "ft9",
-    "ft10", "ft11",
+    "fa5", "fa6", "fa7", "fs2", "fs3", "fs4", "fs5", "fs6", "fs7", "fs8", "fs9", "fs10", "fs11", "ft8",
+    "ft9", "ft10", "ft11",
 ];
 
 /// Rounding modes as last operands; 5 and 6 are reserved, and 7, the dynamic one, is not written.
@@ -153,7 +153,8 @@ fn floats(operands: Operands, word: u32) -> String {
 /// The accesses of a fence: input, output, reads, writes.
 fn accesses(bits: u32) -> String {
     let names = [(8, 'i'), (4, 'o'), (2, 'r'), (1, 'w')];
-    let ordered: String = names.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect();
+    let ordered: String =
+        names.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect();
     if ordered.is_empty() { "unknown".to_owned() } else { ordered }
 }
 

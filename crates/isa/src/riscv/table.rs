@@ -115,12 +115,7 @@ const fn shift(name: &'static str, funct3: u32, funct6: u32) -> Row {
 
 /// An operation on one register; `immediate` belongs to the operation.
 const fn one(name: &'static str, opcode: u32, funct3: u32, immediate: u32) -> Row {
-    row(
-        name,
-        opcode | funct3 << 12 | immediate << 20,
-        OPCODE | FUNCT3 | FUNCT7 | RS2,
-        Operands::Two,
-    )
+    row(name, opcode | funct3 << 12 | immediate << 20, OPCODE | FUNCT3 | FUNCT7 | RS2, Operands::Two)
 }
 
 /// An atomic of words (`funct3` 2) or doublewords (3).
