@@ -188,7 +188,7 @@ fn disassemble(code: &[u8], base: &str) -> Vec<Line> {
     text.lines().filter_map(line).collect()
 }
 
-/// `   10000:	9002                	c.ebreak`
+/// Address, bytes and text are between tabs.
 fn line(line: &str) -> Option<Line> {
     let (address, rest) = line.split_once(":\t")?;
     let (bytes, text) = rest.split_once('\t')?;

@@ -372,8 +372,7 @@ impl Decoder<'_> {
         }
         let is_branch = code::branches_at(graph, address, self.walk.tick()) == 1;
         // The instruction before may have loaded the target of a jump.
-        let may_be_inferred =
-            self.memory.sijump && code::is_indirect(graph, address, self.walk.tick());
+        let may_be_inferred = self.memory.sijump && code::is_indirect(graph, address, self.walk.tick());
         if is_branch && map.count == 0 || may_be_inferred {
             return;
         }

@@ -171,6 +171,9 @@ impl<'t> Decoder<'t> {
         graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
     ) -> Result<(), Trouble> {
+        if is_too_long(&message) {
+            return Err(Trouble::Packet(PacketError::Malformed(0)));
+        }
         match message {
             Message::Synchronization(synchronization) => {
                 return self.synchronize(synchronization, is_after, graph, sink);
@@ -249,6 +252,9 @@ impl<'t> Decoder<'t> {
         sink: &mut impl Sink,
     ) -> Result<(), Trouble> {
         let (message, field) = self.last_branch.ok_or(Trouble::LostAddress)?;
+        if count.saturating_mul(counted(&message)) > LONGEST_REPETITION {
+            return Err(Trouble::Packet(PacketError::Malformed(0)));
+        }
         for _ in 0..count {
             match message {
                 Message::DirectBranch { count } => self.walk(count, None, End::TakenBranch, graph, sink)?,
@@ -299,7 +305,9 @@ impl<'t> Decoder<'t> {
         if before == State::On {
             let reached = match form {
                 Form::Program | Form::Direct => self.walk(count, None, End::At(address), graph, sink),
-                Form::Indirect { kind: 0, history } => self.walk(count, history, End::At(address), graph, sink),
+                Form::Indirect { kind: 0, history } => {
+                    self.walk(count, history, End::At(address), graph, sink)
+                }
                 Form::Indirect { history, .. } => {
                     self.walk(count, history, End::Anywhere, graph, sink).map(|()| self.trap(address, sink))
                 }
@@ -451,7 +459,9 @@ impl<'t> Decoder<'t> {
             let size = u64::from(length) / 2;
             // A count that ends within an instruction.
             let at = block.start;
-            left = left.checked_sub(size).ok_or(Trouble::Contradiction { at, expected: Expected::Conditional })?;
+            left = left
+                .checked_sub(size)
+                .ok_or(Trouble::Contradiction { at, expected: Expected::Conditional })?;
             count += 1;
         }
         let next = block.start.wrapping_add(2 * halfwords);
@@ -527,8 +537,7 @@ impl<'t> Decoder<'t> {
         if matches!(target, Target::Is(_)) {
             return None;
         }
-        let sequential =
-            if self.sijump { sequential_target(graph, id, self.upper, self.set) } else { None };
+        let sequential = if self.sijump { sequential_target(graph, id, self.upper, self.set) } else { None };
         match (&mut self.calls, graph.block(id).terminator) {
             (Some(calls), Terminator::Return) if sequential.is_none() => calls.pop(),
             _ => sequential,
@@ -549,6 +558,40 @@ enum Target {
 
 /// Blocks without a branch in a history, after which there must be one.
 const LONGEST_STRAIGHT: u32 = 1 << 20;
+
+/// The greatest values of fields (`NTRACE_MAX_ICNT_BITS` and others of the specification's header file): a damaged message
+/// must not be followed for hours.
+const COUNT_BITS: u32 = 22;
+const HISTORY_BITS: u32 = 32;
+const REPEAT_BITS: u32 = 18;
+/// Halfwords that a repeated message may stand for.
+const LONGEST_REPETITION: u64 = 1 << 30;
+
+/// The count of halfwords in a message.
+fn counted(message: &Message) -> u64 {
+    match *message {
+        Message::DirectBranch { count } | Message::Correlation { count, .. } => count,
+        Message::IndirectBranch(branch) => branch.count,
+        Message::Synchronization(synchronization) => synchronization.count,
+        Message::ResourceFull(Resource::Count(count)) => count,
+        _ => 0,
+    }
+}
+
+/// Whether a message has values that no encoder sends.
+fn is_too_long(message: &Message) -> bool {
+    let (history, times) = match *message {
+        Message::IndirectBranch(Branch { history, .. }) | Message::Correlation { history, .. } => (history, 0),
+        Message::Synchronization(Synchronization { form: Form::Indirect { history, .. }, .. }) => (history, 0),
+        Message::ResourceFull(Resource::History(history)) => (Some(history), 0),
+        Message::ResourceFull(Resource::Repeated { history, times }) => (Some(history), times),
+        Message::RepeatBranch { count } => (None, count),
+        _ => (None, 0),
+    };
+    counted(message) >> COUNT_BITS != 0
+        || history.is_some_and(|history| history >> HISTORY_BITS != 0)
+        || times >> REPEAT_BITS != 0
+}
 
 /// The halfwords of a block.
 fn units<L: Labels>(graph: &Graph<'_, L>, id: BlockId) -> u64 {

@@ -243,7 +243,9 @@ impl Encoder {
                             *times += 1;
                             None
                         }
-                        Some(Message::ResourceFull(Resource::History(history))) if *history == self.history => {
+                        Some(Message::ResourceFull(Resource::History(history)))
+                            if *history == self.history =>
+                        {
                             self.messages.pop();
                             Some(Resource::Repeated { history: self.history, times: 2 })
                         }
