@@ -247,7 +247,7 @@ impl Transport {
                 };
             }
             Transport::Esp32 => {
-                if header > LENGTH || header < 4 {
+                if !(4..=LENGTH).contains(&header) {
                     return Err(Error::Header(header));
                 }
                 unit.source = unit.take(16)? as u16;

@@ -239,7 +239,7 @@ fn unit(transport: Transport, payload: &[u8], random: u64) -> Unit<'_> {
         }
         Transport::Esp32 => (16, 0, 1),
     };
-    let kind = if random % kinds == 0 { Kind::Instruction } else { Kind::Data };
+    let kind = if random.is_multiple_of(kinds) { Kind::Instruction } else { Kind::Data };
     let has_time = random & 4 == 4 && transport != Transport::Esp32;
     let time = has_time.then(|| if time_bits == 0 { 0 } else { low(random, time_bits) });
     Unit { at: 0, source: low(random >> 20, source_width) as u16, time, kind, payload, skip: 0 }

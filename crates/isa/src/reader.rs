@@ -5,6 +5,10 @@ use crate::{Isa, Step, a64, riscv, x86};
 /// Reads instructions in sequence from contiguous bytes.
 pub struct Reader<'a>(Inner<'a>);
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each piece of code, and it must not be behind a pointer"
+)]
 enum Inner<'a> {
     X86 {
         decoder: x86::disassembler::Decoder<'a>,

@@ -14,6 +14,7 @@
 //! ```
 
 mod analyses;
+mod arm;
 mod cases;
 mod check;
 mod configurations;
@@ -69,6 +70,7 @@ use workbench::{
 };
 
 const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [--only PROGRAM]… [-e EVENT]
+       cargo judge arm [PROGRAM]…
        cargo judge cases [NAME]…
        cargo judge check [steady | PROGRAM]…
        cargo judge containers [FILE]…
@@ -104,6 +106,7 @@ struct Options {
 /// Judges as requested; the error names what differs.
 pub fn run(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
+        Some((first, names)) if first == "arm" => return arm::run(names),
         Some((first, names)) if first == "cases" => return cases::run(names),
         Some((first, names)) if first == "check" => return check::run(names),
         Some((first, files)) if first == "containers" => return containers::run(files),

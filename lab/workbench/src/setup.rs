@@ -102,6 +102,14 @@ const BOARD: &[Tool] = &[
     tool("qemu-system-arm", "qemu-system-arm", Need::Demo),
 ];
 
+/// Requirements of traces of Arm: programs for AArch64 and their emulator, OpenCSD, and a disassembler.
+const ARM: &[Tool] = &[
+    tool("qemu-aarch64", "qemu-user", Need::Judge),
+    tool("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross", Need::Judge),
+    tool("aarch64-linux-gnu-objdump", "binutils-aarch64-linux-gnu", Need::Judge),
+    tool("trc_pkt_lister", "libopencsd-bin", Need::Judge),
+];
+
 /// Requirements of an emulated machine, besides Debian's tools for packages.
 const MACHINE: &[Tool] = &[tool("xz", "xz-utils", Need::Demo)];
 
@@ -119,6 +127,14 @@ pub fn trial() -> Outcome {
 /// The command to run, if we may not install.
 pub fn board() -> Outcome {
     install_missing(BOARD)
+}
+
+/// Makes sure that what judges traces of Arm is installed.
+///
+/// # Errors
+/// The command to run, if we may not install.
+pub fn arm() -> Outcome {
+    install_missing(ARM)
 }
 
 /// Makes sure that what unpacks the parts of an emulated machine is installed.

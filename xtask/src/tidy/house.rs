@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-flow", "hodo-clock hodo-code"),
     ("hodo-intel-pt", "hodo-clock hodo-code hodo-flow"),
     ("hodo-etrace", "hodo-clock hodo-code hodo-flow hodo-isa"),
+    ("hodo-etm", "hodo-clock hodo-code hodo-flow"),
     ("hodo-cases", "hodo-clock hodo-code hodo-formats hodo-intel-pt"),
     ("hodo-symbols", "hodo-bytes hodo-model hodo-code"),
     ("hodo-formats", "hodo-model hodo-clock hodo-bytes hodo-intel-pt hodo-code hodo-native-log"),
@@ -68,7 +69,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("workbench", ""),
     (
         "judge",
-        "hodo-analyses hodo-check hodo-clock hodo-code hodo-engine hodo-flow hodo-formats hodo-intel-pt hodo-model hodo-native \
+        "hodo-analyses hodo-check hodo-clock hodo-code hodo-engine hodo-etm hodo-flow hodo-formats hodo-intel-pt hodo-model hodo-native \
          hodo-native-log hodo-recorder hodo-stepping hodo-sync workbench",
     ),
     ("bench", "hodo-store judge workbench"),

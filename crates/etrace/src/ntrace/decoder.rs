@@ -7,7 +7,10 @@ use hodo_code::{BlockId, Graph, Labels, Program, Terminator};
 use hodo_flow::{Cause, ControlFlowKind, Event, Executed, Expected, Gap, PacketError, Sink, Trouble};
 use hodo_isa::{Isa, riscv::Set};
 
-use super::{Branch, Configuration, Error, Form, Message, Messages, Resource, Synchronization};
+use super::{
+    Branch, Configuration, Error, Form, Message, Messages, Resource, Synchronization,
+    limits::{LONGEST_REPETITION, counted, is_too_long},
+};
 use crate::{
     flow::code::{last_address, sequential_target, upper_at_end},
     modes::Calls,
@@ -559,40 +562,6 @@ enum Target {
 /// Blocks without a branch in a history, after which there must be one.
 const LONGEST_STRAIGHT: u32 = 1 << 20;
 
-/// The greatest values of fields (`NTRACE_MAX_ICNT_BITS` and others of the specification's header file): a damaged message
-/// must not be followed for hours.
-const COUNT_BITS: u32 = 22;
-const HISTORY_BITS: u32 = 32;
-const REPEAT_BITS: u32 = 18;
-/// Halfwords that a repeated message may stand for.
-const LONGEST_REPETITION: u64 = 1 << 30;
-
-/// The count of halfwords in a message.
-fn counted(message: &Message) -> u64 {
-    match *message {
-        Message::DirectBranch { count } | Message::Correlation { count, .. } => count,
-        Message::IndirectBranch(branch) => branch.count,
-        Message::Synchronization(synchronization) => synchronization.count,
-        Message::ResourceFull(Resource::Count(count)) => count,
-        _ => 0,
-    }
-}
-
-/// Whether a message has values that no encoder sends.
-fn is_too_long(message: &Message) -> bool {
-    let (history, times) = match *message {
-        Message::IndirectBranch(Branch { history, .. }) | Message::Correlation { history, .. } => (history, 0),
-        Message::Synchronization(Synchronization { form: Form::Indirect { history, .. }, .. }) => (history, 0),
-        Message::ResourceFull(Resource::History(history)) => (Some(history), 0),
-        Message::ResourceFull(Resource::Repeated { history, times }) => (Some(history), times),
-        Message::RepeatBranch { count } => (None, count),
-        _ => (None, 0),
-    };
-    counted(message) >> COUNT_BITS != 0
-        || history.is_some_and(|history| history >> HISTORY_BITS != 0)
-        || times >> REPEAT_BITS != 0
-}
-
 /// The halfwords of a block.
 fn units<L: Labels>(graph: &Graph<'_, L>, id: BlockId) -> u64 {
     let block = graph.block(id);
@@ -616,23 +585,5 @@ impl Error {
             Error::Byte(byte) => PacketError::Malformed(byte),
             Error::Unknown(code) => PacketError::UnknownOpcode(code),
         })
-    }
-}
-
-/// Returns the positions of a hart's synchronization messages, at which decoding can begin.
-pub fn synchronization_points(stream: &[u8], configuration: &Configuration) -> Vec<usize> {
-    let mut messages = Messages::new(stream, 0, configuration.source_width);
-    let mut points = Vec::new();
-    loop {
-        match messages.next_message() {
-            Ok(None) => return points,
-            Ok(Some(unit)) => {
-                let is_ours = configuration.source.is_none_or(|source| source == unit.source);
-                if is_ours && matches!(unit.message, Message::Synchronization(_)) {
-                    points.push(unit.at);
-                }
-            }
-            Err(_) => {}
-        }
     }
 }

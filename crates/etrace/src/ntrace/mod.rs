@@ -12,11 +12,14 @@
 
 mod decoder;
 mod encoder;
+mod limits;
 mod message;
+mod points;
 
-pub use decoder::{Decoder, synchronization_points};
+pub use decoder::Decoder;
 pub use encoder::{Encoder, Mode};
 pub use message::{Branch, Error, Form, Message, Messages, Resource, Synchronization, Unit};
+pub use points::synchronization_points;
 
 use serde::Deserialize;
 

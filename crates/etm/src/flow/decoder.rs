@@ -1,0 +1,557 @@
+//! Applies each committed element to the flow.
+
+use std::ops::Range;
+
+use hodo_clock::Tsc;
+use hodo_code::{Graph, Labels, Program};
+use hodo_flow::{Event, Expected, Gap, PacketKind, Sink, Switch, Trouble};
+
+use super::{
+    elements::{Element, Elements, Placed},
+    exception::Left,
+    walk::{Reached, Walk},
+};
+use crate::{
+    Config,
+    packet::{self, Address, Atoms, Context, Exception, Packet},
+};
+
+/// A process by its context ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessContext {
+    /// Its context ID in the trace.
+    pub context_id: u32,
+    /// Index of its program in the caller's list.
+    pub program: usize,
+    /// The caller's identification of what runs.
+    pub context: u32,
+}
+
+/// Where the flow is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the first address of the segment.
+    Start,
+    /// At the walk's position.
+    On,
+    /// After an indirect branch, whose block begins at this address. Its target is an address that follows, or, if none
+    /// does, on the return stack.
+    AfterIndirect(u64),
+    /// After an exception, before its handler.
+    Excepted(Left),
+    /// Tracing is off.
+    Off,
+    /// The flow is unknown, since the gap that is open.
+    Lost,
+    /// As [`State::Lost`], up to the end of the segment: the trace contradicts itself or the code.
+    Given,
+}
+
+/// Decodes the flow of one segment of a stream: from an A-Sync with Trace Info to the next.
+///
+/// After a Trace Info the unit sends context and address again, so segments decode independently.
+#[derive(Clone, Debug)]
+pub struct Decoder<'t> {
+    packets: packet::Decoder<'t>,
+    span: Range<usize>,
+    /// Position of the current element's packet.
+    at: usize,
+    config: Config,
+    elements: Elements,
+    walk: Walk,
+    state: State,
+    /// An exception whose return address comes next.
+    exception: Option<Exception>,
+    /// Whether tracing was off before the next address.
+    comes_on: bool,
+    is_64: bool,
+    time: Option<u64>,
+    cycles: u64,
+    gap: Option<Gap>,
+    schedule: &'t [Switch],
+    processes: &'t [ProcessContext],
+    program: usize,
+    context: u32,
+}
+
+/// The programs that a stream may show, and the sink.
+struct Target<'x, 'a, L, S> {
+    programs: &'x mut [Program<'a, L>],
+    sink: &'x mut S,
+}
+
+impl<'t> Decoder<'t> {
+    /// Creates a decoder for one segment: from the A-Sync at `span.start` up to that at `span.end`, or the end of
+    /// `stream`. `schedule` lists the programs of the stream in order of time and must not be empty.
+    pub fn new(stream: &'t [u8], span: Range<usize>, config: &Config, schedule: &'t [Switch]) -> Decoder<'t> {
+        assert!(!schedule.is_empty(), "some program runs at any time");
+        Decoder {
+            packets: packet::Decoder::new(stream, span.start, config),
+            at: span.start,
+            span,
+            config: *config,
+            elements: Elements::default(),
+            walk: Walk::new(config.waits_have_atoms),
+            state: State::Start,
+            exception: None,
+            comes_on: false,
+            is_64: true,
+            time: None,
+            cycles: 0,
+            gap: None,
+            schedule,
+            processes: &[],
+            program: schedule[0].program,
+            context: schedule[0].context,
+        }
+    }
+
+    /// Adds processes that are known by their context ID.
+    pub fn with_processes(self, processes: &'t [ProcessContext]) -> Decoder<'t> {
+        Decoder { processes, ..self }
+    }
+
+    /// Decodes the segment.
+    pub fn decode<L: Labels>(mut self, programs: &mut [Program<'_, L>], sink: &mut impl Sink) {
+        let mut target = Target { programs, sink };
+        let mut is_first = true;
+        while self.packets.position() < self.span.end {
+            self.at = self.packets.position();
+            match self.packets.next_packet() {
+                Ok(Some(packet)) => self.follow(packet, &mut is_first, &mut target),
+                Ok(None) => break,
+                Err(error) => {
+                    self.lose(Trouble::Packet(error.kind));
+                    break;
+                }
+            }
+        }
+        self.finish(&mut target);
+    }
+
+    /// Resolves what the segment leaves open with the packets after it, and ends.
+    fn finish<L: Labels, S: Sink>(&mut self, target: &mut Target<'_, '_, L, S>) {
+        let mut own = self.elements.uncommitted();
+        while own > 0 && self.state != State::Given {
+            let Ok(Some(packet)) = self.packets.next_packet() else {
+                self.lose(Trouble::Missing);
+                break;
+            };
+            let commits = self.resolve(packet);
+            own = own.min(self.elements.uncommitted());
+            let mut left = commits.min(own);
+            own -= left;
+            while let Some(placed) = self.elements.take(&mut left) {
+                self.apply(placed, target);
+                if left == 0 && own == 0 {
+                    break;
+                }
+            }
+        }
+        if let State::Excepted(left) = self.state {
+            self.find_handler(left, target.sink);
+        }
+        if let Some(mut gap) = self.gap.take() {
+            gap.to = self.span.end as u64;
+            target.sink.event(Event::Gap(gap));
+        }
+    }
+
+    /// Finds where the exception at the end of the segment leads, in the packets after it.
+    fn find_handler(&mut self, left: Left, sink: &mut impl Sink) {
+        loop {
+            match self.packets.next_packet() {
+                Ok(Some(Packet::Address(address) | Packet::AddressContext(address, _))) => {
+                    return left.report(Some(address.value), sink);
+                }
+                Ok(Some(Packet::TraceOn | Packet::Discard | Packet::Overflow) | None) | Err(_) => {
+                    return left.report(None, sink);
+                }
+                Ok(Some(_)) => {}
+            }
+        }
+    }
+
+    /// Applies a packet after the segment to the elements that it left. Returns the number of commits.
+    fn resolve(&mut self, packet: Packet) -> u32 {
+        let at = self.packets.position();
+        match packet {
+            Packet::Atoms(atoms) => self.elements.push_atoms(atoms, at),
+            Packet::Exception(exception) => self.elements.push(Element::Exception(exception), at),
+            Packet::Q { count, address } => self.elements.push(Element::Q { count, address }, at),
+            Packet::SourceAddress(address) => self.elements.push(Element::SourceAddress(address), at),
+            Packet::Commit(count) | Packet::Cycles { commits: count, .. } => return count,
+            Packet::Mispredict(atoms) => {
+                self.elements.push_atoms(atoms, at);
+                self.elements.mispredict();
+            }
+            Packet::Cancel { atoms, count, mispredict } => {
+                self.elements.push_atoms(atoms, at);
+                self.elements.cancel(count);
+                if mispredict {
+                    self.elements.mispredict();
+                }
+            }
+            Packet::Discard | Packet::Overflow => self.elements.clear(),
+            _ => {}
+        }
+        self.elements.uncommitted().saturating_sub(self.config.speculation_depth)
+    }
+
+    fn follow<L: Labels, S: Sink>(
+        &mut self,
+        packet: Packet,
+        is_first: &mut bool,
+        target: &mut Target<'_, '_, L, S>,
+    ) {
+        match packet {
+            Packet::Atoms(atoms) => {
+                target.sink.packet(PacketKind::Tnt);
+                if self.config.speculation_depth == 0 {
+                    self.atoms(atoms, target);
+                } else {
+                    self.elements.push_atoms(atoms, self.at);
+                    self.commit_beyond_depth(target);
+                }
+            }
+            Packet::Address(address) => {
+                target.sink.packet(PacketKind::Other);
+                self.element(Element::Address(address), target);
+            }
+            Packet::AddressContext(address, context) => {
+                target.sink.packet(PacketKind::Other);
+                self.element(Element::Context(context), target);
+                self.element(Element::Address(address), target);
+            }
+            Packet::Timestamp { time, cycles } => {
+                target.sink.packet(PacketKind::Clock);
+                self.element(Element::Time(time), target);
+                if let Some(cycles) = cycles {
+                    self.element(Element::Cycles(Some(cycles)), target);
+                }
+            }
+            Packet::Cycles { commits, count } => {
+                target.sink.packet(PacketKind::Clock);
+                self.commit(commits, target);
+                self.element(Element::Cycles(count), target);
+            }
+            Packet::TraceInfo(info) => {
+                if std::mem::take(is_first) {
+                    self.elements.begin(info.speculation, self.config.speculation_depth, self.at);
+                }
+                self.walk.returns.clear();
+                self.walk.returns.hidden = None;
+                self.walk.remembers_calls = false;
+            }
+            _ => {
+                target.sink.packet(PacketKind::Other);
+                self.follow_rare(packet, target);
+            }
+        }
+    }
+
+    #[cold]
+    fn follow_rare<L: Labels, S: Sink>(&mut self, packet: Packet, target: &mut Target<'_, '_, L, S>) {
+        match packet {
+            Packet::TraceOn => self.element(Element::TraceOn, target),
+            Packet::Exception(exception) => self.element(Element::Exception(exception), target),
+            Packet::ExceptionReturn => self.element(Element::ExceptionReturn, target),
+            Packet::Context(context) => self.element(Element::Context(context), target),
+            Packet::SourceAddress(address) => self.element(Element::SourceAddress(address), target),
+            Packet::Q { count, address } => self.element(Element::Q { count, address }, target),
+            Packet::Commit(count) => self.commit(count, target),
+            Packet::Mispredict(atoms) => self.cancel(atoms, 0, true),
+            Packet::Cancel { atoms, count, mispredict } => self.cancel(atoms, count, mispredict),
+            Packet::Discard => {
+                self.elements.clear();
+                self.element(Element::Discard, target);
+            }
+            Packet::Overflow => {
+                self.elements.clear();
+                self.element(Element::Overflow, target);
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds an element; without speculation it takes effect at once.
+    fn element<L: Labels, S: Sink>(&mut self, element: Element, target: &mut Target<'_, '_, L, S>) {
+        if self.config.speculation_depth == 0 {
+            return self.apply(Placed { element, at: self.at }, target);
+        }
+        self.elements.push(element, self.at);
+        if self.elements.is_full() {
+            return self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Off });
+        }
+        self.commit_beyond_depth(target);
+    }
+
+    fn commit_beyond_depth<L: Labels, S: Sink>(&mut self, target: &mut Target<'_, '_, L, S>) {
+        let beyond = self.elements.uncommitted().saturating_sub(self.config.speculation_depth);
+        self.commit(beyond, target);
+    }
+
+    fn commit<L: Labels, S: Sink>(&mut self, mut count: u32, target: &mut Target<'_, '_, L, S>) {
+        while let Some(placed) = self.elements.take(&mut count) {
+            self.apply(placed, target);
+        }
+    }
+
+    fn cancel(&mut self, atoms: Atoms, count: u32, mispredict: bool) {
+        self.elements.push_atoms(atoms, self.at);
+        let is_sound = self.elements.cancel(count) && (!mispredict || self.elements.mispredict());
+        if !is_sound {
+            self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Conditional });
+        }
+    }
+
+    fn walk_graph_sink<'c, 'a, L: Labels, S: Sink>(
+        &mut self,
+        target: &'c mut Target<'_, 'a, L, S>,
+    ) -> (&mut Walk, &'c mut Graph<'a, L>, &'c mut S) {
+        let graph = target.programs[self.program].graph(self.walk.isa);
+        (&mut self.walk, graph, target.sink)
+    }
+
+    fn apply<L: Labels, S: Sink>(&mut self, placed: Placed, target: &mut Target<'_, '_, L, S>) {
+        self.at = placed.at;
+        match placed.element {
+            Element::Atom(taken) => self.atoms(Atoms::one(taken), target),
+            Element::Address(address) => self.address(address, target),
+            Element::Context(context) => self.set_context(context, target.sink),
+            Element::Exception(exception) => self.begin_exception(exception),
+            Element::TraceOn => self.trace_on(target.sink),
+            Element::Time(time) => self.set_time(time, target),
+            Element::Cycles(count) => {
+                self.cycles += u64::from(count.unwrap_or(0));
+                target.sink.event(Event::Cycles(self.cycles));
+            }
+            Element::SourceAddress(address) => self.source_address(address, target),
+            Element::Q { address, .. } => {
+                self.lose(Trouble::NotTraced { at: self.walk.ip });
+                if let Some(address) = address {
+                    self.address(address, target);
+                }
+            }
+            Element::Discard => self.turn_off(target.sink),
+            Element::Overflow => self.lose(Trouble::Overflow),
+            Element::ExceptionReturn | Element::Unseen => {}
+        }
+    }
+
+    /// Follows atoms.
+    #[inline]
+    fn atoms<L: Labels, S: Sink>(&mut self, atoms: Atoms, target: &mut Target<'_, '_, L, S>) {
+        for index in 0..atoms.count {
+            if self.state != State::On && !self.arrive_without_address() {
+                return;
+            }
+            let (walk, graph, sink) = self.walk_graph_sink(target);
+            match walk.atom(graph, sink, atoms.bits >> index & 1 == 1) {
+                Ok(Reached::Position) => {}
+                Ok(Reached::Unknown(at)) => self.state = State::AfterIndirect(at),
+                Err(trouble) => return self.lose(trouble),
+            }
+        }
+    }
+
+    /// Continues at the newest call, as an indirect branch without address goes there. Returns whether the position is
+    /// known.
+    fn arrive_without_address(&mut self) -> bool {
+        let at = match self.state {
+            State::On => return true,
+            State::Lost | State::Given => return false,
+            State::AfterIndirect(at) => at,
+            State::Start | State::Off | State::Excepted(_) => {
+                self.lose(Trouble::NoAddress);
+                return false;
+            }
+        };
+        let Some(call) = self.walk.returns.pop().filter(|_| self.config.return_stack) else {
+            self.lose(match self.walk.returns.hidden {
+                _ if !self.config.return_stack => Trouble::NoAddress,
+                Some(hidden) => Trouble::UnseenCall { at, hidden },
+                None => Trouble::EmptyReturnStack { at },
+            });
+            return false;
+        };
+        self.walk.set(call.address, call.isa);
+        self.state = State::On;
+        true
+    }
+
+    fn address<L: Labels, S: Sink>(&mut self, address: Address, target: &mut Target<'_, '_, L, S>) {
+        if let Some(exception) = self.exception.take() {
+            return self.leave(exception, address, target);
+        }
+        let Some(isa) = address.isa(self.is_64) else {
+            return self.lose(Trouble::Code(hodo_code::Unreadable::Invalid(address.value)));
+        };
+        match self.state {
+            State::Given => return,
+            State::On if self.walk.ip == address.value && self.walk.isa == isa => {}
+            State::On => {
+                let expected = Expected::Reach(address.value);
+                return self.lose(Trouble::Contradiction { at: self.walk.ip, expected });
+            }
+            State::Excepted(left) => left.report(Some(address.value), target.sink),
+            State::Start | State::AfterIndirect(_) | State::Off | State::Lost => {}
+        }
+        self.close_gap(target.sink);
+        if self.state != State::On {
+            self.walk.set(address.value, isa);
+            self.state = State::On;
+        }
+        self.walk.remembers_calls = self.config.return_stack;
+        if std::mem::take(&mut self.comes_on) {
+            self.follow_schedule(target.sink);
+            target.sink.event(Event::Enabled(address.value));
+        }
+    }
+
+    fn begin_exception(&mut self, exception: Exception) {
+        self.exception = Some(exception);
+    }
+
+    /// Walks to the address at which an exception prevented the next instruction.
+    fn leave<L: Labels, S: Sink>(
+        &mut self,
+        exception: Exception,
+        to: Address,
+        target: &mut Target<'_, '_, L, S>,
+    ) {
+        if let State::AfterIndirect(_) = self.state
+            && exception.is_target
+            && let Some(isa) = to.isa(self.is_64)
+        {
+            // The unit may have matched the branch with its return stack.
+            let is_top = self.walk.returns.top().is_some_and(|call| call.address == to.value);
+            if is_top && self.config.return_stack {
+                self.walk.returns.pop();
+            }
+            self.walk.set(to.value, isa);
+            self.state = State::On;
+        }
+        match self.state {
+            // Nothing ran before; what follows is the handler.
+            State::Start | State::Lost | State::Given | State::Off => return,
+            State::Excepted(left) => left.report(None, target.sink),
+            State::On | State::AfterIndirect(_) => {
+                if !self.arrive_without_address() {
+                    return;
+                }
+                let (walk, graph, sink) = self.walk_graph_sink(target);
+                if let Err(trouble) = walk.reach(graph, sink, to.value) {
+                    return self.lose(trouble);
+                }
+            }
+        }
+        self.state = State::Excepted(Left { from: to.value, kind: exception.kind });
+    }
+
+    /// ETE: a branch at this address was taken.
+    fn source_address<L: Labels, S: Sink>(&mut self, from: Address, target: &mut Target<'_, '_, L, S>) {
+        if self.state != State::On && !self.arrive_without_address() {
+            return;
+        }
+        let (walk, graph, sink) = self.walk_graph_sink(target);
+        match walk.reach(graph, sink, from.value) {
+            Ok(()) => self.atoms(Atoms::one(true), target),
+            Err(trouble) => self.lose(trouble),
+        }
+    }
+
+    fn trace_on(&mut self, sink: &mut impl Sink) {
+        self.turn_off(sink);
+        self.walk.returns.clear();
+        self.walk.returns.hidden = None;
+        self.comes_on = true;
+    }
+
+    fn turn_off(&mut self, sink: &mut impl Sink) {
+        match self.state {
+            State::On | State::AfterIndirect(_) => {
+                sink.event(Event::Disabled { from: None, to: None, asynchronous: false, cause: None });
+            }
+            State::Excepted(left) => left.report(None, sink),
+            State::Given | State::Lost => return,
+            State::Start | State::Off => {}
+        }
+        self.state = State::Off;
+    }
+
+    fn set_context(&mut self, context: Context, sink: &mut impl Sink) {
+        if context.is_same {
+            return;
+        }
+        self.is_64 = context.is_64;
+        let Some(id) = context.context_id else { return };
+        if let Some(&process) = self.processes.iter().find(|process| process.context_id == id) {
+            self.run(process.program, process.context, sink);
+        }
+    }
+
+    fn run(&mut self, program: usize, context: u32, sink: &mut impl Sink) {
+        if (program, context) != (self.program, self.context) {
+            (self.program, self.context) = (program, context);
+            self.walk.forget_block();
+            sink.event(Event::Switch(context));
+        }
+    }
+
+    /// Selects the program that runs at the current time.
+    fn follow_schedule(&mut self, sink: &mut impl Sink) {
+        if !self.processes.is_empty() {
+            return;
+        }
+        let now = Tsc(self.time.unwrap_or(0));
+        let after = self.schedule.partition_point(|switch| switch.at <= now);
+        let switch = self.schedule[after.saturating_sub(1)];
+        self.run(switch.program, switch.context, sink);
+    }
+
+    fn set_time<L: Labels, S: Sink>(&mut self, time: u64, target: &mut Target<'_, '_, L, S>) {
+        // A time of 0 means that the unit does not know it (IHI 0064, "Timestamp element").
+        if time == 0 || self.time == Some(time) {
+            return;
+        }
+        self.time = Some(time);
+        target.sink.event(Event::Time(Tsc(time)));
+        self.walk.tick = time;
+        self.walk.forget_block();
+        // The kernel is the same in all programs.
+        if self.state == State::On && self.walk.ip >> 63 == 1 {
+            self.follow_schedule(target.sink);
+        }
+    }
+
+    /// Opens a gap at the current packet, unless one is open.
+    #[cold]
+    fn lose(&mut self, trouble: Trouble) {
+        let is_doubtful = trouble.is_doubtful();
+        self.walk.returns.clear();
+        self.walk.returns.hidden = trouble.hides().or(self.walk.returns.hidden);
+        self.exception = None;
+        if self.state != State::Given {
+            self.state = if is_doubtful { State::Given } else { State::Lost };
+        }
+        let (from, since) = (self.at as u64, self.time.map(Tsc));
+        let doubtful_since = is_doubtful.then_some(self.span.start as u64);
+        match &mut self.gap {
+            None => {
+                self.gap = Some(Gap { from, to: from, since, until: None, doubtful_since, trouble });
+            }
+            Some(gap) if gap.doubtful_since.is_none() && is_doubtful => {
+                (gap.doubtful_since, gap.trouble) = (doubtful_since, trouble);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn close_gap(&mut self, sink: &mut impl Sink) {
+        if let Some(mut gap) = self.gap.take() {
+            (gap.to, gap.until) = (self.at as u64, self.time.map(Tsc));
+            sink.event(Event::Gap(gap));
+        }
+    }
+}

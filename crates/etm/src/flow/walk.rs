@@ -1,0 +1,269 @@
+//! Walks over the code from one waypoint to the next.
+
+use hodo_code::{BlockId, Graph, Isa, Labels, NOT_TAKEN, TAKEN, Terminator};
+use hodo_flow::{Executed, Expected, Hidden, Sink, Trouble, instructions_before};
+
+/// Calls that the unit remembers, at most.
+const DEPTH: usize = 16;
+
+/// The return stack.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Returns {
+    calls: Vec<Return>,
+    /// Why calls that the unit remembers may be missing.
+    pub(super) hidden: Option<Hidden>,
+}
+
+/// The place after a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Return {
+    pub(super) address: u64,
+    pub(super) isa: Isa,
+}
+
+impl Returns {
+    pub(super) fn clear(&mut self) {
+        self.calls.clear();
+    }
+
+    fn push(&mut self, call: Return) {
+        if self.calls.len() == DEPTH {
+            self.calls.remove(0);
+        }
+        self.calls.push(call);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Return> {
+        self.calls.pop()
+    }
+
+    pub(super) fn top(&self) -> Option<Return> {
+        self.calls.last().copied()
+    }
+}
+
+/// The position in the code.
+#[derive(Clone, Debug)]
+pub(super) struct Walk {
+    /// Address of the next instruction.
+    pub(super) ip: u64,
+    /// The instruction set there.
+    pub(super) isa: Isa,
+    /// The block at `ip`, once looked up.
+    block: Option<BlockId>,
+    /// The tick whose code is walked over.
+    pub(super) tick: u64,
+    pub(super) returns: Returns,
+    /// Whether calls are remembered: there is a return stack, and an address was seen since the last Trace Info.
+    pub(super) remembers_calls: bool,
+    waits_have_atoms: bool,
+}
+
+/// Where an atom leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reached {
+    /// To the walk's new position.
+    Position,
+    /// To an address that the code does not contain. The address of the branch's block.
+    Unknown(u64),
+}
+
+impl Walk {
+    pub(super) fn new(waits_have_atoms: bool) -> Walk {
+        Walk {
+            ip: 0,
+            isa: Isa::A64,
+            block: None,
+            tick: 0,
+            returns: Returns::default(),
+            remembers_calls: false,
+            waits_have_atoms,
+        }
+    }
+
+    pub(super) fn set(&mut self, ip: u64, isa: Isa) {
+        (self.ip, self.isa, self.block) = (ip, isa, None);
+    }
+
+    /// Selects the code of another tick, or of another program.
+    pub(super) fn forget_block(&mut self) {
+        self.block = None;
+    }
+
+    fn current_block<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
+        match self.block {
+            Some(id) => Ok(id),
+            None => {
+                let id = graph.at(self.ip, self.tick).map_err(Trouble::Code)?;
+                self.block = Some(id);
+                Ok(id)
+            }
+        }
+    }
+
+    /// Returns whether a block ends in a waypoint.
+    fn is_waypoint(&self, terminator: Terminator) -> bool {
+        match terminator {
+            Terminator::None | Terminator::Trap => false,
+            Terminator::Wait => self.waits_have_atoms,
+            _ => true,
+        }
+    }
+
+    fn report<L: Labels>(
+        &self,
+        graph: &Graph<'_, L>,
+        id: BlockId,
+        count: usize,
+        condition_failed: bool,
+        sink: &mut impl Sink,
+    ) {
+        let (block, code) = (graph.block(id), graph.snapshot(self.tick));
+        let (bytes, provenances) = (graph.bytes(), graph.provenances());
+        let lengths = &graph.lengths(block)[..count];
+        sink.executed(Executed { block, lengths, id, bytes, provenances, code, condition_failed });
+    }
+
+    /// Reports a block, and continues after it or at its target.
+    #[inline]
+    fn pass<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        sink: &mut impl Sink,
+        id: BlockId,
+        taken: bool,
+        condition_failed: bool,
+    ) {
+        let block = graph.block(id);
+        let (count, to) = (block.instructions as usize, if taken { block.target } else { block.end });
+        self.report(graph, id, count, condition_failed, sink);
+        self.ip = to;
+        // Unreadable code is trouble only once a packet proves that it ran.
+        self.block = graph.follow(id, taken, self.tick).ok();
+    }
+
+    /// Passes blocks up to one that ends in a waypoint; that one is not reported.
+    #[inline]
+    fn seek_waypoint<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        sink: &mut impl Sink,
+    ) -> Result<BlockId, Trouble> {
+        loop {
+            let id = self.current_block(graph)?;
+            if self.is_waypoint(graph.block(id).terminator) {
+                return Ok(id);
+            }
+            self.pass(graph, sink, id, NOT_TAKEN, false);
+        }
+    }
+
+    /// Follows an atom.
+    #[inline]
+    pub(super) fn atom<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        sink: &mut impl Sink,
+        taken: bool,
+    ) -> Result<Reached, Trouble> {
+        let id = self.seek_waypoint(graph, sink)?;
+        let (terminator, start, end) = {
+            let block = graph.block(id);
+            (block.terminator, block.start, block.end)
+        };
+        match terminator {
+            Terminator::Conditional => {
+                self.pass(graph, sink, id, taken, false);
+                return Ok(Reached::Position);
+            }
+            // In A32 and T32 any branch may be conditional.
+            _ if !taken && self.isa != Isa::A64 => {
+                self.pass(graph, sink, id, NOT_TAKEN, true);
+                return Ok(Reached::Position);
+            }
+            _ if !taken => {
+                return Err(Trouble::Contradiction { at: start, expected: Expected::Conditional });
+            }
+            Terminator::Barrier | Terminator::Wait => {
+                self.pass(graph, sink, id, NOT_TAKEN, false);
+                return Ok(Reached::Position);
+            }
+            Terminator::Jump => {
+                self.pass(graph, sink, id, TAKEN, false);
+                return Ok(Reached::Position);
+            }
+            _ => {}
+        }
+        let calls = matches!(terminator, Terminator::Call | Terminator::IndirectCall);
+        if calls && self.remembers_calls {
+            self.returns.push(Return { address: end, isa: self.isa });
+        }
+        if terminator == Terminator::Call {
+            self.pass(graph, sink, id, TAKEN, false);
+            return Ok(Reached::Position);
+        }
+        let count = graph.block(id).instructions as usize;
+        self.report(graph, id, count, false, sink);
+        self.set(end, self.isa);
+        Ok(Reached::Unknown(start))
+    }
+
+    /// Walks to `ip` without a waypoint.
+    ///
+    /// # Errors
+    /// A waypoint comes before, or the code can't be read. Nothing is reported in the first case; in the second what
+    /// comes before the unreadable code.
+    pub(super) fn reach<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        sink: &mut impl Sink,
+        ip: u64,
+    ) -> Result<(), Trouble> {
+        let blocks = self.blocks_before(graph, ip)?;
+        for _ in 0..blocks {
+            let Ok(id) = self.current_block(graph) else { break };
+            self.pass(graph, sink, id, NOT_TAKEN, false);
+        }
+        if self.ip == ip {
+            return Ok(());
+        }
+        let id = self.current_block(graph)?;
+        let block = graph.block(id);
+        let expected = Expected::Reach(ip);
+        let inside = instructions_before(graph, block, ip)
+            .ok_or(Trouble::Contradiction { at: block.start, expected })?;
+        self.report(graph, id, inside, false, sink);
+        self.set(ip, self.isa);
+        Ok(())
+    }
+
+    /// Returns the number of blocks that end before `ip` or at it, or up to code that can't be read.
+    fn blocks_before<L: Labels>(&mut self, graph: &mut Graph<'_, L>, ip: u64) -> Result<u32, Trouble> {
+        let (mut at, mut block, mut blocks) = (self.ip, self.block, 0);
+        while at != ip {
+            let found = match block {
+                Some(id) => Ok(id),
+                None => graph.at(at, self.tick),
+            };
+            // Code before unreadable code has run, as there is no other path.
+            let Ok(id) = found else { return Ok(blocks) };
+            let (start, end, terminator) = {
+                let block = graph.block(id);
+                (block.start, block.end, block.terminator)
+            };
+            let contradiction = Trouble::Contradiction { at: start, expected: Expected::Reach(ip) };
+            if (start..end).contains(&ip) {
+                let inside = instructions_before(graph, graph.block(id), ip);
+                return inside.map(|_| blocks).ok_or(contradiction);
+            }
+            // Code without a waypoint only leads to higher addresses.
+            if self.is_waypoint(terminator) || end > ip || end <= at {
+                return Err(contradiction);
+            }
+            at = end;
+            block = graph.follow(id, NOT_TAKEN, self.tick).ok();
+            blocks += 1;
+        }
+        Ok(blocks)
+    }
+}

@@ -1,0 +1,160 @@
+//! Packets of the instruction trace (ETMv4 "Descriptions of trace protocols"; ETE in DDI 0487, part D).
+
+mod decode;
+
+pub use decode::{A_SYNC, Decoder, Error, find_sync};
+
+use hodo_code::Isa;
+
+/// A packet, with fields that are complete: compressed addresses and timestamps are joined with those before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packet {
+    /// Eleven bytes of zero and 80.
+    Synchronization,
+    /// The state of the trace unit: what follows needs no packet before it.
+    TraceInfo(TraceInfo),
+    /// Tracing comes on, after a filter or a loss.
+    TraceOn,
+    /// Elements that are not committed are lost, and the unit stops.
+    Discard,
+    /// The unit's buffer overflowed.
+    Overflow,
+    /// The time, and the cycles since the previous count.
+    Timestamp {
+        /// The time.
+        time: u64,
+        /// The cycles.
+        cycles: Option<u32>,
+    },
+    /// ETE: the place that the next timestamp is of.
+    TimestampMarker,
+    /// An exception.
+    Exception(Exception),
+    /// A return from an exception.
+    ExceptionReturn,
+    /// Cycles since the previous count; `None` if the count is unknown.
+    Cycles {
+        /// P0 elements that are committed before.
+        commits: u32,
+        /// The count.
+        count: Option<u32>,
+    },
+    /// The oldest P0 elements are committed.
+    Commit(u32),
+    /// The newest P0 elements are cancelled; atoms follow.
+    Cancel {
+        /// Atoms that come first, and are newer.
+        atoms: Atoms,
+        /// Elements that are cancelled, after the atoms.
+        count: u32,
+        /// Whether the newest atom was mispredicted.
+        mispredict: bool,
+    },
+    /// Atoms, the newest of which was mispredicted.
+    Mispredict(Atoms),
+    /// Waypoints that were executed.
+    Atoms(Atoms),
+    /// The target of a branch, or the place where tracing begins.
+    Address(Address),
+    /// The context changed.
+    Context(Context),
+    /// The context changed, and an address in it.
+    AddressContext(Address, Context),
+    /// ETE: a branch was taken, from this address.
+    SourceAddress(Address),
+    /// Instructions ran without atoms.
+    Q {
+        /// Their number, if known.
+        count: Option<u32>,
+        /// The address at which execution continues; `None` if an address packet follows.
+        address: Option<Address>,
+    },
+    /// Events that the unit counts, a bit each.
+    Event(u8),
+    /// ETE: a value that software wrote.
+    Instrumentation {
+        /// The exception level.
+        level: u8,
+        /// The value.
+        value: u64,
+    },
+    /// ETE: a transaction began or was committed.
+    Transaction {
+        /// Whether it began.
+        begins: bool,
+    },
+    /// No information for the flow of instructions.
+    Ignore,
+}
+
+/// The state of a trace unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceInfo {
+    /// Whether cycles are counted.
+    pub cycle_counts: bool,
+    /// Elements that are not committed here.
+    pub speculation: u32,
+    /// What is added to cycle counts.
+    pub threshold: u32,
+}
+
+/// Up to 24 atoms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Atoms {
+    /// A bit each, the oldest lowest: 1 for E, taken or executed; 0 for N.
+    pub bits: u32,
+    /// Their number.
+    pub count: u8,
+}
+
+/// An address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Address {
+    /// The address.
+    pub value: u64,
+    /// The sub-set of instructions: 0 for A64 and A32, 1 for T32.
+    pub is_t32: bool,
+}
+
+/// The context of execution. Fields that a packet does not have are unchanged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// Whether the packet only says that the context is the same as before.
+    pub is_same: bool,
+    /// The exception level.
+    pub level: u8,
+    /// Whether it is AArch64 state.
+    pub is_64: bool,
+    /// Whether it is the non-secure state.
+    pub is_non_secure: bool,
+    /// The virtual machine.
+    pub virtual_context: Option<u32>,
+    /// The process.
+    pub context_id: Option<u32>,
+}
+
+/// An exception.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Its type.
+    pub kind: u16,
+    /// Whether the address that follows is also the target of the branch just before it.
+    pub is_target: bool,
+}
+
+impl Address {
+    /// Returns the instruction set at the address, in a context.
+    pub fn isa(self, is_64: bool) -> Option<Isa> {
+        match (self.is_t32, is_64) {
+            (false, true) => Some(Isa::A64),
+            _ => None,
+        }
+    }
+}
+
+impl Atoms {
+    /// Creates a single atom.
+    pub fn one(taken: bool) -> Atoms {
+        Atoms { bits: taken.into(), count: 1 }
+    }
+}

@@ -1,0 +1,95 @@
+//! Encodes an account as a trace unit that traces user mode only would.
+
+use hodo_code::{Isa, Step, Terminator};
+use hodo_etm::{encoder::Encoder, frames::frames_of, packet::Context};
+
+use crate::{Outcome, account::Code, configurations::Configuration};
+
+/// Exception types of system calls and interrupts.
+const CALL: u16 = 2;
+const INTERRUPT: u16 = 0xe;
+
+/// The trace ID of the source.
+pub(crate) const TRACE_ID: u8 = 0x10;
+
+const CONTEXT: Context = Context {
+    is_same: false,
+    level: 0,
+    is_64: true,
+    is_non_secure: true,
+    virtual_context: Some(3),
+    context_id: Some(1234),
+};
+
+/// Encodes the instructions of a thread.
+pub(crate) fn encode(code: &Code, addresses: &[u64], configuration: &Configuration) -> Outcome<Vec<u8>> {
+    let settings = &configuration.settings;
+    let mut encoder = Encoder::new(*settings);
+    let Some(&first) = addresses.first() else { return Ok(Vec::new()) };
+    encoder.begin(first, CONTEXT);
+    let speculates = settings.speculation_depth > 0;
+    for (index, &address) in addresses.iter().enumerate() {
+        let word = code.get(&address).ok_or_else(|| format!("the code at {address:x} is unknown"))?;
+        let step = Isa::A64.instruction(&word.to_le_bytes(), address).map_err(|_| "no instruction")?.step();
+        let next = addresses.get(index + 1).copied();
+        encoder.pass_cycles(1);
+        if let (Terminator::Conditional, true, Some(to)) =
+            (step.terminator, speculates && index % 5 == 0, next)
+            && to == if step.target == address + 4 { 0 } else { step.target }
+        {
+            encoder.mispredicted(true);
+        } else {
+            let to = next.filter(|&to| leads_to(&step, address, to)).unwrap_or(continuation(&step, address));
+            encoder.executed(address, &step, to);
+        }
+        if step.terminator != Terminator::None {
+            beside(&mut encoder, index, configuration);
+        }
+        let kind = if step.terminator == Terminator::Trap { CALL } else { INTERRUPT };
+        let is_left =
+            next.is_none_or(|to| step.terminator == Terminator::Trap || !leads_to(&step, address, to));
+        if is_left {
+            encoder.exception(kind, continuation(&step, address));
+            if let Some(to) = next {
+                encoder.begin(to, CONTEXT);
+            }
+        }
+    }
+    let bytes = encoder.finish();
+    Ok(if configuration.frames { frames_of(TRACE_ID, &bytes) } else { bytes })
+}
+
+/// Returns whether execution may continue at an address without an exception.
+fn leads_to(step: &Step, address: u64, to: u64) -> bool {
+    match step.terminator {
+        Terminator::Conditional => to == step.target || to == address + 4,
+        Terminator::Jump | Terminator::Call => to == step.target,
+        Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return | Terminator::Far => true,
+        _ => to == address + 4,
+    }
+}
+
+/// Returns an address at which execution may continue.
+fn continuation(step: &Step, address: u64) -> u64 {
+    match step.terminator {
+        Terminator::Jump | Terminator::Call => step.target,
+        _ => address + 4,
+    }
+}
+
+/// Writes what is beside the flow, now and then.
+fn beside(encoder: &mut Encoder, index: usize, configuration: &Configuration) {
+    if configuration.timestamps.is_some_and(|distance| index % distance < 8) {
+        encoder.timestamp(index as u64 + 1);
+    }
+    if index % 7 == 0 {
+        encoder.count_cycles();
+    }
+    if configuration.settings.speculation_depth > 0 {
+        match index % 11 {
+            0 => encoder.commit((index % 5) as u32),
+            3 => encoder.cancelled(&[true, false, true, true][..index % 4 + 1]),
+            _ => {}
+        }
+    }
+}
