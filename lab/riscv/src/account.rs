@@ -6,7 +6,10 @@ use std::{
     path::Path,
 };
 
-use hodo_etrace::encoder::{Encoder, Retired, Taken};
+use hodo_etrace::{
+    encoder::{Encoder, Retired, Taken},
+    ntrace,
+};
 use hodo_isa::riscv::{self, Instruction, Kind, Set};
 use workbench::Outcome;
 
@@ -149,6 +152,20 @@ impl Account {
         });
         encoder.end(None);
         take(encoder);
+    }
+
+    /// Encodes a thread's execution as N-Trace.
+    pub(crate) fn encode_messages(&self, thread: usize, encoder: &mut ntrace::Encoder) {
+        self.follow(thread, |event| match event {
+            Event::Retired(address, instruction) => {
+                encoder.retire(&Retired { address, instruction, privilege: 0, notify: false });
+            }
+            Event::SystemCall(ecall) => encoder.end(Some(ecall)),
+            Event::Signal { address, is_fault } => {
+                encoder.trap(&Taken { cause: 0, is_interrupt: !is_fault, value: 0, address });
+            }
+        });
+        encoder.end(None);
     }
 
     /// The addresses of the instructions that retired.

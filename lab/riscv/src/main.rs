@@ -14,6 +14,7 @@ use std::{
 use hodo_etrace::{
     Configuration, Parameters,
     encoder::Encoder,
+    ntrace,
     packet::Options,
     transport::{Kind, Transport, Unit},
 };
@@ -126,6 +127,20 @@ const MODES: &[Mode] = &[
     },
 ];
 
+/// How programs are encoded as N-Trace, which `riscv-etrace` does not know.
+struct MessageMode {
+    name: &'static str,
+    mode: ntrace::Mode,
+    sijump: bool,
+    return_stack: Option<u16>,
+}
+
+const MESSAGE_MODES: &[MessageMode] = &[
+    MessageMode { name: "n-branches", mode: ntrace::Mode::Branches, sijump: false, return_stack: None },
+    MessageMode { name: "n-history", mode: ntrace::Mode::History, sijump: false, return_stack: None },
+    MessageMode { name: "n-all", mode: ntrace::Mode::History, sijump: true, return_stack: Some(32) },
+];
+
 fn main() -> Outcome {
     let only: Vec<String> = std::env::args().skip(1).collect();
     let folder = command::target().join("judge/riscv");
@@ -138,10 +153,12 @@ fn main() -> Outcome {
         }
         let base = record(program, &plugin, &folder)?;
         let account = Account::read(&base)?;
-        for mode in MODES {
-            if is_asked(&only, mode.name, MODES.iter().map(|mode| mode.name)) {
-                wrong += judge(program, mode, &account);
-            }
+        let names = || MODES.iter().map(|mode| mode.name).chain(MESSAGE_MODES.iter().map(|mode| mode.name));
+        for mode in MODES.iter().filter(|mode| is_asked(&only, mode.name, names())) {
+            wrong += judge(program, mode, &account);
+        }
+        for mode in MESSAGE_MODES.iter().filter(|mode| is_asked(&only, mode.name, names())) {
+            wrong += judge_messages(program, mode, &account);
         }
     }
     if wrong == 0 { Ok(()) } else { Err(format!("{wrong} differences").into()) }
@@ -222,6 +239,42 @@ fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
         print!(", riscv-etrace {:.0} M/s", peer::speed(instructions, their_time));
     }
     println!();
+    wrong
+}
+
+/// Judges a program in a mode of N-Trace; returns the number of differences.
+fn judge_messages(program: &Program, mode: &MessageMode, account: &Account) -> u64 {
+    let configuration = ntrace::Configuration {
+        sijump: mode.sijump,
+        return_stack: mode.return_stack,
+        ..ntrace::Configuration::default()
+    };
+    let space = ours::address_space(account);
+    let (mut instructions, mut bytes, mut wrong, mut traps) = (0, 0, 0, 0);
+    for thread in 0..account.threads() {
+        let expected = account.retired(thread);
+        let mut encoder = ntrace::Encoder::new(&configuration, mode.mode, 500);
+        account.encode_messages(thread, &mut encoder);
+        let mut stream = Vec::new();
+        for message in encoder.take() {
+            message.write(0, 0, None, &mut stream);
+        }
+        instructions += expected.len();
+        bytes += stream.len();
+        for cut in [None, Some(3)] {
+            let opinion = ours::compare_messages(&stream, &configuration, &space, &expected, cut);
+            traps += if cut.is_none() { opinion.traps } else { 0 };
+            for problem in opinion.difference.iter().chain(opinion.gaps.first()) {
+                println!("{} {} thread {thread}, cut {cut:?}: {problem}", program.name, mode.name);
+                wrong += 1;
+            }
+        }
+    }
+    let per_thousand = 1000.0 * bytes as f64 / instructions as f64;
+    println!(
+        "{:14} {:10} {instructions:>11} instructions, {per_thousand:6.1} bytes per 1,000, {traps} traps",
+        program.name, mode.name
+    );
     wrong
 }
 

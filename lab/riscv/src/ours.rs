@@ -6,6 +6,7 @@ use hodo_code::{AddressSpace, Content, NoLabels, Origin, Program};
 use hodo_etrace::{
     Configuration,
     flow::{Decoder, SynchronizationPoint, synchronization_points},
+    ntrace,
 };
 use hodo_flow::{Event, Executed, Sink};
 
@@ -31,6 +32,17 @@ struct Comparison<'e> {
     /// Whether a gap was reported since the last instruction: execution may continue anywhere later.
     after_gap: bool,
     opinion: Opinion,
+}
+
+impl Comparison<'_> {
+    /// The opinion, at the end of the stream.
+    fn end(self) -> Opinion {
+        let Comparison { expected, at, mut opinion, .. } = self;
+        if opinion.difference.is_none() && at != expected.len() {
+            opinion.difference = Some(format!("{at} instructions of {}", expected.len()));
+        }
+        opinion
+    }
 }
 
 impl Sink for Comparison<'_> {
@@ -111,11 +123,31 @@ pub(crate) fn compare(
         Decoder::new(stream, point.at..end, configuration, point.options)
             .decode(&mut program, &mut comparison);
     }
-    let Comparison { at, mut opinion, .. } = comparison;
-    if opinion.difference.is_none() && at != expected.len() {
-        opinion.difference = Some(format!("{at} instructions of {}", expected.len()));
+    comparison.end()
+}
+
+/// Decodes a stream of N-Trace as a whole, or cut at every `cut`-th synchronization message.
+pub(crate) fn compare_messages(
+    stream: &[u8],
+    configuration: &ntrace::Configuration,
+    space: &AddressSpace<'_>,
+    expected: &[u64],
+    cut: Option<usize>,
+) -> Opinion {
+    let points = ntrace::synchronization_points(stream, configuration);
+    let mut chosen = vec![0];
+    if let Some(cut) = cut {
+        chosen.extend(points.into_iter().skip(1).step_by(cut));
     }
-    opinion
+    let mut comparison = Comparison { expected, at: 0, after_gap: false, opinion: Opinion::default() };
+    let mut program = Program::new(space, &NoLabels);
+    let begin = Instant::now();
+    for (index, &point) in chosen.iter().enumerate() {
+        let end = chosen.get(index + 1).copied().unwrap_or(stream.len());
+        ntrace::Decoder::new(stream, point..end, configuration).decode(&mut program, &mut comparison);
+    }
+    comparison.opinion.took = begin.elapsed();
+    comparison.end()
 }
 
 /// Decodes a stream twice, and returns how long the second time took.
