@@ -251,4 +251,23 @@ proptest! {
             prop_assert_eq!(chunks.addresses(), whole.addresses(), "{:x?}\n{:x?}", chunks, whole);
         }
     }
+
+    /// Other code than what ran contradicts the trace, in any way.
+    #[test]
+    fn any_code_is_walked_over_alike_however_the_stream_is_cut(
+        (parameters, options) in modes(),
+        resync_after in 1_u64..10,
+        seed in any::<u64>(),
+        length in 1_usize..300,
+        code in prop::collection::vec(any::<u8>(), 0..400),
+        other in prop::option::of(any::<u64>()),
+    ) {
+        let configuration = Configuration { source: None, transport: Transport::default(), parameters };
+        let execution = Execution::new(seed, length, Returns::Anywhere);
+        let stream = encode(&execution, &configuration, options, resync_after);
+        let code = other.map_or(code, |seed| Execution::new(seed, 1, Returns::Anywhere).code);
+        let whole = decode(&stream, &configuration, &code, &[]);
+        let chunks = decode(&stream, &configuration, &code, &synchronization_points(&stream, &configuration));
+        prop_assert_eq!(chunks.addresses(), whole.addresses(), "{:x?}\n{:x?}", chunks, whole);
+    }
 }

@@ -224,6 +224,24 @@ proptest! {
             prop_assert_eq!(chunks.addresses(), whole.addresses());
         }
     }
+
+    #[test]
+    fn any_code_is_walked_over_alike_however_the_stream_is_cut(
+        configuration in configurations(),
+        mode in modes(),
+        seed in any::<u64>(),
+        length in 1_usize..300,
+        code in prop::collection::vec(any::<u8>(), 0..400),
+        other in prop::option::of(any::<u64>()),
+    ) {
+        let execution = Execution::new(seed, length, Returns::Anywhere);
+        let stream = encode(&execution, &configuration, mode, 8);
+        let code = other.map_or(code, |seed| Execution::new(seed, 1, Returns::Anywhere).code);
+        let code = [(execution::BASE, &code[..])];
+        let whole = decode(&stream, &configuration, &code, &[]);
+        let chunks = decode(&stream, &configuration, &code, &synchronization_points(&stream, &configuration));
+        prop_assert_eq!(chunks.addresses(), whole.addresses());
+    }
 }
 
 /// Examples of the specification, section "I-CNT Details" and "Address XOR Calculation Examples".
