@@ -16,7 +16,9 @@ mod modes;
 pub mod ntrace;
 pub mod packet;
 mod parameters;
+mod settings;
 pub mod transport;
 
 pub use configuration::Configuration;
 pub use parameters::{Layout, ParameterError, Parameters, Xlen};
+pub use settings::{Point, Settings};
