@@ -184,7 +184,7 @@ fn recording(info: &Info) -> Table {
         summary.push(("clock", clock(info).into()));
     }
     // The emulated processor has no errata.
-    if !info.streams.is_empty() && !info.engine.emulated && !info.engine.slowed {
+    if !info.streams.is_empty() && !info.engine.emulated && !info.engine.slowed && !info.is_arm {
         summary.push(("errata", info.config.errata.as_str().into()));
     }
     if !info.config.filter.is_empty() {
@@ -241,6 +241,9 @@ fn traced_on(info: &Info) -> String {
 fn packets(info: &Info) -> String {
     if info.engine.slowed {
         return "none: the log of the native recorder".to_owned();
+    }
+    if info.is_arm {
+        return "of Arm's ETMv4 or ETE".to_owned();
     }
     let config = &info.config;
     let timing = [

@@ -46,6 +46,9 @@ impl Default for Config {
     }
 }
 
+/// The deepest speculation that is followed; known units have less than 256.
+const DEEPEST: u32 = 1 << 10;
+
 /// Bits of TRCCONFIGR.
 const CYCLE_COUNTS: u32 = 1 << 4;
 const RETURN_STACK: u32 = 1 << 12;
@@ -65,7 +68,7 @@ impl Config {
             waits_have_atoms: has_wait_mode && id2 >> 31 == 1,
             context_id_bytes: size(id2 >> 5 & 0x1f),
             virtual_context_bytes: size(id2 >> 10 & 0x1f),
-            speculation_depth: id8,
+            speculation_depth: id8.min(DEEPEST),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     error::{Error, ErrorKind},
     recording::{
         KeptCode, Mapping, Piece, RecorderData, RecorderNotes, Recording, Sideband, SidebandKind, Snapshot,
-        Stream, Thread, Untraced,
+        Stream, StreamKind, Thread, Untraced,
     },
 };
 
@@ -127,7 +127,7 @@ fn stream<'a>(logs: &Logs<'a>, thread: &LogThread<'a>) -> Option<Stream<'a>> {
         Piece { file_offset: block.offset as u64, bytes: block.whole(), after_gap }
     };
     let pieces = log.blocks.iter().map(piece).collect();
-    Some(Stream { cpu: None, thread: Some(thread_of(thread)), pieces, log: Some(Arc::new(log)) })
+    Some(Stream { cpu: None, thread: Some(thread_of(thread)), pieces, kind: StreamKind::Log(Arc::new(log)) })
 }
 
 fn thread_of(thread: &LogThread<'_>) -> Thread {

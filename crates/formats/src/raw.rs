@@ -12,7 +12,9 @@ use object::{Object, ObjectSegment};
 
 use crate::{
     error::{Error, ErrorKind},
-    recording::{Guest, GuestCode, Mapping, Piece, Recording, Sideband, SidebandKind, Stream, Thread},
+    recording::{
+        Guest, GuestCode, Mapping, Piece, Recording, Sideband, SidebandKind, Stream, StreamKind, Thread,
+    },
 };
 
 /// Process and thread of a raw buffer and its code, which the buffer does not name.
@@ -195,7 +197,12 @@ pub fn recording<'a>(
     let (sideband, guest_code) = by_side(&mappings);
     Ok(Recording {
         config: Config { tsc: true, ..settings },
-        streams: vec![Stream { cpu: None, thread: Some(THREAD), pieces: vec![piece], log: None }],
+        streams: vec![Stream {
+            cpu: None,
+            thread: Some(THREAD),
+            pieces: vec![piece],
+            kind: StreamKind::IntelPt,
+        }],
         sideband,
         guest_code,
         facts: vec![("format", "raw Intel PT".to_owned())],

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ClockIdentity;
 
-/// A recording of Intel PT or of the native recorder, with its sideband.
+/// A recording of Intel PT, of the native recorder or of Arm's trace units, with its sideband.
 #[derive(Clone, Debug, Default)]
 pub struct Recording<'a> {
     /// The trace's settings.
@@ -69,8 +69,20 @@ pub struct Stream<'a> {
     pub thread: Option<Thread>,
     /// The bytes, in order. A packet may continue in the next piece, unless that has [`Piece::after_gap`] set.
     pub pieces: Vec<Piece<'a>>,
-    /// The log of a native recording, each of whose blocks is a piece; `None` if the bytes are Intel PT packets.
-    pub log: Option<Arc<Log<'a>>>,
+    /// How the bytes are read.
+    pub kind: StreamKind<'a>,
+}
+
+/// How the bytes of a stream are read.
+#[derive(Clone, Debug, Default)]
+pub enum StreamKind<'a> {
+    /// As packets of Intel PT.
+    #[default]
+    IntelPt,
+    /// As a log of the native recorder, each of whose blocks is a piece.
+    Log(Arc<Log<'a>>),
+    /// As packets of a trace unit of Arm with these settings.
+    Etm(hodo_etm::Config),
 }
 
 /// A process and one of its threads.

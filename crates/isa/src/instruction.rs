@@ -1,6 +1,6 @@
 //! An instruction with its text.
 
-use crate::{Isa, Role, Step, Undecodable, a64, arm, riscv, x86};
+use crate::{Isa, Role, Step, Undecodable, a32, a64, arm, riscv, t32, x86};
 use x86::disassembler::Formatter;
 
 /// One instruction.
@@ -17,6 +17,8 @@ enum Encoding {
     A64(u32),
     /// Its bytes.
     RiscV(riscv::Set, [u8; riscv::LONGEST]),
+    A32(u32),
+    T32([u16; 2]),
 }
 
 /// Prints instructions: x86 in AT&T syntax, Arm in Arm's, RISC-V without aliases.
@@ -45,6 +47,8 @@ impl Printer {
             Encoding::RiscV(set, bytes) => {
                 text.push_str(&riscv::show(bytes, instruction.address, *set).unwrap_or_default());
             }
+            Encoding::A32(word) => arm::print_a32(*word, &instruction.step, text),
+            Encoding::T32(halfwords) => arm::print_t32(*halfwords, &instruction.step, text),
         }
     }
 }
@@ -64,6 +68,8 @@ impl Instruction {
                 own[..length].copy_from_slice(&bytes[..length]);
                 (step, Encoding::RiscV(set, own))
             }
+            Isa::A32 => (a32::decode(bytes, address)?, Encoding::A32(a64::word(bytes)?)),
+            Isa::T32 => (t32::decode(bytes, address)?, Encoding::T32(t32::halfwords(bytes)?)),
         };
         Ok(Instruction { address, step, encoding })
     }
@@ -83,11 +89,22 @@ impl Instruction {
         self.step
     }
 
+    /// Returns the instruction set of its direct target: BLX of A32 and T32 changes it.
+    pub fn target_isa(&self) -> Option<Isa> {
+        match self.encoding {
+            Encoding::A32(word) => Some(if a32::calls_other_state(word) { Isa::T32 } else { Isa::A32 }),
+            Encoding::T32(halfwords) => {
+                Some(if t32::calls_other_state(halfwords) { Isa::A32 } else { Isa::T32 })
+            }
+            Encoding::X86(_) | Encoding::A64(_) | Encoding::RiscV(..) => None,
+        }
+    }
+
     /// Returns what it does beside the flow.
     pub fn role(&self) -> Role {
         match &self.encoding {
             Encoding::X86(decoded) => x86::role(decoded),
-            Encoding::A64(_) | Encoding::RiscV(..) => Role::Other,
+            Encoding::A64(_) | Encoding::A32(_) | Encoding::T32(_) | Encoding::RiscV(..) => Role::Other,
         }
     }
 

@@ -7,11 +7,13 @@
 //!
 //! Only the functions that build blocks or print code dispatch on the instruction set. Walks see blocks.
 
+pub mod a32;
 pub mod a64;
 mod arm;
 mod instruction;
 mod reader;
 pub mod riscv;
+pub mod t32;
 pub mod x86;
 
 pub use instruction::{Instruction, Printer};
@@ -26,6 +28,10 @@ pub enum Isa {
     A64,
     /// RISC-V.
     RiscV(riscv::Set),
+    /// Arm in AArch32 state.
+    A32,
+    /// Thumb in AArch32 state.
+    T32,
 }
 
 /// Width of an x86 processor's execution mode.
@@ -156,7 +162,7 @@ impl Isa {
     pub const X86_64: Isa = Isa::X86(Bits::B64);
 
     /// The number of instruction sets.
-    pub const COUNT: usize = 4 + riscv::Set::COUNT;
+    pub const COUNT: usize = 6 + riscv::Set::COUNT;
 
     /// Returns a number below [`Isa::COUNT`] that no other instruction set has.
     #[inline]
@@ -166,7 +172,9 @@ impl Isa {
             Isa::X86(Bits::B32) => 1,
             Isa::X86(Bits::B64) => 2,
             Isa::A64 => 3,
-            Isa::RiscV(set) => 4 + set.index(),
+            Isa::RiscV(set) => 6 + set.index(),
+            Isa::A32 => 4,
+            Isa::T32 => 5,
         }
     }
 
@@ -176,6 +184,8 @@ impl Isa {
             Isa::X86(bits) => bits as u8,
             Isa::A64 => 1,
             Isa::RiscV(set) => RISCV_NUMBER + set.index() as u8,
+            Isa::A32 => 2,
+            Isa::T32 => 3,
         }
     }
 
@@ -190,6 +200,8 @@ impl Isa {
                 Some(set) => Isa::RiscV(set),
                 None => return None,
             },
+            2 => Isa::A32,
+            3 => Isa::T32,
             _ => return None,
         })
     }
@@ -199,8 +211,8 @@ impl Isa {
     pub const fn longest_instruction(self) -> usize {
         match self {
             Isa::X86(_) => x86::LONGEST,
-            Isa::A64 => a64::LENGTH as usize,
             Isa::RiscV(_) => riscv::LONGEST,
+            Isa::A64 | Isa::A32 | Isa::T32 => a64::LENGTH as usize,
         }
     }
 
@@ -210,6 +222,8 @@ impl Isa {
             Isa::X86(_) => 1,
             Isa::A64 => a64::LENGTH,
             Isa::RiscV(_) => riscv::SHORTEST,
+            Isa::A32 => a32::LENGTH,
+            Isa::T32 => 2,
         }
     }
 
@@ -231,7 +245,7 @@ impl Isa {
         match self {
             Isa::X86(bits) => x86::far_transfer(bits, bytes),
             // Only returns from exceptions are far.
-            Isa::A64 | Isa::RiscV(_) => FarTransfer::Return,
+            Isa::A64 | Isa::A32 | Isa::T32 | Isa::RiscV(_) => FarTransfer::Return,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Reads instructions in sequence.
 
-use crate::{Isa, Step, a64, riscv, x86};
+use crate::{Isa, Step, Undecodable, a32, a64, riscv, t32, x86};
 
 /// Reads instructions in sequence from contiguous bytes.
 pub struct Reader<'a>(Inner<'a>);
@@ -17,7 +17,8 @@ enum Inner<'a> {
         /// forwarded.
         instruction: x86::disassembler::Instruction,
     },
-    A64 {
+    Arm {
+        decode: fn(&[u8], u64) -> Result<Step, Undecodable>,
         bytes: &'a [u8],
         start: u64,
     },
@@ -42,8 +43,10 @@ impl<'a> Reader<'a> {
                 let decoder = x86::disassembler::Decoder::with_ip(bits as u32, bytes, start, options);
                 Inner::X86 { decoder, start, instruction: x86::disassembler::Instruction::default() }
             }
-            Isa::A64 => Inner::A64 { bytes, start },
             Isa::RiscV(set) => Inner::RiscV { set, bytes, start },
+            Isa::A64 => Inner::Arm { decode: a64::decode, bytes, start },
+            Isa::A32 => Inner::Arm { decode: a32::decode, bytes, start },
+            Isa::T32 => Inner::Arm { decode: t32::decode, bytes, start },
         })
     }
 
@@ -60,9 +63,9 @@ impl<'a> Reader<'a> {
                 decoder.decode_out(instruction);
                 (!instruction.is_invalid()).then(|| x86::step(instruction))
             }
-            Inner::A64 { bytes, start } => {
+            Inner::Arm { decode, bytes, start } => {
                 let offset = usize::try_from(address.checked_sub(*start)?).ok()?;
-                a64::decode(bytes.get(offset..)?, address).ok()
+                decode(bytes.get(offset..)?, address).ok()
             }
             Inner::RiscV { set, bytes, start } => {
                 let offset = usize::try_from(address.checked_sub(*start)?).ok()?;

@@ -7,7 +7,10 @@ use hodo_intel_pt::Config;
 use hodo_model::Loss;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use crate::{flow::trace::Trace, programs::modules::Module};
+use crate::{
+    flow::{stream::TraceStream, trace::Trace},
+    programs::modules::Module,
+};
 
 /// Contents of a recording, and which of the files it needs are available. Serialises as one stable JSON object.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +22,9 @@ pub struct Info {
     pub facts: Vec<(&'static str, String)>,
     /// What executed the program.
     pub engine: Engine,
+    /// Whether trace units of Arm wrote the trace: the settings are those of Intel PT.
+    #[serde(skip)]
+    pub is_arm: bool,
     /// The trace's settings.
     pub config: Settings,
     /// Conversion of ticks to nanoseconds; `None` if unknown.
@@ -200,6 +206,7 @@ pub fn info(trace: &Trace<'_>) -> Info {
             counts_time: notes.is_some_and(|notes| notes.counts_time),
         },
         config: settings(&recording.config),
+        is_arm: trace.tracks.iter().any(TraceStream::is_arm),
         clock: clock.map(|clock| Clock {
             shift: clock.shift().into(),
             multiplier: clock.multiplier().into(),

@@ -19,7 +19,7 @@ use crate::{
     flow::{
         log::{LogContext, LogMemos, LogReader},
         self_check::{PathAccounts, SelfCheck},
-        stream::{Chunk, Extent, TraceStream},
+        stream::{Chunk, Extent, ExtentKind, TraceStream},
         trace::Trace,
     },
     losses::Losses,
@@ -275,6 +275,10 @@ impl<'x, 'f> Segment<'x, 'f> {
     ) {
         let length = (self.span.end - self.span.start) as usize;
         let bytes = self.extent.with_psb_plus(self.span);
+        if let ExtentKind::Etm(config) = self.extent.kind() {
+            let decoder = hodo_etm::flow::Decoder::new(&bytes, 0..length, config, &self.track.schedule);
+            return decoder.decode(programs, sink);
+        }
         let decoder = Decoder::new(&bytes, 0..length, &self.trace.recording.config, &self.track.schedule);
         let decoder = decoder.with_guests(&self.trace.guests);
         match reading.memo {

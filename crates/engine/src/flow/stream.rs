@@ -8,7 +8,7 @@ use std::{
 
 use hodo_clock::Tsc;
 use hodo_flow::Switch;
-use hodo_formats::recording::{Piece, Stream, Thread};
+use hodo_formats::recording::{Piece, Stream, StreamKind, Thread};
 use hodo_intel_pt::packet::{self, PSB};
 use hodo_native_log::{
     Log,
@@ -20,7 +20,8 @@ use crate::reading::Reading;
 
 /// An extent of a stream: pieces without a gap between them. Positions count bytes from the first piece's start.
 ///
-/// Segments begin at PSBs, or, in the log of a native recording, at each of its blocks.
+/// Segments begin at PSBs, in the log of a native recording at each of its blocks, and in a trace of Arm at each A-Sync with
+/// Trace Info.
 #[derive(Clone, Debug)]
 pub struct Extent<'f> {
     pieces: Vec<Piece<'f>>,
@@ -28,8 +29,18 @@ pub struct Extent<'f> {
     starts: Vec<u64>,
     /// Position of the first segment, searched on first use.
     first_segment: OnceLock<Option<u64>>,
-    /// The log of which each piece is a block, and the index of the first piece's block.
-    log: Option<(Arc<Log<'f>>, usize)>,
+    kind: ExtentKind<'f>,
+}
+
+/// How the bytes of an extent are read.
+#[derive(Clone, Debug)]
+pub(crate) enum ExtentKind<'f> {
+    /// As packets of Intel PT.
+    IntelPt,
+    /// As blocks of a log: each piece is one, the first of them with this index.
+    Log(Arc<Log<'f>>, usize),
+    /// As packets of a trace unit of Arm.
+    Etm(hodo_etm::Config),
 }
 
 /// Number of segments to search for a time if their PSB+ lacks it.
@@ -42,6 +53,27 @@ fn tsc_after(bytes: &[u8]) -> Option<Tsc> {
         match packet {
             packet::Packet::Tsc(tsc) => return Some(Tsc(tsc)),
             packet::Packet::PsbEnd => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Returns whether these bytes begin with the header of a Trace Info packet.
+fn is_trace_info(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&1)
+}
+
+/// Returns the time after an A-Sync, before any instruction.
+fn etm_time_after(bytes: &[u8], config: &hodo_etm::Config) -> Option<Tsc> {
+    use hodo_etm::packet::{Decoder, Packet};
+    let mut packets = Decoder::new(bytes, 0, config);
+    while let Ok(Some(packet)) = packets.next_packet() {
+        match packet {
+            Packet::Timestamp { time, .. } if time > 0 => return Some(Tsc(time)),
+            Packet::Atoms(_) | Packet::Exception(_) | Packet::Q { .. } | Packet::SourceAddress(_) => {
+                return None;
+            }
             _ => {}
         }
     }
@@ -103,8 +135,12 @@ impl<'f> TraceStream<'f> {
             match extents.last_mut() {
                 Some(extent) if !piece.after_gap => extent.push(*piece),
                 _ => {
-                    let log = stream.log.as_ref().map(|log| (log.clone(), index));
-                    extents.push(Extent { log, ..Extent::new(*piece) });
+                    let kind = match &stream.kind {
+                        StreamKind::IntelPt => ExtentKind::IntelPt,
+                        StreamKind::Log(log) => ExtentKind::Log(log.clone(), index),
+                        StreamKind::Etm(config) => ExtentKind::Etm(*config),
+                    };
+                    extents.push(Extent { kind, ..Extent::new(*piece) });
                 }
             }
         }
@@ -123,7 +159,12 @@ impl<'f> TraceStream<'f> {
 
     /// Returns whether the stream is the log of a native recording.
     pub fn is_log(&self) -> bool {
-        self.extents.iter().any(|extent| extent.log.is_some())
+        self.extents.iter().any(|extent| extent.log().is_some())
+    }
+
+    /// Returns whether the stream consists of packets of a trace unit of Arm.
+    pub fn is_arm(&self) -> bool {
+        self.extents.iter().any(|extent| matches!(extent.kind, ExtentKind::Etm(_)))
     }
 
     /// Returns the packets in parts of at least `size` bytes, each from one PSB to another; of a log, block by block.
@@ -165,8 +206,8 @@ impl<'f> TraceStream<'f> {
 
 impl<'f> Extent<'f> {
     fn new(piece: Piece<'f>) -> Extent<'f> {
-        let mut extent =
-            Extent { pieces: Vec::new(), starts: vec![0], first_segment: OnceLock::new(), log: None };
+        let (starts, first_segment) = (vec![0], OnceLock::new());
+        let mut extent = Extent { pieces: Vec::new(), starts, first_segment, kind: ExtentKind::IntelPt };
         extent.push(piece);
         extent
     }
@@ -188,12 +229,29 @@ impl<'f> Extent<'f> {
 
     /// Returns the log of which the extent is a part, in a native recording.
     pub(crate) fn log(&self) -> Option<&Log<'f>> {
-        self.log.as_ref().map(|(log, _)| &**log)
+        match &self.kind {
+            ExtentKind::Log(log, _) => Some(log),
+            ExtentKind::IntelPt | ExtentKind::Etm(_) => None,
+        }
+    }
+
+    /// Returns how its bytes are read.
+    pub(crate) fn kind(&self) -> &ExtentKind<'f> {
+        &self.kind
+    }
+
+    /// Returns the bytes with which each segment begins, unless it is a block of a log.
+    fn pattern(&self) -> &'static [u8] {
+        match self.kind {
+            ExtentKind::Etm(_) => &hodo_etm::packet::A_SYNC,
+            ExtentKind::IntelPt | ExtentKind::Log(..) => &PSB,
+        }
     }
 
     /// Returns the index of the block of the [log](Extent::log) at `position`.
     pub(crate) fn block_at(&self, position: u64) -> usize {
-        self.log.as_ref().map_or(0, |&(_, first)| first) + self.piece_at(position)
+        let first = if let ExtentKind::Log(_, first) = self.kind { first } else { 0 };
+        first + self.piece_at(position)
     }
 
     /// Returns a converter of its log to packets, if it has a log.
@@ -244,7 +302,7 @@ impl<'f> Extent<'f> {
 
     /// Returns the position of the segment after the one at `position`.
     pub fn segment_after(&self, position: u64) -> Option<u64> {
-        self.find_segment(position + PSB.len() as u64)
+        self.find_segment(position + self.pattern().len() as u64)
     }
 
     /// Returns the position of the first segment that begins at or after `from`.
@@ -254,12 +312,18 @@ impl<'f> Extent<'f> {
 
     /// Returns the position of the first segment that begins in `span`, without reading far beyond its end.
     pub fn find_segment_within(&self, span: Range<u64>) -> Option<u64> {
-        if self.log.is_some() {
+        if self.log().is_some() {
             let begin = self.starts[self.starts.partition_point(|&start| start < span.start)..].first();
             return begin.copied().filter(|&position| position < span.end.min(self.length()));
         }
-        let size = PSB.len() as u64;
+        let size = self.pattern().len() as u64;
         let mut position = self.find_pattern(span.clone())?;
+        if let ExtentKind::Etm(_) = self.kind {
+            while !is_trace_info(&self.bytes(position + size..(position + size + 1).min(self.length()))) {
+                position = self.find_pattern(position + 1..span.end)?;
+            }
+            return Some(position).filter(|&position| position < span.end);
+        }
         // See `packet::find_psb`; here the repeated bytes may continue in the next piece.
         while *self.bytes(position + size..(position + size + 2).min(self.length())) == PSB[..2] {
             position += 2;
@@ -269,15 +333,19 @@ impl<'f> Extent<'f> {
 
     /// Returns the time at the begin of the segment at `position`, if its status packets or its block contain it.
     pub(crate) fn tsc_at(&self, position: u64) -> Option<Tsc> {
-        if let Some((log, first)) = &self.log {
-            return Some(Tsc(log.blocks[first + self.piece_at(position)].header.first_tsc));
+        let near = || self.bytes(position..(position + PSB_PLUS).min(self.length()));
+        match &self.kind {
+            ExtentKind::Log(log, first) => {
+                Some(Tsc(log.blocks[first + self.piece_at(position)].header.first_tsc))
+            }
+            ExtentKind::IntelPt => tsc_after(&near()),
+            ExtentKind::Etm(config) => etm_time_after(&near(), config),
         }
-        tsc_after(&self.bytes(position..(position + PSB_PLUS).min(self.length())))
     }
 
     /// Returns the first and the last time, as far as known from the first and the last segments.
     pub(crate) fn times(&self) -> Option<(Tsc, Tsc)> {
-        if let Some((log, first)) = &self.log {
+        if let ExtentKind::Log(log, first) = &self.kind {
             let blocks = &log.blocks[*first..][..self.pieces.len()];
             let (first, last) = blocks.first().zip(blocks.last())?;
             return Some((Tsc(first.header.first_tsc), Tsc(last.header.last_tsc)));
@@ -286,36 +354,37 @@ impl<'f> Extent<'f> {
         // The last PSB lies within the last 64 KiB unless PSBs are very rare.
         let near_end = self.length().saturating_sub(1 << 16);
         let tail = self.bytes(near_end..self.length());
-        let psbs = memmem::rfind_iter(&tail, &PSB).take(MOST_WITHOUT_TIME);
-        let last = psbs.filter_map(|offset| tsc_after(&tail[offset..])).next().or(first);
+        let psbs = memmem::rfind_iter(&tail, self.pattern()).take(MOST_WITHOUT_TIME);
+        let last = psbs.filter_map(|offset| self.tsc_at(near_end + offset as u64)).next().or(first);
         first.zip(last)
     }
 
     /// Returns the file offsets of what lies at `span` of the packets of the segment at `start`. For a log these are
     /// those of its block.
     pub(crate) fn offsets(&self, start: u64, span: Range<u64>) -> Range<u64> {
-        if self.log.is_some() {
+        if self.log().is_some() {
             let end = self.starts[self.piece_at(start) + 1];
             return self.file_offset(start)..self.file_offset(start) + (end - start);
         }
         self.file_offset(start + span.start)..self.file_offset(start + span.end)
     }
 
-    /// Returns the position of the first sixteen bytes in a span that look like a PSB.
+    /// Returns the position of the first bytes in a span that look like the begin of a segment.
     fn find_pattern(&self, span: Range<u64>) -> Option<u64> {
-        let overlap = PSB.len() as u64 - 1;
+        let pattern = self.pattern();
+        let overlap = pattern.len() as u64 - 1;
         let mut from = span.start;
         while from < span.end {
             let index = self.piece_at(from);
             let (start, end) = (self.starts[index], self.starts[index + 1]);
             let rest = &self.pieces[index].bytes[(from - start) as usize..];
             let rest = &rest[..rest.len().min((span.end - from + overlap) as usize)];
-            if let Some(ahead) = memmem::find(rest, &PSB) {
+            if let Some(ahead) = memmem::find(rest, pattern) {
                 return Some(from + ahead as u64);
             }
             // A PSB may begin in this piece and end in the next.
             let border = end.saturating_sub(overlap).max(from)..(end + overlap).min(self.length());
-            if let Some(ahead) = memmem::find(&self.bytes(border.clone()), &PSB) {
+            if let Some(ahead) = memmem::find(&self.bytes(border.clone()), pattern) {
                 return Some(border.start + ahead as u64);
             }
             from = end;

@@ -384,9 +384,7 @@ impl<'t> Decoder<'t> {
         if let Some(exception) = self.exception.take() {
             return self.leave(exception, address, target);
         }
-        let Some(isa) = address.isa(self.is_64) else {
-            return self.lose(Trouble::Code(hodo_code::Unreadable::Invalid(address.value)));
-        };
+        let isa = address.isa(self.is_64);
         match self.state {
             State::Given => return,
             State::On if self.walk.ip == address.value && self.walk.isa == isa => {}
@@ -422,14 +420,13 @@ impl<'t> Decoder<'t> {
     ) {
         if let State::AfterIndirect(_) = self.state
             && exception.is_target
-            && let Some(isa) = to.isa(self.is_64)
         {
             // The unit may have matched the branch with its return stack.
             let is_top = self.walk.returns.top().is_some_and(|call| call.address == to.value);
             if is_top && self.config.return_stack {
                 self.walk.returns.pop();
             }
-            self.walk.set(to.value, isa);
+            self.walk.set(to.value, to.isa(self.is_64));
             self.state = State::On;
         }
         match self.state {

@@ -64,7 +64,7 @@ pub(super) struct Elements {
 }
 
 /// Elements that may wait, at most: more are no trace of a processor.
-const MOST: usize = 1 << 16;
+const MOST: usize = 1 << 12;
 
 impl Elements {
     pub(super) fn push(&mut self, element: Element, at: usize) {
@@ -133,11 +133,8 @@ impl Elements {
         let Some(index) = newest else { return false };
         let Element::Atom(taken) = &mut self.waiting[index].element else { return false };
         *taken = !*taken;
-        let mut position = 0;
-        self.waiting.retain(|placed| {
-            position += 1;
-            position <= index + 1 || placed.element.is_time()
-        });
+        let after = self.waiting.split_off(index + 1);
+        self.waiting.extend(after.into_iter().filter(|placed| placed.element.is_time()));
         true
     }
 }

@@ -198,14 +198,30 @@ impl Walk {
         if calls && self.remembers_calls {
             self.returns.push(Return { address: end, isa: self.isa });
         }
+        let count = graph.block(id).instructions as usize;
         if terminator == Terminator::Call {
-            self.pass(graph, sink, id, TAKEN, false);
+            match self.isa {
+                Isa::A32 | Isa::T32 => {
+                    let (to, isa) = self.target_of_call(graph, id);
+                    self.report(graph, id, count, false, sink);
+                    self.set(to, isa);
+                }
+                _ => self.pass(graph, sink, id, TAKEN, false),
+            }
             return Ok(Reached::Position);
         }
-        let count = graph.block(id).instructions as usize;
         self.report(graph, id, count, false, sink);
         self.set(end, self.isa);
         Ok(Reached::Unknown(start))
+    }
+
+    /// Returns the target of the direct call at the end of a block, and its instruction set, which BLX changes.
+    fn target_of_call<L: Labels>(&self, graph: &Graph<'_, L>, id: BlockId) -> (u64, Isa) {
+        let block = graph.block(id);
+        let length = graph.lengths(block).last().copied().unwrap_or(0);
+        let last = graph.snapshot(self.tick).instruction(block.end.wrapping_sub(length.into()));
+        let isa = last.ok().and_then(|read| read.instruction.target_isa());
+        (block.target, isa.unwrap_or(self.isa))
     }
 
     /// Walks to `ip` without a waypoint.

@@ -144,10 +144,11 @@ pub struct Exception {
 
 impl Address {
     /// Returns the instruction set at the address, in a context.
-    pub fn isa(self, is_64: bool) -> Option<Isa> {
+    pub fn isa(self, is_64: bool) -> Isa {
         match (self.is_t32, is_64) {
-            (false, true) => Some(Isa::A64),
-            _ => None,
+            (true, _) => Isa::T32,
+            (false, true) => Isa::A64,
+            (false, false) => Isa::A32,
         }
     }
 }

@@ -29,7 +29,10 @@ impl Info {
         let cut = |eof: Eof| Error::cut_short("AUXTRACE_INFO record", eof);
         let kind = cursor.u32().map_err(cut)?;
         if kind != auxtrace_type::INTEL_PT {
-            let kind = ErrorKind::Unsupported { what: name(kind), help: "hodo reads traces of Intel PT" };
+            let kind = ErrorKind::Unsupported {
+                what: name(kind),
+                help: "hodo reads traces of Intel PT and Arm CoreSight",
+            };
             return Err(Error { at: record.body_offset(), kind });
         }
         let _reserved = cursor.u32().map_err(cut)?;
@@ -39,6 +42,11 @@ impl Info {
         }
         let filter = if words[word::FILTER_STR_LEN] == 0 { &[] } else { cursor.c_string() };
         Ok(Info { words, filter: String::from_utf8_lossy(filter).into_owned() })
+    }
+
+    /// Returns whether an AUXTRACE_INFO record is of CoreSight.
+    pub(super) fn is_coresight(record: &Record<'_>) -> bool {
+        Cursor::new(record.body, record.body_offset()).u32() == Ok(auxtrace_type::CS_ETM)
     }
 
     /// Whether the recording consists of snapshots.
@@ -98,7 +106,6 @@ mod rtit_ctl {
 fn name(kind: u32) -> &'static str {
     match kind {
         auxtrace_type::INTEL_BTS => "a trace of Intel BTS",
-        auxtrace_type::CS_ETM => "a trace of Arm CoreSight",
         auxtrace_type::ARM_SPE => "a trace of Arm SPE",
         _ => "a trace of an unknown kind",
     }

@@ -155,6 +155,10 @@ pub mod aux_flag {
     pub const PARTIAL: u64 = 4;
     /// The sample collided with another.
     pub const COLLISION: u64 = 8;
+    /// How the bytes are stored, by the PMU.
+    pub const FORMAT: u64 = 0xff00;
+    /// Of CoreSight: the bytes of one source, without frames.
+    pub const RAW: u64 = 0x0100;
 }
 
 /// Bits of `perf_event_attr.sample_type`. A sample_id trailer has eight bytes for each of these bits that is set, in

@@ -7,6 +7,7 @@
 //! ```
 
 mod bpf;
+mod coresight;
 mod events;
 mod features;
 mod file;

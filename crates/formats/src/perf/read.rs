@@ -28,7 +28,7 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
     let file = File::open(input.bytes)?;
     let mut reader = Reader::new(&file);
     read_records(&mut reader, &file, input);
-    Ok(reader.finish(input.others.is_empty()))
+    Ok(reader.finish(input.others.is_empty(), input.unpacked))
 }
 
 /// Reads the records of all files.

@@ -11,6 +11,7 @@ use hodo_model::{Cause, Loss};
 
 use super::{
     bpf,
+    coresight::CoreSight,
     events::{Attr, Events, SampleId},
     features::{self, BuildIds},
     file::{Features, File, Section},
@@ -24,7 +25,7 @@ use super::{
     tracepoint::{SchedSwitch, Switched},
 };
 use crate::{
-    ClockIdentity, ClockKind, TscScale,
+    ClockIdentity, ClockKind, TscScale, Unpacked,
     error::Error,
     ftrace,
     recording::{BpfProgram, Guest, Mapping, RecordedEvent, Recording, Sideband, SidebandKind, Thread},
@@ -41,6 +42,8 @@ pub(super) struct Reader<'a> {
     pub(super) events: Events,
     pub(super) features: Features<'a>,
     info: Option<Info>,
+    /// The settings of Arm's trace units, if they wrote the trace.
+    coresight: Option<CoreSight>,
     /// Whether the trace is of an unsupported kind.
     foreign_trace: bool,
     queues: Queues<'a>,
@@ -157,6 +160,12 @@ impl<'a> Reader<'a> {
     }
 
     fn info(&mut self, record: &Record<'a>) -> Result<(), Error> {
+        if Info::is_coresight(record) {
+            let coresight = CoreSight::read(record);
+            self.foreign_trace = coresight.is_err();
+            self.coresight = Some(coresight?);
+            return Ok(());
+        }
         let info = Info::read(record);
         self.foreign_trace = info.is_err();
         self.info = Some(info?);
@@ -241,6 +250,9 @@ impl<'a> Reader<'a> {
     /// u64 aux_offset, u64 aux_size, u64 flags.
     fn aux(&mut self, body: &mut Cursor<'_>, sample: SampleId) -> Result<(), Eof> {
         let (offset, size, flags) = (body.u64()?, body.u64()?, body.u64()?);
+        if let Some(coresight) = &mut self.coresight {
+            coresight.is_raw |= flags & aux_flag::FORMAT == aux_flag::RAW;
+        }
         if flags & aux_flag::TRUNCATED != 0 {
             self.lose(sample, Cause::Truncated, 1, "trace was lost, the buffer was full");
             if let Some(owner) = self.owner(sample) {
@@ -282,7 +294,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Completes the recording. `is_one_file` is false if the input has several files.
-    pub(super) fn finish(mut self, is_one_file: bool) -> Recording<'a> {
+    pub(super) fn finish(mut self, is_one_file: bool, unpacked: &'a Unpacked) -> Recording<'a> {
         let mut config = self.info.as_ref().map(|info| info.config(&self.events.attrs)).unwrap_or_default();
         let cpuid = self.features.get(&feature::CPUID).and_then(|section| features::one_text(*section).ok());
         config.cpu = cpuid.as_deref().and_then(features::cpu);
@@ -295,9 +307,13 @@ impl<'a> Reader<'a> {
         let facts = self.facts();
         let clock_identity = self.clock_identity();
         let queues = std::mem::take(&mut self.queues);
-        let snapshots = self.info.as_ref().is_some_and(Info::snapshots);
-        let (streams, losses) =
+        let snapshots = self.info.as_ref().is_some_and(Info::snapshots)
+            || self.coresight.as_ref().is_some_and(CoreSight::snapshots);
+        let (mut streams, losses) =
             if self.foreign_trace { Default::default() } else { queues.finish(snapshots, process) };
+        if let Some(coresight) = &self.coresight {
+            streams = coresight.separate(streams, &self.sideband, unpacked);
+        }
         self.loss.extend(losses);
         if is_one_file && self.folder_of_files() {
             let detail =

@@ -11,7 +11,7 @@ use super::{
     overlap::overlap,
     records::Record,
 };
-use crate::recording::{Piece, Stream, Thread};
+use crate::recording::{Piece, Stream, StreamKind, Thread};
 
 /// The owner of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,7 +108,7 @@ fn stream<'a>(owner: Owner, pieces: Vec<Piece<'a>>, process: impl Fn(u32) -> u32
         Owner::Cpu(cpu) => (Some(cpu), None),
         Owner::Thread(tid) => (None, Some(Thread { pid: process(tid), tid })),
     };
-    Stream { cpu, thread, pieces, log: None }
+    Stream { cpu, thread, pieces, kind: StreamKind::IntelPt }
 }
 
 /// Joins buffers that are contiguous in the AUX area.

@@ -1,5 +1,6 @@
 //! Tests of the perf.data reader.
 
+mod coresight;
 mod damage;
 mod file;
 mod forms;

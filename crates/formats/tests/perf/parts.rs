@@ -218,13 +218,13 @@ fn the_errors_of_inputs_that_are_not_read_say_what_they_are() {
 #[test]
 fn a_trace_of_another_kind_is_named_and_its_sideband_read() {
     let mut file = PerfFile::new(&[FIELDS]);
-    file.record(record::AUXTRACE_INFO, 0, Bytes::new().u32([3, 0]).u64([0; 4]))
+    file.record(record::AUXTRACE_INFO, 0, Bytes::new().u32([4, 0]).u64([0; 4]))
         .record(record::ITRACE_START, 0, Bytes::new().u32([7, 7]).raw(&trailer(MAIN, 5, 0, 1)))
         .trace(7, NO_CPU, 0, &[1; 8]);
     let bytes = file.finish();
     let recording = read(&bytes).unwrap();
     assert_eq!((recording.streams.len(), recording.sideband.len()), (0, 1));
-    assert!(recording.loss[0].detail.contains("Arm CoreSight"), "{}", recording.loss[0].detail);
+    assert!(recording.loss[0].detail.contains("Arm SPE"), "{}", recording.loss[0].detail);
 }
 
 #[test]

@@ -48,6 +48,17 @@ fn format_chunk(trace: &Trace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) ->
     if chunk.span.start == 0 && trace.tracks.len() > 1 {
         text.extend_from_slice(format!("# {}\n", track.name).as_bytes());
     }
+    if track.is_arm() {
+        let from = extent.file_offset(chunk.span.start);
+        text.extend_from_slice(
+            format!(
+                "{from:08x}: # {} bytes of a trace unit of Arm, whose packets are not listed\n",
+                chunk.bytes()
+            )
+            .as_bytes(),
+        );
+        return text;
+    }
     let first = extent.find_segment_within(chunk.span.clone());
     if chunk.span.start == 0 && first != Some(0) {
         let bytes = first.or_else(|| extent.find_segment(chunk.span.end)).unwrap_or(extent.length());

@@ -93,9 +93,8 @@ fn unit(configuration: &Configuration) -> String {
 pub(crate) fn compare(folder: &Path, expected: &[u64]) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
     let mut child = Command::new("trc_pkt_lister")
-        .args(["-decode_only", "-no_time_print", "-ss_dir"])
-        .arg(folder)
-        .arg("-logstdout")
+        .args(["-decode_only", "-no_time_print", "-logstdout", "-ss_dir", "."])
+        .current_dir(folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
