@@ -32,6 +32,13 @@ pub struct Point {
     pub options: Options,
 }
 
+impl Default for Settings {
+    /// Of the reference encoder of E-Trace.
+    fn default() -> Settings {
+        Settings::ETrace(Configuration::default())
+    }
+}
+
 impl Settings {
     /// Reads settings from a TOML file: those of [`Configuration`], or, with `protocol = "n-trace"`, those of
     /// [`ntrace::Configuration`].

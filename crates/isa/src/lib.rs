@@ -160,6 +160,10 @@ const RISCV_NUMBER: u8 = 128;
 impl Isa {
     /// 64-bit x86.
     pub const X86_64: Isa = Isa::X86(Bits::B64);
+    /// 64-bit RISC-V with the usual extensions.
+    pub const RV64: Isa = Isa::RiscV(riscv::Set::RV64GC);
+    /// 32-bit RISC-V with the usual extensions.
+    pub const RV32: Isa = Isa::RiscV(riscv::Set::RV32GC);
 
     /// The number of instruction sets.
     pub const COUNT: usize = 6 + riscv::Set::COUNT;
