@@ -3,7 +3,7 @@
 use std::{path::PathBuf, str::FromStr};
 
 use clap::Args;
-use hodo_engine::{GuestFiles, RawInput};
+use hodo_engine::{GuestFiles, RawInput, RiscVInput};
 use hodo_formats::raw::{self, Owner};
 use hodo_intel_pt::{Config, Cpu, Filter};
 
@@ -13,10 +13,10 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Default, Args)]
 pub struct Raw {
     /// Code of a raw buffer, on the host or in a guest: bytes of a file at an address
-    #[arg(long, value_name = "FILE@ADDRESS[:OFFSET[:SIZE]]", requires = "pt")]
+    #[arg(long, value_name = "FILE@ADDRESS[:OFFSET[:SIZE]]", requires = "buffer")]
     pub code: Vec<raw::Code>,
     /// Code of a raw buffer, on the host or in a guest: an ELF file
-    #[arg(long, value_name = "FILE[@BASE]", requires = "pt")]
+    #[arg(long, value_name = "FILE[@BASE]", requires = "buffer")]
     pub elf: Vec<raw::Elf>,
     /// Code of the host only; --code and --elf then belong to a guest
     #[arg(long, value_name = "FILE@ADDRESS[:OFFSET[:SIZE]]", requires = "pt")]
@@ -43,6 +43,9 @@ pub struct Raw {
     /// Ratio of TSC and crystal clock of a raw buffer's processor: CPUID leaf 15H
     #[arg(long, value_name = "EAX:EBX", requires = "pt", value_parser = raw::tsc_ctc_ratio)]
     pub cpuid_0x15: Option<(u32, u32)>,
+    /// Settings of a raw RISC-V trace: a TOML file (docs/riscv.md)
+    #[arg(long, value_name = "FILE", requires = "etrace")]
+    pub etrace_config: Option<PathBuf>,
 }
 
 /// The location of the code of virtual machines.
@@ -131,6 +134,7 @@ impl Raw {
             trace,
             code: code.chain(owned(Owner::Guest, &guest_code)).collect(),
             elf: elf.chain(owned(Owner::Guest, &self.guest_elf)).collect(),
+            riscv: None,
             config: Config {
                 cpu: self.cpu,
                 mtc_frequency: self.mtc_freq,
@@ -140,6 +144,12 @@ impl Raw {
                 ..Config::default()
             },
         }
+    }
+
+    /// Returns the raw RISC-V trace `trace`, as described by the options.
+    pub fn riscv_input(&self, trace: PathBuf, guests: &Guests) -> RawInput {
+        let settings = self.etrace_config.clone();
+        RawInput { riscv: Some(RiscVInput { settings }), ..self.input(trace, guests) }
     }
 
     /// Rejects options that can't be combined.
@@ -158,7 +168,7 @@ impl Raw {
         if describes_raw && !is_raw {
             return Err(Failure::usage(
                 "--code, --elf, --host-code, --host-elf, --guest-elf, --filter, --cpu, --mtc-freq, --nom-freq and \
-                 --cpuid-0x15 describe a raw buffer; name it with --pt FILE instead of a recording",
+                 --cpuid-0x15 describe a raw buffer; name it with --pt FILE or --etrace FILE instead of a recording",
             ));
         }
         if !bytes.is_empty() && !is_raw {

@@ -63,9 +63,9 @@ pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
 /// Returns whether the inputs contain software events, control flow, or both.
 pub fn contents(input: &Input) -> Result<Contents, Failure> {
     let files = Files::default();
-    let none = Contents { events: false, flow: input.pt.is_some() };
+    let none = Contents { events: false, flow: input.buffer().is_some() };
     let (paths, _) = timeline::files(input)?;
-    let paths = paths.iter().filter(|_| input.pt.is_none());
+    let paths = paths.iter().filter(|_| input.buffer().is_none());
     Ok(paths
         .map(|path| events::holds(&files, path))
         .fold(none, |all, own| Contents { events: all.events || own.events, flow: all.flow || own.flow }))

@@ -51,7 +51,7 @@ fn build(options: &Input, chosen: &StoreFolder, begin: Begin<'_>) -> Result<Opti
         || options.call.is_some()
         || options.chunk_size.is_some()
         || !(options.tid.is_empty() && options.pid.is_empty());
-    if is_selection || options.pt.is_some() {
+    if is_selection || options.buffer().is_some() {
         return Err(Failure::usage(
             "a store is of whole inputs: --time, --call, --tid, --pid, --chunk-size and --pt have no meaning",
         ));
@@ -124,7 +124,7 @@ pub struct Found {
 
 /// Looks for the store of inputs; `None` if they can't have one.
 pub fn find(input: &Input, chosen: &StoreFolder) -> Option<Found> {
-    if input.pt.is_some() || live::address(input).ok()?.is_some() {
+    if input.buffer().is_some() || live::address(input).ok()?.is_some() {
         return None;
     }
     let identity = identity(input).ok()?;

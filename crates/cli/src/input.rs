@@ -97,7 +97,7 @@ pub fn unplaced(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
 }
 
 fn opened(input: &Input, files: Vec<PathBuf>, needs: Needs) -> Result<Experiment, Failure> {
-    input.raw.check(input.pt.is_some(), &input.guests)?;
+    input.raw.check(input.buffer().is_some(), &input.guests)?;
     let places = FileSearchPaths { symfs: input.symfs.clone(), build_ids: build_ids(input), beside: None };
     let kernel = KernelFiles {
         kallsyms: input.kallsyms.clone(),
@@ -179,9 +179,12 @@ pub fn report_nothing_decoded(traces: &Traces<'_>) {
 
 /// Returns the inputs to open.
 fn sources(input: &Input, files: Vec<PathBuf>) -> Vec<hodo_engine::Input> {
-    match &input.pt {
-        None => files.into_iter().map(hodo_engine::Input::File).collect(),
-        Some(trace) => vec![hodo_engine::Input::Raw(input.raw.input(trace.clone(), &input.guests))],
+    match (&input.pt, &input.etrace) {
+        (Some(trace), _) => vec![hodo_engine::Input::Raw(input.raw.input(trace.clone(), &input.guests))],
+        (None, Some(trace)) => {
+            vec![hodo_engine::Input::Raw(input.raw.riscv_input(trace.clone(), &input.guests))]
+        }
+        (None, None) => files.into_iter().map(hodo_engine::Input::File).collect(),
     }
 }
 

@@ -31,7 +31,7 @@ const CHUNK: u64 = 1 << 20;
 pub fn address(input: &Input) -> Result<Option<LiveAddress>, Failure> {
     let [file] = input.files.as_slice() else { return Ok(None) };
     let text = file.to_string_lossy();
-    match input.pt.is_none() && LiveAddress::is_meant(&text) {
+    match input.buffer().is_none() && LiveAddress::is_meant(&text) {
         true => LiveAddress::parse(&text).map(Some).map_err(Failure::usage),
         false => Ok(None),
     }

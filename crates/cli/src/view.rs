@@ -103,7 +103,7 @@ impl Opened {
             input.offset.extend(input::aligned(&input)?);
         }
         // The identity is taken before reading, so a later change of an input is noticed.
-        let identity = match input.pt {
+        let identity = match input.buffer() {
             Some(_) => None,
             None => Some(index::identity(&input)?),
         };
@@ -185,7 +185,7 @@ fn refused(failure: Failure) -> Refused {
 impl Inputs for Opened {
     fn names(&self) -> Vec<String> {
         let files = self.input.files.iter().map(|file| file.display().to_string());
-        match &self.input.pt {
+        match self.input.buffer() {
             Some(trace) => vec![trace.display().to_string()],
             None => files.collect(),
         }

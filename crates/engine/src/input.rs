@@ -35,7 +35,7 @@ impl Input {
     }
 }
 
-/// A raw buffer of Intel PT, and the options that describe it.
+/// A raw buffer of Intel PT or of RISC-V's trace, and the options that describe it.
 #[derive(Clone, Debug, Default)]
 pub struct RawInput {
     /// The buffer.
@@ -46,6 +46,15 @@ pub struct RawInput {
     pub elf: Vec<(raw::Owner, raw::Elf)>,
     /// Processor and clock settings.
     pub config: Config,
+    /// Whether the buffer is a trace of RISC-V.
+    pub riscv: Option<RiscVInput>,
+}
+
+/// A trace of RISC-V.
+#[derive(Clone, Debug, Default)]
+pub struct RiscVInput {
+    /// The file with its [settings](hodo_etrace::Settings); `None` for the defaults.
+    pub settings: Option<PathBuf>,
 }
 
 /// Options for opening an input.

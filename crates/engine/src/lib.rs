@@ -67,7 +67,7 @@ pub use flow::trace::Trace;
 pub use history::{Identity, IndexError};
 pub use hodo_bytes::{Unreadable, unreadable as unreadable_files};
 pub use hodo_formats::Contents;
-pub use input::{Input, OpenError, OpenErrorReason, Options, RawInput};
+pub use input::{Input, OpenError, OpenErrorReason, Options, RawInput, RiscVInput};
 pub use losses::Losses;
 pub use parallel::{in_order, parts_in_order};
 pub use programs::find::FileSearchPaths;

@@ -72,6 +72,11 @@ pub enum Trouble {
         /// Address of the block that the branch ends.
         at: u64,
     },
+    /// Several paths fit the packets: a return that is not traced is one of several.
+    Ambiguous {
+        /// An address that several paths reach, or that of the block with the return.
+        at: u64,
+    },
     /// An address filter ended tracing at this branch or after it; only the filter can decide which (erratum SKL014).
     UnknownFilter {
         /// Address of the block that the branch ends.
@@ -138,6 +143,7 @@ impl Trouble {
         match self {
             Trouble::Overflow | Trouble::Missing | Trouble::Guest { .. } | Trouble::NotTraced { .. } => false,
             Trouble::LostAddress | Trouble::UnknownFilter { .. } | Trouble::UnseenCall { .. } => false,
+            Trouble::Ambiguous { .. } => false,
             Trouble::Code(code) => matches!(code, Unreadable::Invalid(_)),
             // A stream may end at any byte.
             Trouble::Packet(PacketError::CutShort(_)) => false,
@@ -206,6 +212,7 @@ impl fmt::Display for Trouble {
             Trouble::NoAddress => f.write_str("a packet lacks the address that it must contain"),
             Trouble::LostAddress => f.write_str("the address is compressed against one that was lost"),
             Trouble::NotTraced { at } => write!(f, "the branch after {at:x} was not traced"),
+            Trouble::Ambiguous { at } => write!(f, "several paths to {at:x} fit the trace"),
             Trouble::UnknownFilter { at } => {
                 write!(
                     f,

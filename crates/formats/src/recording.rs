@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ClockIdentity;
 
-/// A recording of Intel PT, of the native recorder or of Arm's trace units, with its sideband.
+/// A recording of Intel PT, of the native recorder, or of trace units of Arm and RISC-V, with its sideband.
 #[derive(Clone, Debug, Default)]
 pub struct Recording<'a> {
     /// The trace's settings.
@@ -83,6 +83,8 @@ pub enum StreamKind<'a> {
     Log(Arc<Log<'a>>),
     /// As packets of a trace unit of Arm with these settings.
     Etm(hodo_etm::Config),
+    /// As packets or messages of RISC-V's trace with these settings.
+    RiscV(Arc<hodo_etrace::Settings>),
 }
 
 /// A process and one of its threads.

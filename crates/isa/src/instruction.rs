@@ -1,6 +1,6 @@
 //! An instruction with its text.
 
-use crate::{Isa, Role, Step, Undecodable, a32, a64, arm, t32, x86};
+use crate::{Isa, Role, Step, Undecodable, a32, a64, arm, riscv, t32, x86};
 use x86::disassembler::Formatter;
 
 /// One instruction.
@@ -15,11 +15,13 @@ pub struct Instruction {
 enum Encoding {
     X86(x86::disassembler::Instruction),
     A64(u32),
+    /// Its bytes.
+    RiscV(riscv::Set, [u8; riscv::LONGEST]),
     A32(u32),
     T32([u16; 2]),
 }
 
-/// Prints instructions: x86 in AT&T syntax, Arm in Arm's.
+/// Prints instructions: x86 in AT&T syntax, Arm in Arm's, RISC-V without aliases.
 pub struct Printer {
     x86: x86::disassembler::GasFormatter,
 }
@@ -42,6 +44,9 @@ impl Printer {
         match &instruction.encoding {
             Encoding::X86(decoded) => self.x86.format(decoded, text),
             Encoding::A64(word) => arm::print_a64(*word, &instruction.step, text),
+            Encoding::RiscV(set, bytes) => {
+                text.push_str(&riscv::show(bytes, instruction.address, *set).unwrap_or_default());
+            }
             Encoding::A32(word) => arm::print_a32(*word, &instruction.step, text),
             Encoding::T32(halfwords) => arm::print_t32(*halfwords, &instruction.step, text),
         }
@@ -56,6 +61,13 @@ impl Instruction {
                 (x86::step(&decoded), Encoding::X86(decoded))
             }
             Isa::A64 => (a64::decode(bytes, address)?, Encoding::A64(a64::word(bytes)?)),
+            Isa::RiscV(set) => {
+                let step = riscv::step(bytes, address, set)?;
+                let mut own = [0; riscv::LONGEST];
+                let length = usize::from(step.length);
+                own[..length].copy_from_slice(&bytes[..length]);
+                (step, Encoding::RiscV(set, own))
+            }
             Isa::A32 => (a32::decode(bytes, address)?, Encoding::A32(a64::word(bytes)?)),
             Isa::T32 => (t32::decode(bytes, address)?, Encoding::T32(t32::halfwords(bytes)?)),
         };
@@ -84,7 +96,7 @@ impl Instruction {
             Encoding::T32(halfwords) => {
                 Some(if t32::calls_other_state(halfwords) { Isa::A32 } else { Isa::T32 })
             }
-            Encoding::X86(_) | Encoding::A64(_) => None,
+            Encoding::X86(_) | Encoding::A64(_) | Encoding::RiscV(..) => None,
         }
     }
 
@@ -92,7 +104,7 @@ impl Instruction {
     pub fn role(&self) -> Role {
         match &self.encoding {
             Encoding::X86(decoded) => x86::role(decoded),
-            Encoding::A64(_) | Encoding::A32(_) | Encoding::T32(_) => Role::Other,
+            Encoding::A64(_) | Encoding::A32(_) | Encoding::T32(_) | Encoding::RiscV(..) => Role::Other,
         }
     }
 

@@ -12,6 +12,7 @@ pub mod a64;
 mod arm;
 mod instruction;
 mod reader;
+pub mod riscv;
 pub mod t32;
 pub mod x86;
 
@@ -25,6 +26,8 @@ pub enum Isa {
     X86(Bits),
     /// Armv8-A and later in AArch64 state.
     A64,
+    /// RISC-V.
+    RiscV(riscv::Set),
     /// Arm in AArch32 state.
     A32,
     /// Thumb in AArch32 state.
@@ -151,12 +154,19 @@ impl From<Bits> for Isa {
     }
 }
 
+/// The first of RISC-V's numbers for files.
+const RISCV_NUMBER: u8 = 128;
+
 impl Isa {
     /// 64-bit x86.
     pub const X86_64: Isa = Isa::X86(Bits::B64);
+    /// 64-bit RISC-V with the usual extensions.
+    pub const RV64: Isa = Isa::RiscV(riscv::Set::RV64GC);
+    /// 32-bit RISC-V with the usual extensions.
+    pub const RV32: Isa = Isa::RiscV(riscv::Set::RV32GC);
 
     /// The number of instruction sets.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 6 + riscv::Set::COUNT;
 
     /// Returns a number below [`Isa::COUNT`] that no other instruction set has.
     #[inline]
@@ -166,6 +176,7 @@ impl Isa {
             Isa::X86(Bits::B32) => 1,
             Isa::X86(Bits::B64) => 2,
             Isa::A64 => 3,
+            Isa::RiscV(set) => 6 + set.index(),
             Isa::A32 => 4,
             Isa::T32 => 5,
         }
@@ -176,6 +187,7 @@ impl Isa {
         match self {
             Isa::X86(bits) => bits as u8,
             Isa::A64 => 1,
+            Isa::RiscV(set) => RISCV_NUMBER + set.index() as u8,
             Isa::A32 => 2,
             Isa::T32 => 3,
         }
@@ -188,6 +200,10 @@ impl Isa {
             32 => Isa::X86(Bits::B32),
             64 => Isa::X86(Bits::B64),
             1 => Isa::A64,
+            RISCV_NUMBER.. => match riscv::Set::from_index((number - RISCV_NUMBER) as usize) {
+                Some(set) => Isa::RiscV(set),
+                None => return None,
+            },
             2 => Isa::A32,
             3 => Isa::T32,
             _ => return None,
@@ -199,6 +215,7 @@ impl Isa {
     pub const fn longest_instruction(self) -> usize {
         match self {
             Isa::X86(_) => x86::LONGEST,
+            Isa::RiscV(_) => riscv::LONGEST,
             Isa::A64 | Isa::A32 | Isa::T32 => a64::LENGTH as usize,
         }
     }
@@ -208,6 +225,7 @@ impl Isa {
         match self {
             Isa::X86(_) => 1,
             Isa::A64 => a64::LENGTH,
+            Isa::RiscV(_) => riscv::SHORTEST,
             Isa::A32 => a32::LENGTH,
             Isa::T32 => 2,
         }
@@ -231,7 +249,7 @@ impl Isa {
         match self {
             Isa::X86(bits) => x86::far_transfer(bits, bytes),
             // Only returns from exceptions are far.
-            Isa::A64 | Isa::A32 | Isa::T32 => FarTransfer::Return,
+            Isa::A64 | Isa::A32 | Isa::T32 | Isa::RiscV(_) => FarTransfer::Return,
         }
     }
 }

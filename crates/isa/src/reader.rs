@@ -1,6 +1,6 @@
 //! Reads instructions in sequence.
 
-use crate::{Isa, Step, Undecodable, a32, a64, t32, x86};
+use crate::{Isa, Step, Undecodable, a32, a64, riscv, t32, x86};
 
 /// Reads instructions in sequence from contiguous bytes.
 pub struct Reader<'a>(Inner<'a>);
@@ -22,6 +22,11 @@ enum Inner<'a> {
         bytes: &'a [u8],
         start: u64,
     },
+    RiscV {
+        set: riscv::Set,
+        bytes: &'a [u8],
+        start: u64,
+    },
 }
 
 impl std::fmt::Debug for Reader<'_> {
@@ -38,6 +43,7 @@ impl<'a> Reader<'a> {
                 let decoder = x86::disassembler::Decoder::with_ip(bits as u32, bytes, start, options);
                 Inner::X86 { decoder, start, instruction: x86::disassembler::Instruction::default() }
             }
+            Isa::RiscV(set) => Inner::RiscV { set, bytes, start },
             Isa::A64 => Inner::Arm { decode: a64::decode, bytes, start },
             Isa::A32 => Inner::Arm { decode: a32::decode, bytes, start },
             Isa::T32 => Inner::Arm { decode: t32::decode, bytes, start },
@@ -60,6 +66,10 @@ impl<'a> Reader<'a> {
             Inner::Arm { decode, bytes, start } => {
                 let offset = usize::try_from(address.checked_sub(*start)?).ok()?;
                 decode(bytes.get(offset..)?, address).ok()
+            }
+            Inner::RiscV { set, bytes, start } => {
+                let offset = usize::try_from(address.checked_sub(*start)?).ok()?;
+                riscv::step(bytes.get(offset..)?, address, *set).ok()
             }
         }
     }

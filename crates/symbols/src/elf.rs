@@ -81,7 +81,7 @@ impl<'a> Image<'a> {
     fn read_class<Elf: FileHeader<Endian = Endianness>>(&mut self, bytes: &'a [u8]) -> Result<(), String> {
         let header = Elf::parse(bytes).map_err(|e| format!("ELF header: {e}"))?;
         let endian = header.endian().map_err(|e| format!("ELF header: {e}"))?;
-        self.isa = instruction_set(header.e_machine(endian));
+        self.isa = instruction_set(header.e_machine(endian), header.is_type_64());
         let programs = header.program_headers(endian, bytes).map_err(|e| format!("program headers: {e}"))?;
         let loaded = programs.iter().filter(|p| p.p_type(endian) == elf::PT_LOAD);
         self.segments = loaded.take(MOST_SEGMENTS).map(|p| LoadSegment::of(p, endian)).collect();
@@ -131,7 +131,12 @@ impl<'a> Image<'a> {
                 continue;
             }
             let name = strings.name(symbol.st_name(endian));
-            let is_mark = self.isa == Some(Isa::A64) && is_mapping_symbol(name);
+            let is_mark = match self.isa {
+                Some(Isa::A64) => is_mapping_symbol(name),
+                // The name of the code's extensions may follow.
+                Some(Isa::RiscV(_)) => is_mapping_symbol(name) || name.starts_with(b"$xrv"),
+                _ => false,
+            };
             if name.is_empty() || is_mark {
                 continue;
             }
@@ -231,11 +236,13 @@ pub(crate) fn check_count(sections: usize) -> Result<(), String> {
 }
 
 /// Returns the instruction set of a machine. AArch32 programs have functions in two sets; A32 is that of `_start`.
-fn instruction_set(machine: elf::Machine) -> Option<Isa> {
+fn instruction_set(machine: elf::Machine, is_64: bool) -> Option<Isa> {
     match machine {
         elf::EM_X86_64 => Some(Isa::X86_64),
         elf::EM_386 => Some(Isa::X86(Bits::B32)),
         elf::EM_AARCH64 => Some(Isa::A64),
+        elf::EM_RISCV if is_64 => Some(Isa::RV64),
+        elf::EM_RISCV => Some(Isa::RV32),
         _ => None,
     }
 }

@@ -77,6 +77,8 @@ const TOOLS: &[Tool] = &[
     tool("/usr/include/zlib.h", "zlib1g-dev", Need::Test),
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
     tool("objdump", "binutils", Need::Judge),
+    tool("riscv64-linux-gnu-gcc", "gcc-riscv64-linux-gnu libc6-dev-riscv64-cross", Need::Judge),
+    tool("riscv64-linux-gnu-g++", "g++-riscv64-linux-gnu", Need::Judge),
     tool("trace-cmd", "trace-cmd", Need::Judge),
     tool("zstd", "zstd", Need::Judge),
     tool("sqlite3", "sqlite3", Need::Judge),

@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-flow", "hodo-clock hodo-code"),
     ("hodo-intel-pt", "hodo-clock hodo-code hodo-flow"),
     ("hodo-libipt", "hodo-intel-pt hodo-isa"),
+    ("hodo-etrace", "hodo-clock hodo-code hodo-flow hodo-isa"),
     ("hodo-etm", "hodo-clock hodo-code hodo-flow"),
     ("hodo-cases", "hodo-clock hodo-code hodo-formats hodo-intel-pt"),
     ("hodo-symbols", "hodo-bytes hodo-model hodo-code"),
@@ -66,6 +67,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-guest", ""),
     ("hodo-repack", "hodo-clock hodo-formats hodo-intel-pt"),
     ("hodo-speed", "hodo-analyses hodo-code hodo-engine hodo-formats hodo-intel-pt hodo-model hodo-script"),
+    ("riscv-judge", "hodo-code hodo-etrace hodo-flow hodo-isa workbench"),
     ("workbench", ""),
     (
         "judge",

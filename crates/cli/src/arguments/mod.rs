@@ -127,16 +127,26 @@ impl<T: Args> Args for Chosen<T> {
     }
 }
 
+impl Input {
+    /// Returns the raw buffer that is read instead of recordings.
+    pub fn buffer(&self) -> Option<&PathBuf> {
+        self.pt.as_ref().or(self.etrace.as_ref())
+    }
+}
+
 /// What to read.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Input {
     /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), an experiment
     /// that `hodo sync` wrote, or a live LTTng session (net://HOST[:PORT]/host/NAME/SESSION)
-    #[arg(value_name = "INPUT", default_value = "perf.data", conflicts_with = "pt")]
+    #[arg(value_name = "INPUT", default_value = "perf.data", conflicts_with = "buffer")]
     pub files: Vec<PathBuf>,
     /// Raw Intel PT buffer instead of a recording
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "buffer")]
     pub pt: Option<PathBuf>,
+    /// Raw RISC-V trace (E-Trace or N-Trace) instead of a recording
+    #[arg(long, value_name = "FILE", group = "buffer")]
+    pub etrace: Option<PathBuf>,
     #[command(flatten)]
     pub raw: Raw,
     /// Clock frequency of CTF traces that do not describe their clock [default: 1000000000]

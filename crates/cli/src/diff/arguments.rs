@@ -112,7 +112,7 @@ impl Diff {
 
     /// Returns the inputs of each side, one per recording.
     pub fn sides(&self) -> Result<Sides<Vec<Input>>, Failure> {
-        if self.input.pt.is_some() {
+        if self.input.buffer().is_some() {
             return Err(Failure::usage("hodo diff reads recordings, not raw buffers"));
         }
         let files = self.files()?;

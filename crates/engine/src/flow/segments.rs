@@ -274,10 +274,17 @@ impl<'x, 'f> Segment<'x, 'f> {
         sink: &mut impl Sink,
     ) {
         let length = (self.span.end - self.span.start) as usize;
+        let start = self.span.start;
         let bytes = self.extent.with_psb_plus(self.span);
         if let ExtentKind::Etm(config) = self.extent.kind() {
             let decoder = hodo_etm::flow::Decoder::new(&bytes, 0..length, config, &self.track.schedule);
             return decoder.decode(programs, sink);
+        }
+        if let ExtentKind::RiscV(extent) = self.extent.kind() {
+            let options = self.extent.riscv_options(extent, start);
+            // Its packets do not say which thread runs.
+            let program = self.track.schedule.first().map_or(0, |first| first.program);
+            return extent.settings.decode(&bytes, 0..length, options, &mut programs[program], sink);
         }
         let decoder = Decoder::new(&bytes, 0..length, &self.trace.recording.config, &self.track.schedule);
         let decoder = decoder.with_guests(&self.trace.guests);
@@ -507,7 +514,9 @@ fn cause(trouble: &Trouble) -> Cause {
         Trouble::Packet(_) => Cause::Corrupt,
         Trouble::Code(hodo_code::Unreadable::Invalid(_)) => Cause::Mismatch,
         Trouble::Code(_) | Trouble::Guest { .. } => Cause::MissingCode,
-        Trouble::NotTraced { .. } | Trouble::UnknownFilter { .. } => Cause::Untraced,
+        Trouble::NotTraced { .. } | Trouble::UnknownFilter { .. } | Trouble::Ambiguous { .. } => {
+            Cause::Untraced
+        }
         Trouble::UnseenCall { hidden: Hidden::ByMissingCode, .. } => Cause::MissingCode,
         Trouble::UnseenCall { hidden: Hidden::ByOverflow, .. } => Cause::Overflow,
         Trouble::UnseenCall { hidden: Hidden::ByDamage, .. } => Cause::Mismatch,

@@ -7,6 +7,7 @@ use std::{
 };
 
 use hodo_clock::Tsc;
+use hodo_etrace::{Point, Settings, packet::Options};
 use hodo_flow::Switch;
 use hodo_formats::recording::{Piece, Stream, StreamKind, Thread};
 use hodo_intel_pt::packet::{self, PSB};
@@ -20,8 +21,8 @@ use crate::reading::Reading;
 
 /// An extent of a stream: pieces without a gap between them. Positions count bytes from the first piece's start.
 ///
-/// Segments begin at PSBs, in the log of a native recording at each of its blocks, and in a trace of Arm at each A-Sync with
-/// Trace Info.
+/// Segments begin at PSBs, in the log of a native recording at each of its blocks, in a trace of Arm at each A-Sync with
+/// Trace Info, and in one of RISC-V at each synchronization packet.
 #[derive(Clone, Debug)]
 pub struct Extent<'f> {
     pieces: Vec<Piece<'f>>,
@@ -41,6 +42,16 @@ pub(crate) enum ExtentKind<'f> {
     Log(Arc<Log<'f>>, usize),
     /// As packets of a trace unit of Arm.
     Etm(hodo_etm::Config),
+    /// As packets or messages of RISC-V's trace.
+    RiscV(RiscVExtent),
+}
+
+/// The trace of a RISC-V hart.
+#[derive(Clone, Debug)]
+pub(crate) struct RiscVExtent {
+    pub(crate) settings: Arc<Settings>,
+    /// Where decoding can begin, searched on first use.
+    points: OnceLock<Vec<Point>>,
 }
 
 /// Number of segments to search for a time if their PSB+ lacks it.
@@ -139,6 +150,10 @@ impl<'f> TraceStream<'f> {
                         StreamKind::IntelPt => ExtentKind::IntelPt,
                         StreamKind::Log(log) => ExtentKind::Log(log.clone(), index),
                         StreamKind::Etm(config) => ExtentKind::Etm(*config),
+                        StreamKind::RiscV(settings) => {
+                            let (settings, points) = (settings.clone(), OnceLock::new());
+                            ExtentKind::RiscV(RiscVExtent { settings, points })
+                        }
                     };
                     extents.push(Extent { kind, ..Extent::new(*piece) });
                 }
@@ -231,7 +246,7 @@ impl<'f> Extent<'f> {
     pub(crate) fn log(&self) -> Option<&Log<'f>> {
         match &self.kind {
             ExtentKind::Log(log, _) => Some(log),
-            ExtentKind::IntelPt | ExtentKind::Etm(_) => None,
+            ExtentKind::IntelPt | ExtentKind::Etm(_) | ExtentKind::RiscV(_) => None,
         }
     }
 
@@ -244,7 +259,7 @@ impl<'f> Extent<'f> {
     fn pattern(&self) -> &'static [u8] {
         match self.kind {
             ExtentKind::Etm(_) => &hodo_etm::packet::A_SYNC,
-            ExtentKind::IntelPt | ExtentKind::Log(..) => &PSB,
+            ExtentKind::IntelPt | ExtentKind::Log(..) | ExtentKind::RiscV(_) => &PSB,
         }
     }
 
@@ -302,7 +317,12 @@ impl<'f> Extent<'f> {
 
     /// Returns the position of the segment after the one at `position`.
     pub fn segment_after(&self, position: u64) -> Option<u64> {
-        self.find_segment(position + self.pattern().len() as u64)
+        let pattern = match self.kind {
+            // Any packet may be the next one.
+            ExtentKind::RiscV(_) => 1,
+            _ => self.pattern().len() as u64,
+        };
+        self.find_segment(position + pattern)
     }
 
     /// Returns the position of the first segment that begins at or after `from`.
@@ -315,6 +335,11 @@ impl<'f> Extent<'f> {
         if self.log().is_some() {
             let begin = self.starts[self.starts.partition_point(|&start| start < span.start)..].first();
             return begin.copied().filter(|&position| position < span.end.min(self.length()));
+        }
+        if let ExtentKind::RiscV(extent) = &self.kind {
+            let points = self.riscv_points(extent);
+            let next = points.partition_point(|point| (point.at as u64) < span.start);
+            return points.get(next).map(|point| point.at as u64).filter(|&position| position < span.end);
         }
         let size = self.pattern().len() as u64;
         let mut position = self.find_pattern(span.clone())?;
@@ -340,7 +365,23 @@ impl<'f> Extent<'f> {
             }
             ExtentKind::IntelPt => tsc_after(&near()),
             ExtentKind::Etm(config) => etm_time_after(&near(), config),
+            ExtentKind::RiscV(extent) => {
+                let options = self.riscv_options(extent, position);
+                extent.settings.time_at(&near(), Point { at: 0, options })
+            }
         }
+    }
+
+    /// Returns where decoding of a RISC-V trace can begin.
+    fn riscv_points<'e>(&self, extent: &'e RiscVExtent) -> &'e [Point] {
+        extent.points.get_or_init(|| extent.settings.points(&self.bytes(0..self.length())))
+    }
+
+    /// Returns the options in force at a segment of a RISC-V trace.
+    pub(crate) fn riscv_options(&self, extent: &RiscVExtent, position: u64) -> Options {
+        let points = self.riscv_points(extent);
+        let found = points.binary_search_by_key(&position, |point| point.at as u64);
+        found.map_or_else(|_| Options::default(), |index| points[index].options)
     }
 
     /// Returns the first and the last time, as far as known from the first and the last segments.
@@ -351,6 +392,11 @@ impl<'f> Extent<'f> {
             return Some((Tsc(first.header.first_tsc), Tsc(last.header.last_tsc)));
         }
         let first = self.segments().take(MOST_WITHOUT_TIME).find_map(|position| self.tsc_at(position));
+        if let ExtentKind::RiscV(extent) = &self.kind {
+            let latest = self.riscv_points(extent).iter().rev().take(MOST_WITHOUT_TIME);
+            let last = latest.filter_map(|point| self.tsc_at(point.at as u64)).next().or(first);
+            return first.zip(last);
+        }
         // The last PSB lies within the last 64 KiB unless PSBs are very rare.
         let near_end = self.length().saturating_sub(1 << 16);
         let tail = self.bytes(near_end..self.length());

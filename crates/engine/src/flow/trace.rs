@@ -1,13 +1,14 @@
 //! An input, opened and ready to be decoded.
 
-use std::{borrow::Cow, path::Path};
+use std::{borrow::Cow, path::Path, sync::Arc};
 
 use hodo_clock::{Nanos, Tsc};
 use hodo_code::{AddressSpace, Origin, Program, Unreadable};
 use hodo_flow::{Gap, Trouble};
 use hodo_formats::{
+    error::{Error, ErrorKind},
     raw,
-    recording::{GuestCode, Recording, Thread},
+    recording::{GuestCode, Recording, StreamKind, Thread},
 };
 use hodo_intel_pt::flow::Guest;
 use hodo_model::{Cause, Loss};
@@ -19,7 +20,7 @@ use crate::{
         segments::Decoded,
         stream::{Chunk, Extent, TraceStream},
     },
-    input::{Input, OpenError, Options, RawInput, format_error, system_error},
+    input::{Input, OpenError, Options, RawInput, RiscVInput, format_error, system_error},
     losses::Losses,
     programs::{modules::Modules, names::Names, process_history::ProcessHistory},
     reading::{Reading, Window},
@@ -308,6 +309,19 @@ fn open_raw<'f>(files: &'f Files, input: &'f RawInput) -> Result<Recording<'f>, 
     for (owner, code) in &input.code {
         mappings.push((*owner, code, open(files, Path::new(&code.file))?.len() as u64));
     }
-    raw::recording(trace, input.config.clone(), &mappings, &elf)
+    let kind = match &input.riscv {
+        Some(riscv) => StreamKind::RiscV(Arc::new(riscv_settings(files, riscv)?)),
+        None => StreamKind::IntelPt,
+    };
+    raw::recording(trace, input.config.clone(), kind, &mappings, &elf)
         .map_err(|bad| format_error(Path::new(&bad.file), bad.error))
+}
+
+fn riscv_settings(files: &Files, input: &RiscVInput) -> Result<hodo_etrace::Settings, OpenError> {
+    let Some(path) = &input.settings else { return Ok(hodo_etrace::Settings::default()) };
+    let text = String::from_utf8_lossy(open(files, path)?);
+    hodo_etrace::Settings::parse(&text).map_err(|reason| {
+        let kind = ErrorKind::Text { what: "settings of a RISC-V trace", reason: reason.to_string() };
+        format_error(path, Error { at: 0, kind })
+    })
 }

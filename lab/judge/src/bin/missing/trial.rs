@@ -159,7 +159,7 @@ impl Subject {
             None => &self.tracks[track],
         };
         let code = left.iter().map(|piece| (Owner::Traced, piece.option())).collect();
-        let raw = RawInput { trace: file, code, elf: Vec::new(), config };
+        let raw = RawInput { trace: file, code, config, ..RawInput::default() };
         let (files, input) = (Files::default(), Input::Raw(raw));
         let trace = Trace::open(&files, &input, &Options::default()).map_err(text)?;
         let shown = check(&trace, &[truth]);
@@ -184,7 +184,7 @@ impl Subject {
         config: &Config,
         code: Vec<(Owner, Code)>,
     ) -> Result<Segments, String> {
-        let raw = RawInput { trace: file.to_owned(), code, elf: Vec::new(), config: config.clone() };
+        let raw = RawInput { trace: file.to_owned(), code, config: config.clone(), ..RawInput::default() };
         let (files, input) = (Files::default(), Input::Raw(raw));
         let trace = Trace::open(&files, &input, &Options::default()).map_err(text)?;
         let segments = truth::read(&trace).pop().unwrap_or_default();

@@ -1,0 +1,204 @@
+//! What a program really ran, as the emulator's plugin (`lab/judges/riscv_account.c`) wrote it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::Path,
+};
+
+use hodo_etrace::{
+    encoder::{Encoder, Retired, Taken},
+    ntrace,
+};
+use hodo_isa::riscv::{self, Instruction, Kind, Set};
+use workbench::Outcome;
+
+const SYSCALL: u32 = 0xffff_ffff;
+const SIGNAL: u32 = 0xffff_fffe;
+/// Causes of the traps that signals stand for: a load page fault, and the timer's interrupt.
+const FAULT: u64 = 13;
+const TIMER: u64 = 5;
+
+/// An instruction that the emulator translated.
+#[derive(Clone, Copy)]
+struct Translated {
+    address: u64,
+    instruction: Instruction,
+}
+
+/// The code of a program, and the files with its threads.
+pub(crate) struct Account {
+    translated: Vec<Translated>,
+    /// Contiguous code by address.
+    pub(crate) code: BTreeMap<u64, Vec<u8>>,
+    threads: Vec<Vec<u32>>,
+}
+
+/// What happened to a thread.
+#[derive(Clone, Copy)]
+pub(crate) enum Event {
+    /// An instruction retired.
+    Retired(u64, Instruction),
+    /// A system call, by the `ecall` at this address.
+    SystemCall(u64),
+    /// A signal; its handler returns to this address.
+    Signal { address: u64, is_fault: bool },
+}
+
+/// Which interrupts are encoded as traps. Others end tracing, and the handler begins it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interrupts {
+    /// All.
+    All,
+    /// Those after other instructions than branches: after a branch, `riscv-etrace` 0.10 keeps its outcome for later,
+    /// where the specification resets it.
+    NotAfterBranches,
+}
+
+impl Account {
+    /// Reads the files with this name and several suffixes.
+    pub(crate) fn read(base: &Path) -> Outcome<Account> {
+        let mut translated = Vec::new();
+        let mut bytes: HashMap<u64, [u8; 4]> = HashMap::new();
+        for entry in words(&base.with_extension("code"))?.chunks_exact(5) {
+            let address = u64::from(entry[1]) | u64::from(entry[2]) << 32;
+            let raw = entry[4].to_le_bytes();
+            let instruction = riscv::decode(&raw, address, Set::RV64GC)
+                .ok_or_else(|| format!("{address:x}: {raw:x?} is no instruction"))?;
+            if u32::from(instruction.length) != entry[3] {
+                return Err(format!("{address:x}: {} bytes, not {}", instruction.length, entry[3]).into());
+            }
+            if bytes.insert(address, raw).is_some_and(|before| before != raw) {
+                return Err(format!("the code at {address:x} changed").into());
+            }
+            translated.push(Translated { address, instruction });
+        }
+        let mut threads = Vec::new();
+        while let Ok(words) = words(&base.with_extension(threads.len().to_string())) {
+            threads.push(words);
+        }
+        Ok(Account { translated, code: contiguous(&bytes), threads })
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Passes on what happened to a thread, in order.
+    pub(crate) fn follow(&self, thread: usize, mut take: impl FnMut(Event)) {
+        // The instruction that began last: whether it retired is known when the next one begins.
+        let mut begun: Option<Translated> = None;
+        let mut words = self.threads[thread].iter().copied();
+        while let Some(word) = words.next() {
+            match word {
+                SYSCALL => {
+                    words.next();
+                    if let Some(ecall) = begun.take() {
+                        take(Event::SystemCall(ecall.address));
+                    }
+                }
+                SIGNAL => {
+                    let halves = (words.next().unwrap_or(0), words.next().unwrap_or(0));
+                    let address = u64::from(halves.0) | u64::from(halves.1) << 32;
+                    // Without a begun instruction, it came during a system call, which ended tracing.
+                    let Some(last) = begun.take() else { continue };
+                    let is_fault =
+                        last.address == address && last.instruction.kind.direct_target() != Some(address);
+                    if !is_fault {
+                        take(Event::Retired(last.address, last.instruction));
+                    }
+                    take(Event::Signal { address, is_fault });
+                }
+                number => {
+                    if let Some(last) = begun.replace(self.translated[number as usize]) {
+                        take(Event::Retired(last.address, last.instruction));
+                    }
+                }
+            }
+        }
+        // The last one is the `ecall` that ends the thread, whose callback does not return.
+        if let Some(last) = begun.filter(|last| last.instruction.kind != Kind::EnvironmentCall) {
+            take(Event::Retired(last.address, last.instruction));
+        }
+    }
+
+    /// Encodes a thread's execution. A system call ends tracing, as with a trace of user mode only.
+    pub(crate) fn encode(
+        &self,
+        thread: usize,
+        interrupts: Interrupts,
+        encoder: &mut Encoder,
+        mut take: impl FnMut(&mut Encoder),
+    ) {
+        let mut after_branch = false;
+        self.follow(thread, |event| {
+            match event {
+                Event::Retired(address, instruction) => {
+                    after_branch = matches!(instruction.kind, Kind::Branch { .. });
+                    encoder.retire(&Retired { address, instruction, privilege: 0, notify: false });
+                }
+                Event::SystemCall(ecall) => encoder.end(Some(ecall)),
+                Event::Signal { address, is_fault: false }
+                    if after_branch && interrupts == Interrupts::NotAfterBranches =>
+                {
+                    encoder.end(Some(address));
+                }
+                Event::Signal { address, is_fault } => {
+                    let (cause, value) = if is_fault { (FAULT, 16) } else { (TIMER, 0) };
+                    encoder.trap(&Taken { cause, is_interrupt: !is_fault, value, address });
+                }
+            }
+            take(encoder);
+        });
+        encoder.end(None);
+        take(encoder);
+    }
+
+    /// Encodes a thread's execution as N-Trace.
+    pub(crate) fn encode_messages(&self, thread: usize, encoder: &mut ntrace::Encoder) {
+        self.follow(thread, |event| match event {
+            Event::Retired(address, instruction) => {
+                encoder.retire(&Retired { address, instruction, privilege: 0, notify: false });
+            }
+            Event::SystemCall(ecall) => encoder.end(Some(ecall)),
+            Event::Signal { address, is_fault } => {
+                encoder.trap(&Taken { cause: 0, is_interrupt: !is_fault, value: 0, address });
+            }
+        });
+        encoder.end(None);
+    }
+
+    /// The addresses of the instructions that retired.
+    pub(crate) fn retired(&self, thread: usize) -> Vec<u64> {
+        let mut addresses = Vec::new();
+        self.follow(thread, |event| {
+            if let Event::Retired(address, _) = event {
+                addresses.push(address);
+            }
+        });
+        addresses
+    }
+}
+
+fn words(file: &Path) -> Outcome<Vec<u32>> {
+    let bytes = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+    Ok(bytes.chunks_exact(4).map(word).collect())
+}
+
+/// Joins instructions to contiguous code.
+fn contiguous(instructions: &HashMap<u64, [u8; 4]>) -> BTreeMap<u64, Vec<u8>> {
+    let mut sorted: Vec<_> = instructions.iter().collect();
+    sorted.sort();
+    let mut code: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    for (&address, bytes) in sorted {
+        let length = if bytes[0] & 3 == 3 { 4 } else { 2 };
+        match code.last_entry() {
+            Some(mut last) if last.key() + last.get().len() as u64 == address => {
+                last.get_mut().extend(&bytes[..length]);
+            }
+            _ => _ = code.insert(address, bytes[..length].to_vec()),
+        }
+    }
+    code
+}

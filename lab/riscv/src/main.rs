@@ -1,0 +1,301 @@
+//! `cargo judge riscv`: programs of riscv64 run under QEMU's user mode with a plugin that writes what really ran. Our
+//! encoder makes E-Trace of it in several configurations; our decoder, as a whole and cut at synchronization points, and
+//! the crate `riscv-etrace`, where it knows the configuration, must find every address.
+
+mod account;
+mod ours;
+mod peer;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use hodo_etrace::{
+    Configuration, Parameters,
+    encoder::Encoder,
+    ntrace,
+    packet::Options,
+    transport::{Kind, Transport, Unit},
+};
+use workbench::{Outcome, command};
+
+use self::{
+    account::{Account, Interrupts},
+    ours::Opinion,
+};
+
+/// A program of `lab/workloads`.
+struct Program {
+    name: &'static str,
+    source: &'static str,
+}
+
+const PROGRAMS: &[Program] = &[
+    Program { name: "seven_calls", source: "seven_calls.c" },
+    Program { name: "fib", source: "fib.c" },
+    Program { name: "tail_calls", source: "tail_calls.c" },
+    Program { name: "slowpath", source: "slowpath.c" },
+    Program { name: "signals", source: "signals.c" },
+    Program { name: "threads", source: "threads.c" },
+    Program { name: "eight_threads", source: "eight_threads.c" },
+    Program { name: "throws", source: "throws.cpp" },
+];
+
+/// How programs are encoded.
+struct Mode {
+    name: &'static str,
+    parameters: fn(&mut Parameters),
+    options: Options,
+    /// Packets between synchronization packets.
+    resync_after: u64,
+    /// Whether `riscv-etrace` knows it.
+    has_peer: bool,
+}
+
+const NONE: Options = Options {
+    implicit_return: false,
+    implicit_exception: false,
+    full_address: false,
+    jump_target_cache: false,
+    branch_prediction: false,
+    sijump: false,
+};
+
+const NEVER: u64 = u64::MAX;
+
+const MODES: &[Mode] = &[
+    Mode { name: "plain", parameters: |_| {}, options: NONE, resync_after: NEVER, has_peer: true },
+    Mode { name: "resync", parameters: |_| {}, options: NONE, resync_after: 50, has_peer: true },
+    Mode {
+        name: "full",
+        parameters: |_| {},
+        options: Options { full_address: true, ..NONE },
+        resync_after: 200,
+        has_peer: true,
+    },
+    Mode {
+        name: "sijump",
+        parameters: |parameters| parameters.sijump = true,
+        options: Options { sijump: true, ..NONE },
+        resync_after: 200,
+        has_peer: true,
+    },
+    Mode {
+        name: "stack",
+        parameters: |parameters| parameters.return_stack_size = 5,
+        options: Options { implicit_return: true, ..NONE },
+        resync_after: 500,
+        has_peer: false,
+    },
+    Mode {
+        name: "shallow",
+        parameters: |parameters| parameters.return_stack_size = 1,
+        options: Options { implicit_return: true, ..NONE },
+        resync_after: 100,
+        has_peer: false,
+    },
+    Mode {
+        name: "cache",
+        parameters: |parameters| parameters.cache_size = 7,
+        options: Options { jump_target_cache: true, ..NONE },
+        resync_after: 500,
+        has_peer: false,
+    },
+    Mode {
+        name: "predictor",
+        parameters: |parameters| parameters.bpred_size = 7,
+        options: Options { branch_prediction: true, ..NONE },
+        resync_after: 500,
+        has_peer: false,
+    },
+    Mode {
+        name: "all",
+        parameters: |parameters| {
+            (parameters.return_stack_size, parameters.cache_size, parameters.bpred_size) = (5, 7, 7);
+            (parameters.f0s_width, parameters.sijump) = (1, true);
+        },
+        options: Options {
+            implicit_return: true,
+            jump_target_cache: true,
+            branch_prediction: true,
+            sijump: true,
+            ..NONE
+        },
+        resync_after: 1_000,
+        has_peer: false,
+    },
+];
+
+/// How programs are encoded as N-Trace, which `riscv-etrace` does not know.
+struct MessageMode {
+    name: &'static str,
+    mode: ntrace::Mode,
+    sijump: bool,
+    return_stack: Option<u16>,
+}
+
+const MESSAGE_MODES: &[MessageMode] = &[
+    MessageMode { name: "n-branches", mode: ntrace::Mode::Branches, sijump: false, return_stack: None },
+    MessageMode { name: "n-history", mode: ntrace::Mode::History, sijump: false, return_stack: None },
+    MessageMode { name: "n-all", mode: ntrace::Mode::History, sijump: true, return_stack: Some(32) },
+];
+
+fn main() -> Outcome {
+    let only: Vec<String> = std::env::args().skip(1).collect();
+    let folder = command::target().join("judge/riscv");
+    std::fs::create_dir_all(&folder)?;
+    let plugin = compile_plugin(&folder)?;
+    let mut wrong = 0;
+    for program in PROGRAMS {
+        if !is_asked(&only, program.name, PROGRAMS.iter().map(|program| program.name)) {
+            continue;
+        }
+        let base = record(program, &plugin, &folder)?;
+        let account = Account::read(&base)?;
+        let names = || MODES.iter().map(|mode| mode.name).chain(MESSAGE_MODES.iter().map(|mode| mode.name));
+        for mode in MODES.iter().filter(|mode| is_asked(&only, mode.name, names())) {
+            wrong += judge(program, mode, &account);
+        }
+        for mode in MESSAGE_MODES.iter().filter(|mode| is_asked(&only, mode.name, names())) {
+            wrong += judge_messages(program, mode, &account);
+        }
+    }
+    if wrong == 0 { Ok(()) } else { Err(format!("{wrong} differences").into()) }
+}
+
+/// Whether a name is among those on the command line, or none of its kind is.
+fn is_asked<'n>(only: &[String], name: &str, mut all: impl Iterator<Item = &'n str>) -> bool {
+    only.iter().any(|only| only == name) || !all.any(|name| only.iter().any(|only| only == name))
+}
+
+fn compile_plugin(folder: &Path) -> Outcome<PathBuf> {
+    let plugin = folder.join("account.so");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(&plugin);
+    command::quietly(gcc.arg(command::root().join("lab/judges/riscv_account.c")))?;
+    Ok(plugin)
+}
+
+/// Compiles a program and runs it under the emulator. Returns the name of the account's files without suffix.
+fn record(program: &Program, plugin: &Path, folder: &Path) -> Outcome<PathBuf> {
+    let folder = folder.join(program.name);
+    std::fs::create_dir_all(&folder)?;
+    let executable = folder.join("program");
+    let compiler =
+        if program.source.ends_with(".cpp") { "riscv64-linux-gnu-g++" } else { "riscv64-linux-gnu-gcc" };
+    let mut compile = Command::new(compiler);
+    compile.args(["-O2", "-static", "-pthread", "-w", "-o"]).arg(&executable);
+    command::quietly(compile.arg(command::root().join("lab/workloads").join(program.source)))?;
+    let base = folder.join("account");
+    let mut emulator = Command::new("qemu-riscv64");
+    emulator.arg("-plugin").arg(format!("{},out={}", plugin.display(), base.display())).arg(&executable);
+    command::quietly(emulator.current_dir(&folder).stdout(Stdio::null()))?;
+    Ok(base)
+}
+
+/// Judges a program in a mode; returns the number of differences.
+fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
+    let mut parameters = Parameters::default();
+    (mode.parameters)(&mut parameters);
+    let configuration =
+        Configuration { source: None, transport: Transport::Messages { source_width: 0 }, parameters };
+    let space = ours::address_space(account);
+    let (mut instructions, mut bytes, mut wrong) = (0, 0, 0);
+    let (mut gaps, mut traps) = (0, 0);
+    let (mut our_time, mut their_time) = (std::time::Duration::ZERO, std::time::Duration::ZERO);
+    for thread in 0..account.threads() {
+        let expected = account.retired(thread);
+        let stream = encode(account, thread, Interrupts::All, mode, &configuration);
+        instructions += expected.len() as u64;
+        bytes += stream.len();
+        let mut complain = |who: &str, opinion: &Opinion| {
+            gaps += opinion.gaps.len();
+            for problem in opinion.difference.iter().chain(opinion.gaps.first()) {
+                println!("{} {} thread {thread}, {who}: {problem}", program.name, mode.name);
+                wrong += 1;
+            }
+        };
+        let whole = ours::compare(&stream, &configuration, &space, &expected, None);
+        complain("whole", &whole);
+        traps += whole.traps;
+        complain("cut", &ours::compare(&stream, &configuration, &space, &expected, Some(3)));
+        our_time += ours::time(&stream, &configuration, &space).1;
+        if mode.has_peer {
+            let stream = encode(account, thread, Interrupts::NotAfterBranches, mode, &configuration);
+            let theirs = peer::compare(&stream, &configuration.parameters, account, &expected);
+            complain("riscv-etrace", &theirs);
+            their_time += theirs.took;
+        }
+    }
+    let per_thousand = 1000.0 * bytes as f64 / instructions as f64;
+    let speed = peer::speed(instructions, our_time);
+    print!(
+        "{:14} {:10} {instructions:>11} instructions, {per_thousand:6.1} bytes per 1,000, {traps} traps, {gaps} gaps",
+        program.name, mode.name
+    );
+    print!(", {speed:.0} M/s");
+    if mode.has_peer {
+        print!(", riscv-etrace {:.0} M/s", peer::speed(instructions, their_time));
+    }
+    println!();
+    wrong
+}
+
+/// Judges a program in a mode of N-Trace; returns the number of differences.
+fn judge_messages(program: &Program, mode: &MessageMode, account: &Account) -> u64 {
+    let configuration = ntrace::Configuration {
+        sijump: mode.sijump,
+        return_stack: mode.return_stack,
+        ..ntrace::Configuration::default()
+    };
+    let space = ours::address_space(account);
+    let (mut instructions, mut bytes, mut wrong, mut traps) = (0, 0, 0, 0);
+    for thread in 0..account.threads() {
+        let expected = account.retired(thread);
+        let mut encoder = ntrace::Encoder::new(&configuration, mode.mode, 500);
+        account.encode_messages(thread, &mut encoder);
+        let mut stream = Vec::new();
+        for message in encoder.take() {
+            message.write(0, 0, None, &mut stream);
+        }
+        instructions += expected.len();
+        bytes += stream.len();
+        for cut in [None, Some(3)] {
+            let opinion = ours::compare_messages(&stream, &configuration, &space, &expected, cut);
+            traps += if cut.is_none() { opinion.traps } else { 0 };
+            for problem in opinion.difference.iter().chain(opinion.gaps.first()) {
+                println!("{} {} thread {thread}, cut {cut:?}: {problem}", program.name, mode.name);
+                wrong += 1;
+            }
+        }
+    }
+    let per_thousand = 1000.0 * bytes as f64 / instructions as f64;
+    println!(
+        "{:14} {:10} {instructions:>11} instructions, {per_thousand:6.1} bytes per 1,000, {traps} traps",
+        program.name, mode.name
+    );
+    wrong
+}
+
+/// Encodes a thread as a stream of messages.
+fn encode(
+    account: &Account,
+    thread: usize,
+    interrupts: Interrupts,
+    mode: &Mode,
+    configuration: &Configuration,
+) -> Vec<u8> {
+    let mut encoder = Encoder::new(&configuration.parameters, mode.options, mode.resync_after);
+    let mut stream = Vec::new();
+    account.encode(thread, interrupts, &mut encoder, |encoder| {
+        let options = encoder.options();
+        for packet in encoder.take() {
+            let payload = packet.encode(&configuration.parameters, options);
+            let unit =
+                Unit { at: 0, source: 0, time: None, kind: Kind::Instruction, payload: &payload, skip: 0 };
+            configuration.transport.write(&unit, &mut stream);
+        }
+    });
+    stream
+}
