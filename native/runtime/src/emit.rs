@@ -3,7 +3,7 @@
 use crate::{
     context::offset,
     layout::{TARGETS, TO_PRIVATE},
-    raw, targets,
+    processor, raw, targets,
 };
 
 /// The number of `rcx`, which stubs borrow.
@@ -168,7 +168,7 @@ impl Emitter {
 
     /// Loads `rdx` with the index in the table of targets of the target in `rcx`, without flags.
     fn index_of_target(&mut self) {
-        if targets::are_rotated() {
+        if processor::has_rotation() {
             // rorx edx, ecx, ROTATION; movzx edx, dx
             self.bytes(&[0xc4, 0xe3, 0x7b, 0xf0, 0xd1, targets::ROTATION as u8, 0x0f, 0xb7, 0xd2]);
         } else {

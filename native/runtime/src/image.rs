@@ -26,6 +26,7 @@ mod link;
 mod log;
 mod pack;
 mod pages;
+mod processor;
 mod raw;
 mod regions;
 mod select;

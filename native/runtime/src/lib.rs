@@ -39,6 +39,7 @@ pub mod link;
 pub mod log;
 pub mod pack;
 pub mod pages;
+pub mod processor;
 pub mod raw;
 pub mod regions;
 pub mod select;

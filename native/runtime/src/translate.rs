@@ -8,7 +8,7 @@ use crate::{
     decode::{Flow, Instruction, LONGEST, decode},
     effect::dead_register,
     emit::{Emitter, LEAVE, RCX, RELOAD},
-    link, pages,
+    link, pages, processor,
     raw::{self, bytes},
     regions, select,
     state::{
@@ -330,7 +330,7 @@ impl Builder {
                 self.far(instruction, code, pc);
                 None
             }
-            Flow::Transaction(target) if has_transactions() => {
+            Flow::Transaction(target) if processor::has_transactions() => {
                 // Its abort path: mov eax, 0
                 self.emitter.bytes(&[0xb8, 0, 0, 0, 0]);
                 self.go_on(exit::JUMP, target)
@@ -589,12 +589,6 @@ impl Builder {
         CACHES.set(number, self.cache);
         table::block(self.block);
     }
-}
-
-/// Whether the processor has transactional memory.
-fn has_transactions() -> bool {
-    const RTM: u32 = 1 << 11;
-    core::arch::x86_64::__cpuid_count(7, 0).ebx & RTM != 0
 }
 
 /// The bytes of a translation.

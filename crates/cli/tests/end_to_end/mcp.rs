@@ -39,7 +39,11 @@ impl Said {
 fn play(arguments: &[&str], calls: &Value) -> Said {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/mcp.js");
     let mut node = Command::new("node");
-    node.arg(script).arg(node_modules("mcp", PACKAGES)).arg(env!("CARGO_BIN_EXE_hodo")).arg("mcp").args(arguments);
+    node.arg(script)
+        .arg(node_modules("mcp", PACKAGES))
+        .arg(env!("CARGO_BIN_EXE_hodo"))
+        .arg("mcp")
+        .args(arguments);
     let mut node = node.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("node");
     node.stdin.take().expect("input").write_all(calls.to_string().as_bytes()).expect("calls");
     let output = node.wait_with_output().expect("an end");
@@ -58,7 +62,8 @@ fn a_client_records_and_finds_the_cause() {
     let folder = Folder::new();
     let program = compile(&folder, "slowpath.c", &["-g", "-O0"]);
     let recording = folder.file("slow.data");
-    let allowed = folder.path().to_str().expect("text");
+    let path = folder.path();
+    let allowed = path.to_str().expect("text");
     let files = json!([recording]);
     let said = play(
         &["--allow", allowed, "--allow-record"],
@@ -67,7 +72,10 @@ fn a_client_records_and_finds_the_cause() {
             call("explain", json!({ "files": files })),
             call("latency", json!({ "files": files, "functions": true })),
             call("source", json!({ "files": files, "function": "rehash" })),
-            call("sql", json!({ "files": files, "query": "select function, calls from functions where function = 'rehash'" })),
+            call(
+                "sql",
+                json!({ "files": files, "query": "select function, calls from functions where function = 'rehash'" })
+            ),
             call("step", json!({ "files": files, "at": "50%" })),
             call("continue", json!({ "answer": 1 })),
         ]),
@@ -79,7 +87,11 @@ fn a_client_records_and_finds_the_cause() {
     assert!(said.text(0).contains("Next: explain {\"files\":["), "{}", said.text(0));
     assert!(said.text(1).contains("rehash") && said.text(1).contains("   Evidence: "), "{}", said.text(1));
     assert!(said.text(2).contains("rehash"));
-    assert!(said.text(3).contains("rehash in ") && said.text(3).contains("Next: continue"), "{}", said.text(3));
+    assert!(
+        said.text(3).contains("rehash in ") && said.text(3).contains("Next: continue"),
+        "{}",
+        said.text(3)
+    );
     assert!(said.text(4).contains("rehash"));
     assert!(said.text(5).contains("main"), "{}", said.text(5));
     assert!(said.text(6).contains("bytes "), "{}", said.text(6));
