@@ -34,7 +34,7 @@ pub(crate) fn encode(code: &Code, addresses: &[u64], configuration: &Configurati
         let next = addresses.get(index + 1).copied();
         encoder.pass_cycles(1);
         if let (Terminator::Conditional, true, Some(to)) =
-            (step.terminator, speculates && index % 5 == 0, next)
+            (step.terminator, speculates && index.is_multiple_of(5), next)
             && to == if step.target == address + 4 { 0 } else { step.target }
         {
             encoder.mispredicted(true);
@@ -82,7 +82,7 @@ fn beside(encoder: &mut Encoder, index: usize, configuration: &Configuration) {
     if configuration.timestamps.is_some_and(|distance| index % distance < 8) {
         encoder.timestamp(index as u64 + 1);
     }
-    if index % 7 == 0 {
+    if index.is_multiple_of(7) {
         encoder.count_cycles();
     }
     if configuration.settings.speculation_depth > 0 {
