@@ -11,6 +11,7 @@
 mod account;
 mod classes;
 mod configurations;
+mod foreign;
 mod ours;
 mod snapshot;
 mod traced;
@@ -26,7 +27,7 @@ use configurations::{CONFIGURATIONS, Configuration};
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 const USAGE: &str =
-    "usage: hodo-arm --folder FOLDER classes | hodo-arm --folder FOLDER [--config NAME]… PROGRAM [ARGUMENT]…";
+    "usage: hodo-arm --folder FOLDER classes | snapshot PLACE | [--config NAME]… PROGRAM [ARGUMENT]…";
 
 fn main() -> ExitCode {
     match run() {
@@ -50,12 +51,14 @@ fn run() -> Outcome {
         }
     }
     let command: Vec<String> = words.collect();
-    let Some(program) = command.first().filter(|_| !folder.as_os_str().is_empty()) else {
+    if command.is_empty() || folder.as_os_str().is_empty() {
         return Err(USAGE.into());
-    };
+    }
     std::fs::create_dir_all(&folder)?;
-    if program == "classes" {
-        return classes::judge(&folder);
+    match &command[..] {
+        [classes] if classes == "classes" => return classes::judge(&folder),
+        [snapshot, place] if snapshot == "snapshot" => return foreign::judge(Path::new(place)),
+        _ => {}
     }
     let account = Account::record(&command)?;
     let mut differences = 0;
