@@ -131,12 +131,12 @@ impl<'a> Image<'a> {
                 continue;
             }
             let name = strings.name(symbol.st_name(endian));
-            let is_mark = self.isa == Some(Isa::A64) && is_mapping_symbol(name);
+            let is_mark = matches!(self.isa, Some(Isa::A64 | Isa::A32)) && is_mapping_symbol(name);
             if name.is_empty() || is_mark {
                 continue;
             }
             self.symbols.push(Symbol {
-                address: symbol.st_value(endian).into(),
+                address: symbol.st_value(endian).into() & !self.state_bit(),
                 size: symbol.st_size(endian).into(),
                 is_function: symbol.st_type() != elf::STT_NOTYPE,
                 is_local: symbol.st_bind() == elf::STB_LOCAL,
@@ -145,6 +145,11 @@ impl<'a> Image<'a> {
             });
         }
         Ok(())
+    }
+
+    /// Returns the bit of a function's address that says whether it is T32, not A32.
+    fn state_bit(&self) -> u64 {
+        u64::from(self.isa == Some(Isa::A32))
     }
 
     fn read_unwind<Elf: FileHeader<Endian = Endianness>>(
@@ -236,6 +241,7 @@ fn instruction_set(machine: elf::Machine) -> Option<Isa> {
         elf::EM_X86_64 => Some(Isa::X86_64),
         elf::EM_386 => Some(Isa::X86(Bits::B32)),
         elf::EM_AARCH64 => Some(Isa::A64),
+        elf::EM_ARM => Some(Isa::A32),
         _ => None,
     }
 }

@@ -9,8 +9,9 @@ use std::{
 use super::USAGE;
 use crate::{Outcome, command, setup, workloads};
 
-/// Sources of the lab, compiled for AArch64 without shared libraries, and their arguments.
+/// Sources of the lab, compiled for AArch64 without shared libraries, `thumb` for AArch32, and their arguments.
 const PROGRAMS: &[(&str, &[&str])] = &[
+    ("thumb", &[]),
     ("fib", &["15"]),
     ("threads", &[]),
     ("tail_calls", &[]),
@@ -35,7 +36,12 @@ pub(super) fn run(names: &[String]) -> Outcome {
     for (name, arguments) in PROGRAMS {
         if names.is_empty() || names.iter().any(|wanted| wanted == name) {
             let program = folder.join(name);
-            let mut compile = Command::new("aarch64-linux-gnu-gcc");
+            let is_thumb = *name == "thumb";
+            let mut compile =
+                Command::new(if is_thumb { "arm-linux-gnueabihf-gcc" } else { "aarch64-linux-gnu-gcc" });
+            if is_thumb {
+                compile.args(["-mthumb", "-nostdlib", "-fno-inline"]);
+            }
             compile.args(["-O2", "-static", "-pthread", "-o"]).arg(&program);
             command::quietly(compile.arg(workloads::source(&format!("{name}.c"))).arg("-lm"))?;
             println!("{name}");

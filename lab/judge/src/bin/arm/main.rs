@@ -81,7 +81,7 @@ fn judge(account: &Account, configuration: &Configuration, folder: &Path) -> Out
         let own = ours::compare(&account.code, addresses, &trace, configuration);
         let place = folder.join(format!("{}-{thread}", configuration.name));
         snapshot::write(&place, &account.code, &trace, configuration)?;
-        let foreign = snapshot::compare(&place, addresses);
+        let foreign = snapshot::compare(&place, &account.code, addresses);
         for (who, result) in [("ours", own), ("OpenCSD", foreign)] {
             if let Err(error) = result {
                 println!("  {} thread {thread}, {who}: {error}", configuration.name);
