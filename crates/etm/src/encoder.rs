@@ -1,5 +1,7 @@
 //! Encodes the account of a program's instructions as a trace unit would.
 //!
+//! Addresses have bit 0 set where the code is T32, as the addresses of functions have.
+//!
 //! The bytes are those of one legal unit among many: it writes each element when its packet is complete, and an address
 //! packet that is as short as its three registers of addresses allow.
 
@@ -138,9 +140,17 @@ impl Encoder {
         self.write_pending();
         self.popped = None;
         let after = address.wrapping_add(step.length.into());
+        // In A32 and T32 any branch may have a condition.
+        let runs_on = !self.context.is_64 && next == after && step.target != after & !1;
         match step.terminator {
             Terminator::None | Terminator::Trap | Terminator::Wait => return,
-            Terminator::Conditional => self.atom(next == step.target),
+            Terminator::Conditional => self.atom(next & !1 == step.target),
+            Terminator::Jump | Terminator::Call if runs_on => self.atom(false),
+            Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return
+                if !self.context.is_64 && next == after =>
+            {
+                self.atom(false);
+            }
             Terminator::Barrier | Terminator::Jump => self.atom(true),
             Terminator::Call => {
                 self.atom(true);
@@ -381,35 +391,41 @@ impl Encoder {
         self.has_address = true;
     }
 
-    fn write_long(&mut self, address: u64, bytes: usize) {
-        self.out.extend([(address >> 2 & 0x7f) as u8, (address >> 9 & 0x7f) as u8]);
-        self.out.extend(&address.to_le_bytes()[2..bytes]);
+    fn write_long(&mut self, address: Address, bytes: usize) {
+        let Address { value, is_t32 } = address;
+        self.out.extend(match is_t32 {
+            true => [(value >> 1 & 0x7f) as u8, (value >> 8) as u8],
+            false => [(value >> 2 & 0x7f) as u8, (value >> 9 & 0x7f) as u8],
+        });
+        self.out.extend(&value.to_le_bytes()[2..bytes]);
     }
 
-    /// Writes an address of A64 code.
     fn write_address(&mut self, value: u64) {
-        let address = Address { value, is_t32: false };
-        let changed = value ^ self.recent[0].value;
+        let address = Address { value: value & !1, is_t32: value & 1 == 1 };
+        let (shift, set) = if address.is_t32 { (1, 1) } else { (2, 0) };
+        let changed = address.value ^ self.recent[0].value;
+        let low = (address.value >> shift & 0x7f) as u8;
         if let Some(index) = self.recent.iter().position(|&known| known == address) {
             self.out.push(0x90 | index as u8);
-        } else if changed >> 9 == 0 && !self.recent[0].is_t32 {
-            self.out.extend([0x95, (value >> 2 & 0x7f) as u8]);
-        } else if changed >> 17 == 0 && !self.recent[0].is_t32 {
-            self.out.extend([0x95, (value >> 2 & 0x7f) as u8 | 0x80, (value >> 9) as u8]);
+        } else if changed >> (7 + shift) == 0 {
+            self.out.extend([0x95 + set, low]);
+        } else if changed >> (15 + shift) == 0 {
+            self.out.extend([0x95 + set, low | 0x80, (address.value >> (7 + shift)) as u8]);
         } else if changed >> 32 == 0 {
-            self.out.push(0x9a);
-            self.write_long(value, 4);
+            self.out.push(0x9a + set);
+            self.write_long(address, 4);
         } else {
-            self.out.push(0x9d);
-            self.write_long(value, 8);
+            self.out.push(0x9d + set);
+            self.write_long(address, 8);
         }
         self.remember(address);
     }
 
     fn write_context_address(&mut self, value: u64, context: Context) {
         self.context = context;
-        self.out.push(0x85);
-        self.write_long(value, 8);
+        let address = Address { value: value & !1, is_t32: value & 1 == 1 };
+        self.out.push(0x85 + u8::from(address.is_t32));
+        self.write_long(address, 8);
         let virtual_context = context.virtual_context.filter(|_| self.settings.context_ids);
         let context_id = context.context_id.filter(|_| self.settings.context_ids);
         self.out.push(
@@ -422,7 +438,7 @@ impl Encoder {
         for field in [virtual_context, context_id].into_iter().flatten() {
             self.out.extend(field.to_le_bytes());
         }
-        self.remember(Address { value, is_t32: false });
+        self.remember(address);
     }
 }
 

@@ -132,7 +132,7 @@ impl<'a> Image<'a> {
             }
             let name = strings.name(symbol.st_name(endian));
             let is_mark = match self.isa {
-                Some(Isa::A64) => is_mapping_symbol(name),
+                Some(Isa::A64 | Isa::A32) => is_mapping_symbol(name),
                 // The name of the code's extensions may follow.
                 Some(Isa::RiscV(_)) => is_mapping_symbol(name) || name.starts_with(b"$xrv"),
                 _ => false,
@@ -141,7 +141,7 @@ impl<'a> Image<'a> {
                 continue;
             }
             self.symbols.push(Symbol {
-                address: symbol.st_value(endian).into(),
+                address: symbol.st_value(endian).into() & !self.state_bit(),
                 size: symbol.st_size(endian).into(),
                 is_function: symbol.st_type() != elf::STT_NOTYPE,
                 is_local: symbol.st_bind() == elf::STB_LOCAL,
@@ -150,6 +150,11 @@ impl<'a> Image<'a> {
             });
         }
         Ok(())
+    }
+
+    /// Returns the bit of a function's address that says whether it is T32, not A32.
+    fn state_bit(&self) -> u64 {
+        u64::from(self.isa == Some(Isa::A32))
     }
 
     fn read_unwind<Elf: FileHeader<Endian = Endianness>>(
@@ -241,6 +246,7 @@ fn instruction_set(machine: elf::Machine, is_64: bool) -> Option<Isa> {
         elf::EM_X86_64 => Some(Isa::X86_64),
         elf::EM_386 => Some(Isa::X86(Bits::B32)),
         elf::EM_AARCH64 => Some(Isa::A64),
+        elf::EM_ARM => Some(Isa::A32),
         elf::EM_RISCV if is_64 => Some(Isa::RV64),
         elf::EM_RISCV => Some(Isa::RV32),
         _ => None,

@@ -1,13 +1,17 @@
 //! `cargo judge arm`: encodes what an emulator ran as Arm's trace units would, and compares our decoding with the emulator's
 //! account and with OpenCSD's. `bin/arm` does the work.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use super::USAGE;
 use crate::{Outcome, command, setup, workloads};
 
-/// Sources of the lab, compiled for AArch64 without shared libraries, and their arguments.
+/// Sources of the lab, compiled for AArch64 without shared libraries, `thumb` for AArch32, and their arguments.
 const PROGRAMS: &[(&str, &[&str])] = &[
+    ("thumb", &[]),
     ("fib", &["15"]),
     ("threads", &[]),
     ("tail_calls", &[]),
@@ -17,29 +21,45 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("ticks", &[]),
 ];
 
-/// Judges these programs, or all, and the classes of instructions.
+/// Judges these programs, or all, and the classes of instructions; with `--snapshot`, a folder that others wrote.
 pub(super) fn run(names: &[String]) -> Outcome {
+    if let [snapshot, place] = names
+        && snapshot == "--snapshot"
+    {
+        return start(Path::new("snapshot"), &[place]);
+    }
     if names.iter().any(|name| PROGRAMS.iter().all(|(program, _)| program != name)) {
         return Err(USAGE.into());
     }
-    setup::arm()?;
-    command::run(&mut command::cargo(&["build", "--release", "-p", "judge", "--bin", "hodo-arm"]))?;
-    let folder = command::target().join("judge/arm");
-    std::fs::create_dir_all(&folder)?;
-    let judge = |program: &Path, arguments: &[&str]| {
-        let mut judge = Command::new(command::target().join("release/hodo-arm"));
-        command::run(judge.arg("--folder").arg(folder.join("snapshots")).arg(program).args(arguments))
-    };
-    judge(Path::new("classes"), &[])?;
+    start(Path::new("classes"), &[])?;
+    let folder = folder();
     for (name, arguments) in PROGRAMS {
         if names.is_empty() || names.iter().any(|wanted| wanted == name) {
             let program = folder.join(name);
-            let mut compile = Command::new("aarch64-linux-gnu-gcc");
+            let is_thumb = *name == "thumb";
+            let mut compile =
+                Command::new(if is_thumb { "arm-linux-gnueabihf-gcc" } else { "aarch64-linux-gnu-gcc" });
+            if is_thumb {
+                compile.args(["-mthumb", "-nostdlib", "-fno-inline"]);
+            }
             compile.args(["-O2", "-static", "-pthread", "-o"]).arg(&program);
             command::quietly(compile.arg(workloads::source(&format!("{name}.c"))).arg("-lm"))?;
             println!("{name}");
-            judge(&program, arguments)?;
+            start(&program, arguments)?;
         }
     }
     Ok(())
+}
+
+fn folder() -> PathBuf {
+    command::target().join("judge/arm")
+}
+
+/// Runs `bin/arm` for a program, or for one of its commands.
+fn start(program: &Path, arguments: &[&str]) -> Outcome {
+    setup::arm()?;
+    command::run(&mut command::cargo(&["build", "--release", "-p", "judge", "--bin", "hodo-arm"]))?;
+    std::fs::create_dir_all(folder())?;
+    let mut judge = Command::new(command::target().join("release/hodo-arm"));
+    command::run(judge.arg("--folder").arg(folder().join("snapshots")).arg(program).args(arguments))
 }

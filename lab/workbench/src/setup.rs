@@ -105,6 +105,8 @@ const BOARD: &[Tool] = &[
 /// Requirements of traces of Arm: programs for AArch64 and their emulator, OpenCSD, and a disassembler.
 const ARM: &[Tool] = &[
     tool("qemu-aarch64", "qemu-user", Need::Judge),
+    tool("qemu-arm", "qemu-user", Need::Judge),
+    tool("arm-linux-gnueabihf-gcc", "gcc-arm-linux-gnueabihf", Need::Judge),
     tool("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross", Need::Judge),
     tool("aarch64-linux-gnu-objdump", "binutils-aarch64-linux-gnu", Need::Judge),
     tool("arm-linux-gnueabihf-objdump", "binutils-arm-linux-gnueabihf", Need::Judge),

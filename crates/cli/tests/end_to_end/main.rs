@@ -1,5 +1,6 @@
 //! End-to-end tests of the program: arguments in, output and exit codes out.
 
+mod arm;
 mod babeltrace;
 mod check;
 mod compilers;

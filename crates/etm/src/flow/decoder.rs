@@ -8,7 +8,7 @@ use hodo_flow::{Event, Expected, Gap, PacketKind, Sink, Switch, Trouble};
 
 use super::{
     elements::{Element, Elements, Placed},
-    exception::Left,
+    exception::{Left, RESET, TRANSACTION_FAILURE},
     walk::{Reached, Walk},
 };
 use crate::{
@@ -362,7 +362,12 @@ impl<'t> Decoder<'t> {
             State::On => return true,
             State::Lost | State::Given => return false,
             State::AfterIndirect(at) => at,
-            State::Start | State::Off | State::Excepted(_) => {
+            // The unit sends the address late: what runs until then is unknown.
+            State::Start | State::Off => {
+                self.lose(Trouble::LostAddress);
+                return false;
+            }
+            State::Excepted(_) => {
                 self.lose(Trouble::NoAddress);
                 return false;
             }
@@ -407,8 +412,13 @@ impl<'t> Decoder<'t> {
         }
     }
 
+    /// An exception; its return address follows, except after a reset or the failure of a transaction of an ETE.
     fn begin_exception(&mut self, exception: Exception) {
-        self.exception = Some(exception);
+        if self.config.is_ete && matches!(exception.kind, RESET | TRANSACTION_FAILURE) {
+            self.lose(Trouble::NotTraced { at: self.walk.ip });
+        } else {
+            self.exception = Some(exception);
+        }
     }
 
     /// Walks to the address at which an exception prevented the next instruction.

@@ -10,6 +10,9 @@ pub(super) struct Left {
     pub(super) kind: u16,
 }
 
+/// Of an ETE: the processor was reset; a transaction failed.
+pub(super) const RESET: u16 = 0;
+pub(super) const TRANSACTION_FAILURE: u16 = 0x18;
 /// SVC, HVC or SMC.
 const CALL: u16 = 2;
 

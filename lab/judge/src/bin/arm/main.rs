@@ -11,6 +11,7 @@
 mod account;
 mod classes;
 mod configurations;
+mod foreign;
 mod ours;
 mod snapshot;
 mod traced;
@@ -18,7 +19,6 @@ mod traced;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
-    time::{Duration, Instant},
 };
 
 use account::Account;
@@ -27,7 +27,7 @@ use configurations::{CONFIGURATIONS, Configuration};
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 const USAGE: &str =
-    "usage: hodo-arm --folder FOLDER classes | hodo-arm --folder FOLDER [--config NAME]… PROGRAM [ARGUMENT]…";
+    "usage: hodo-arm --folder FOLDER classes | snapshot PLACE | [--config NAME]… PROGRAM [ARGUMENT]…";
 
 fn main() -> ExitCode {
     match run() {
@@ -51,12 +51,14 @@ fn run() -> Outcome {
         }
     }
     let command: Vec<String> = words.collect();
-    let Some(program) = command.first().filter(|_| !folder.as_os_str().is_empty()) else {
+    if command.is_empty() || folder.as_os_str().is_empty() {
         return Err(USAGE.into());
-    };
+    }
     std::fs::create_dir_all(&folder)?;
-    if program == "classes" {
-        return classes::judge(&folder);
+    match &command[..] {
+        [classes] if classes == "classes" => return classes::judge(&folder),
+        [snapshot, place] if snapshot == "snapshot" => return foreign::judge(Path::new(place)),
+        _ => {}
     }
     let account = Account::record(&command)?;
     let mut differences = 0;
@@ -74,17 +76,12 @@ fn run() -> Outcome {
 /// Judges all threads in one configuration, and prints a line. Returns the number of differences.
 fn judge(account: &Account, configuration: &Configuration, folder: &Path) -> Outcome<u32> {
     let (mut instructions, mut bytes, mut differences) = (0, 0, 0);
-    let (mut own_time, mut foreign_time) = (Duration::ZERO, Duration::ZERO);
     for (thread, addresses) in &account.threads {
         let trace = traced::encode(&account.code, addresses, configuration)?;
-        let begin = Instant::now();
         let own = ours::compare(&account.code, addresses, &trace, configuration);
-        own_time += begin.elapsed();
         let place = folder.join(format!("{}-{thread}", configuration.name));
         snapshot::write(&place, &account.code, &trace, configuration)?;
-        let begin = Instant::now();
-        let foreign = snapshot::compare(&place, addresses);
-        foreign_time += begin.elapsed();
+        let foreign = snapshot::compare(&place, &account.code, addresses);
         for (who, result) in [("ours", own), ("OpenCSD", foreign)] {
             if let Err(error) = result {
                 println!("  {} thread {thread}, {who}: {error}", configuration.name);
@@ -95,13 +92,11 @@ fn judge(account: &Account, configuration: &Configuration, folder: &Path) -> Out
         bytes += trace.len();
     }
     println!(
-        "{:24} {instructions:10} instructions, {:6.1} bytes per 1,000, {} threads: {}; ours {:.2} s, OpenCSD's program {:.2} s",
+        "{:24} {instructions:10} instructions, {:6.1} bytes per 1,000, {} threads: {}",
         configuration.name,
         1000.0 * bytes as f64 / instructions.max(1) as f64,
         account.threads.len(),
         if differences == 0 { "equal" } else { "DIFFERENT" },
-        own_time.as_secs_f64(),
-        foreign_time.as_secs_f64(),
     );
     Ok(differences)
 }

@@ -88,12 +88,10 @@ pub(crate) fn compare(
 /// Joins instructions that follow each other.
 pub(crate) fn contiguous(code: &Code) -> Vec<(u64, Vec<u8>)> {
     let mut ranges: Vec<(u64, Vec<u8>)> = Vec::new();
-    for (&address, word) in code {
+    for (&address, encoded) in code {
         match ranges.last_mut() {
-            Some((start, bytes)) if *start + bytes.len() as u64 == address => {
-                bytes.extend(word.to_le_bytes())
-            }
-            _ => ranges.push((address, word.to_le_bytes().to_vec())),
+            Some((start, bytes)) if *start + bytes.len() as u64 == address => bytes.extend(&encoded.bytes),
+            _ => ranges.push((address, encoded.bytes.clone())),
         }
     }
     ranges
