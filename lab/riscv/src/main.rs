@@ -152,7 +152,7 @@ fn main() -> Outcome {
             continue;
         }
         let base = record(program, &plugin, &folder)?;
-        let account = Account::read(&base)?;
+        let account = Account::read(&base, &base.with_file_name("program"))?;
         let names = || MODES.iter().map(|mode| mode.name).chain(MESSAGE_MODES.iter().map(|mode| mode.name));
         for mode in MODES.iter().filter(|mode| is_asked(&only, mode.name, names())) {
             wrong += judge(program, mode, &account);
