@@ -22,12 +22,15 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-etm", "hodo-clock hodo-code hodo-flow"),
     ("hodo-cases", "hodo-clock hodo-code hodo-formats hodo-intel-pt"),
     ("hodo-symbols", "hodo-bytes hodo-model hodo-code"),
-    ("hodo-formats", "hodo-model hodo-clock hodo-bytes hodo-etm hodo-intel-pt hodo-code hodo-native-log"),
+    (
+        "hodo-formats",
+        "hodo-model hodo-clock hodo-bytes hodo-etm hodo-etrace hodo-intel-pt hodo-code hodo-native-log",
+    ),
     ("hodo-analyses", "hodo-clock hodo-isa hodo-model hodo-symbols"),
     (
         "hodo-engine",
-        "hodo-analyses hodo-bytes hodo-clock hodo-code hodo-etm hodo-flow hodo-formats hodo-intel-pt hodo-native-log hodo-store \
-         hodo-symbols hodo-sync hodo-model",
+        "hodo-analyses hodo-bytes hodo-clock hodo-code hodo-etm hodo-etrace hodo-flow hodo-formats hodo-intel-pt \
+         hodo-native-log hodo-store hodo-symbols hodo-sync hodo-model",
     ),
     (
         "hodo-script",
