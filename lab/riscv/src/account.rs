@@ -11,6 +11,7 @@ use hodo_etrace::{
     ntrace,
 };
 use hodo_isa::riscv::{self, Instruction, Kind, Set};
+use object::{Object, ObjectSegment};
 use workbench::Outcome;
 
 const SYSCALL: u32 = 0xffff_ffff;
@@ -29,7 +30,10 @@ struct Translated {
 /// The code of a program, and the files with its threads.
 pub(crate) struct Account {
     translated: Vec<Translated>,
-    /// Contiguous code by address.
+    /// The code that ran, contiguous, by address.
+    pub(crate) ran: BTreeMap<u64, Vec<u8>>,
+    /// The code of the program's file, and what ran elsewhere. A decoder looks at code that did not run to see whether
+    /// another path fits.
     pub(crate) code: BTreeMap<u64, Vec<u8>>,
     threads: Vec<Vec<u32>>,
 }
@@ -56,8 +60,8 @@ pub(crate) enum Interrupts {
 }
 
 impl Account {
-    /// Reads the files with this name and several suffixes.
-    pub(crate) fn read(base: &Path) -> Outcome<Account> {
+    /// Reads the files with this name and several suffixes, and the code of the program's file.
+    pub(crate) fn read(base: &Path, program: &Path) -> Outcome<Account> {
         let mut translated = Vec::new();
         let mut bytes: HashMap<u64, [u8; 4]> = HashMap::new();
         for entry in words(&base.with_extension("code"))?.chunks_exact(5) {
@@ -77,7 +81,18 @@ impl Account {
         while let Ok(words) = words(&base.with_extension(threads.len().to_string())) {
             threads.push(words);
         }
-        Ok(Account { translated, code: contiguous(&bytes), threads })
+        let ran = contiguous(&bytes);
+        let mut code = executable(program)?;
+        let is_in_file = |address: u64, code: &BTreeMap<u64, Vec<u8>>| {
+            let before = code.range(..=address).next_back();
+            before.is_some_and(|(start, bytes)| address - start < bytes.len() as u64)
+        };
+        for (&address, bytes) in &ran {
+            if !is_in_file(address, &code) {
+                code.insert(address, bytes.clone());
+            }
+        }
+        Ok(Account { translated, ran, code, threads })
     }
 
     pub(crate) fn threads(&self) -> usize {
@@ -184,6 +199,20 @@ fn words(file: &Path) -> Outcome<Vec<u32>> {
     let bytes = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
     Ok(bytes.chunks_exact(4).map(word).collect())
+}
+
+/// The executable segments of a program's file.
+fn executable(program: &Path) -> Outcome<BTreeMap<u64, Vec<u8>>> {
+    let bytes = fs::read(program)?;
+    let file = object::File::parse(&*bytes)?;
+    let mut code = BTreeMap::new();
+    for segment in file.segments() {
+        let object::SegmentFlags::Elf { p_flags, .. } = segment.flags() else { continue };
+        if p_flags & object::elf::PF_X != object::elf::ProgramFlags(0) {
+            code.insert(segment.address(), segment.data()?.to_vec());
+        }
+    }
+    Ok(code)
 }
 
 /// Joins instructions to contiguous code.

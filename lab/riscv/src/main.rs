@@ -152,7 +152,7 @@ fn main() -> Outcome {
             continue;
         }
         let base = record(program, &plugin, &folder)?;
-        let account = Account::read(&base)?;
+        let account = Account::read(&base, &base.with_file_name("program"))?;
         let names = || MODES.iter().map(|mode| mode.name).chain(MESSAGE_MODES.iter().map(|mode| mode.name));
         for mode in MODES.iter().filter(|mode| is_asked(&only, mode.name, names())) {
             wrong += judge(program, mode, &account);
@@ -210,7 +210,6 @@ fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
         instructions += expected.len() as u64;
         bytes += stream.len();
         let mut complain = |who: &str, opinion: &Opinion| {
-            gaps += opinion.gaps.len();
             for problem in opinion.difference.iter().chain(opinion.gaps.first()) {
                 println!("{} {} thread {thread}, {who}: {problem}", program.name, mode.name);
                 wrong += 1;
@@ -219,6 +218,7 @@ fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
         let whole = ours::compare(&stream, &configuration, &space, &expected, None);
         complain("whole", &whole);
         traps += whole.traps;
+        gaps += whole.ambiguous;
         complain("cut", &ours::compare(&stream, &configuration, &space, &expected, Some(3)));
         our_time += ours::time(&stream, &configuration, &space).1;
         if mode.has_peer {
@@ -231,7 +231,7 @@ fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
     let per_thousand = 1000.0 * bytes as f64 / instructions as f64;
     let speed = peer::speed(instructions, our_time);
     print!(
-        "{:14} {:10} {instructions:>11} instructions, {per_thousand:6.1} bytes per 1,000, {traps} traps, {gaps} gaps",
+        "{:14} {:10} {instructions:>11} instructions, {per_thousand:6.1} bytes per 1,000, {traps} traps, {gaps} ambiguous",
         program.name, mode.name
     );
     print!(", {speed:.0} M/s");

@@ -8,7 +8,7 @@ use hodo_etrace::{
     flow::{Decoder, SynchronizationPoint, synchronization_points},
     ntrace,
 };
-use hodo_flow::{Event, Executed, Sink};
+use hodo_flow::{Event, Executed, Sink, Trouble};
 
 use crate::account::Account;
 
@@ -19,6 +19,8 @@ pub(crate) struct Opinion {
     pub(crate) equal: u64,
     /// Gaps, with what was expected there.
     pub(crate) gaps: Vec<String>,
+    /// Gaps because several paths fit implicit returns.
+    pub(crate) ambiguous: u64,
     /// The first difference.
     pub(crate) difference: Option<String>,
     pub(crate) traps: u64,
@@ -29,12 +31,33 @@ pub(crate) struct Opinion {
 struct Comparison<'e> {
     expected: &'e [u64],
     at: usize,
-    /// Whether a gap was reported since the last instruction: execution may continue anywhere later.
+    /// Whether the instructions since the last gap may be several places in what ran.
     after_gap: bool,
+    /// The position of the gap, and the instructions since.
+    gap_at: usize,
+    since_gap: Vec<u64>,
     opinion: Opinion,
 }
 
+/// Instructions after a gap that occur only once in what ran: programs repeat themselves.
+const CERTAIN: usize = 4_000_000;
+
 impl Comparison<'_> {
+    /// Finds the next place after the gap where the instructions since may have run.
+    fn resume(&mut self) {
+        let skipped = self.at.saturating_sub(self.since_gap.len() - 1);
+        let from = if self.since_gap.len() == 1 { self.gap_at } else { skipped + 1 };
+        let windows = self.expected[from.min(self.expected.len())..].windows(self.since_gap.len());
+        match windows.into_iter().position(|window| window == self.since_gap) {
+            Some(ahead) => self.at = from + ahead + self.since_gap.len(),
+            None => {
+                let difference = format!("no place after the gap at instruction {} fits", self.gap_at);
+                self.opinion.difference.get_or_insert(difference);
+                (self.at, self.after_gap) = (self.expected.len(), false);
+            }
+        }
+    }
+
     /// The opinion, at the end of the stream.
     fn end(self) -> Opinion {
         let Comparison { expected, at, mut opinion, .. } = self;
@@ -49,9 +72,12 @@ impl Sink for Comparison<'_> {
     fn executed(&mut self, executed: Executed<'_>) {
         for address in executed.addresses() {
             if self.after_gap {
-                let left = &self.expected[self.at..];
-                self.at += left.iter().position(|&expected| expected == address).unwrap_or(left.len());
-                self.after_gap = false;
+                self.since_gap.push(address);
+                if self.expected.get(self.at) != Some(&address) {
+                    self.resume();
+                    continue;
+                }
+                self.after_gap = self.since_gap.len() < CERTAIN;
             }
             if self.expected.get(self.at) == Some(&address) {
                 self.opinion.equal += 1;
@@ -68,7 +94,12 @@ impl Sink for Comparison<'_> {
         match event {
             Event::Gap(gap) => {
                 self.after_gap = true;
-                self.opinion.gaps.push(format!("instruction {}: {}", self.at, gap.trouble));
+                self.since_gap.clear();
+                self.gap_at = self.at;
+                match gap.trouble {
+                    Trouble::Ambiguous { .. } => self.opinion.ambiguous += 1,
+                    trouble => self.opinion.gaps.push(format!("instruction {}: {trouble}", self.at)),
+                }
             }
             Event::Asynchronous { .. } => self.opinion.traps += 1,
             _ => {}
@@ -116,7 +147,14 @@ pub(crate) fn compare(
     if chosen.first().is_none_or(|first| first.at != 0) {
         chosen.insert(0, begin);
     }
-    let mut comparison = Comparison { expected, at: 0, after_gap: false, opinion: Opinion::default() };
+    let mut comparison = Comparison {
+        expected,
+        at: 0,
+        after_gap: false,
+        gap_at: 0,
+        since_gap: Vec::new(),
+        opinion: Opinion::default(),
+    };
     let mut program = Program::new(space, &NoLabels);
     for (index, point) in chosen.iter().enumerate() {
         let end = chosen.get(index + 1).map_or(stream.len(), |next| next.at);
@@ -139,7 +177,14 @@ pub(crate) fn compare_messages(
     if let Some(cut) = cut {
         chosen.extend(points.into_iter().skip(1).step_by(cut));
     }
-    let mut comparison = Comparison { expected, at: 0, after_gap: false, opinion: Opinion::default() };
+    let mut comparison = Comparison {
+        expected,
+        at: 0,
+        after_gap: false,
+        gap_at: 0,
+        since_gap: Vec::new(),
+        opinion: Opinion::default(),
+    };
     let mut program = Program::new(space, &NoLabels);
     let begin = Instant::now();
     for (index, &point) in chosen.iter().enumerate() {

@@ -42,7 +42,7 @@ fn parameters(ours: &Parameters) -> Theirs {
 /// Decodes a stream of messages and compares with what ran.
 pub(crate) fn compare(stream: &[u8], ours: &Parameters, account: &Account, expected: &[u64]) -> Opinion {
     let mut code: HashMap<u64, Instruction<Option<Kind>>> = HashMap::new();
-    for (&start, bytes) in &account.code {
+    for (&start, bytes) in &account.ran {
         let mut address = start;
         while let Some(rest) = bytes.get((address - start) as usize..).filter(|rest| !rest.is_empty()) {
             let mut padded = rest.to_vec();

@@ -30,8 +30,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-analyses", "hodo-clock hodo-isa hodo-model hodo-symbols"),
     (
         "hodo-engine",
-        "hodo-analyses hodo-bytes hodo-clock hodo-code hodo-etm hodo-etrace hodo-flow hodo-formats hodo-intel-pt hodo-native-log hodo-store \
-         hodo-symbols hodo-sync hodo-model",
+        "hodo-analyses hodo-bytes hodo-clock hodo-code hodo-etm hodo-etrace hodo-flow hodo-formats hodo-intel-pt \
+         hodo-native-log hodo-store hodo-symbols hodo-sync hodo-model",
     ),
     (
         "hodo-script",
