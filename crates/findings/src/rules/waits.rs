@@ -151,7 +151,7 @@ fn disks(evidence: &Evidence<'_>) -> Vec<Finding> {
             numbers.percent("threshold", THRESHOLD),
             numbers.count("waits", most.integer("count")),
             numbers.duration("longest_ns", most.integer("max_ns")),
-            device(evidence, &mut numbers).unwrap_or_default(),
+            device(evidence, most.integer("total_ns"), &mut numbers).unwrap_or_default(),
         ),
         command: "report io --by device".to_owned(),
         link: link::table("io", "device"),
@@ -159,10 +159,17 @@ fn disks(evidence: &Evidence<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Names the device whose requests took longest.
-fn device(evidence: &Evidence<'_>, numbers: &mut Numbers) -> Option<String> {
+/// The least share of a wait that the requests of a device take, so that it may be what the thread waits for. Where requests
+/// are held back before they reach the device, none is.
+const OF_DEVICE: f64 = 0.1;
+
+/// Names the device whose requests took longest, if that explains a part of a wait.
+fn device(evidence: &Evidence<'_>, waited: u64, numbers: &mut Numbers) -> Option<String> {
     let devices = evidence.rows(DEVICES);
     let most = devices.iter().max_by_key(|row| row.integer("total_ns"))?;
+    if share(most.integer("total_ns"), waited) < OF_DEVICE {
+        return None;
+    }
     Some(format!(
         " Device {} took {} for {} requests ({}), {} on average.",
         numbers.text("device", most.text("device")),

@@ -115,14 +115,15 @@ fn waits_name_the_device() {
         let [finding] = &found[..] else { panic!("one finding") };
         finding.sentence.clone()
     };
-    let row: [Value; 5] = ["sda".into(), "read".into(), 900u64.into(), 3u64.into(), 300u64.into()];
-    let devices = made("io", &[], &["device", "operation", "total_ns", "count", "average_ns"], &[&row]);
-    let reported =
-        sentence(&waits("uninterruptible", "read", SECOND / 5, SECOND / 10), (("io", "device"), &devices));
-    assert!(
-        reported.ends_with("Device sda took 900 ns for 3 requests (read), 300 ns on average."),
-        "{reported}"
-    );
+    let reported = |total: u64| {
+        let row: [Value; 5] = ["sda".into(), "read".into(), total.into(), 3u64.into(), (total / 3).into()];
+        let devices = made("io", &[], &["device", "operation", "total_ns", "count", "average_ns"], &[&row]);
+        sentence(&waits("uninterruptible", "read", SECOND / 5, SECOND / 10), (("io", "device"), &devices))
+    };
+    let long = reported(SECOND / 50);
+    assert!(long.ends_with("Device sda took 20.0 ms for 3 requests (read), 6.67 ms on average."), "{long}");
+    let short = reported(SECOND / 50 - 1);
+    assert!(!short.contains("sda"), "less than a tenth of the wait: {short}");
 }
 
 #[test]
