@@ -4,7 +4,7 @@
 #![no_main]
 
 use hodo_engine::{Experiment, Input, Needs, Options, Request, report};
-use hodo_formats::{Input as FormatInput, Unpacked, native};
+use hodo_formats::{Input as FormatInput, Unpacked, native, recording::StreamKind};
 use hodo_model::Parameters;
 use hodo_native_log::{BlockHeader, BlockKind, Codec, Writer, empty, packets};
 use libfuzzer_sys::{
@@ -49,7 +49,8 @@ fuzz_target!(|blocks: Vec<FuzzedBlock>| {
     make_reports(&file);
     let unpacked = Unpacked::default();
     let Ok(read) = native::read(&FormatInput::file(&file, &unpacked)) else { return };
-    for log in read.streams.iter().filter_map(|stream| stream.log.as_ref()) {
+    for stream in &read.streams {
+        let StreamKind::Log(log) = &stream.kind else { continue };
         let mut converter = packets::Converter::new(log, packets::Options { return_compression: true });
         for index in 0..log.blocks.len() {
             if let Ok(segment) = converter.segment(index) {

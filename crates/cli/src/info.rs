@@ -184,7 +184,8 @@ fn recording(info: &Info) -> Table {
         summary.push(("clock", clock(info).into()));
     }
     // The emulated processor has no errata.
-    if !info.streams.is_empty() && !info.engine.emulated && !info.engine.slowed && !info.is_arm {
+    let is_hardware = !info.engine.emulated && !info.engine.slowed;
+    if !info.streams.is_empty() && is_hardware && info.other_unit.is_none() {
         summary.push(("errata", info.config.errata.as_str().into()));
     }
     if !info.config.filter.is_empty() {
@@ -242,8 +243,8 @@ fn packets(info: &Info) -> String {
     if info.engine.slowed {
         return "none: the log of the native recorder".to_owned();
     }
-    if info.is_arm {
-        return "of Arm's ETMv4 or ETE".to_owned();
+    if let Some(unit) = info.other_unit {
+        return format!("of {unit}");
     }
     let config = &info.config;
     let timing = [

@@ -1,6 +1,7 @@
 //! `cargo judge riscv`: programs of riscv64 run under QEMU's user mode with a plugin that writes what really ran. Our
 //! encoder makes E-Trace of it in several configurations; our decoder, as a whole and cut at synchronization points, and
-//! the crate `riscv-etrace`, where it knows the configuration, must find every address.
+//! the crate `riscv-etrace`, where it knows the configuration, must find every address. `cargo judge riscv --fixture` writes
+//! `fixtures/riscv`: a raw dump of a small program, as a sink would hold it.
 
 mod account;
 mod ours;
@@ -146,6 +147,9 @@ fn main() -> Outcome {
     let folder = command::target().join("judge/riscv");
     std::fs::create_dir_all(&folder)?;
     let plugin = compile_plugin(&folder)?;
+    if only == ["--fixture"] {
+        return write_fixture(&plugin, &folder);
+    }
     let mut wrong = 0;
     for program in PROGRAMS {
         if !is_asked(&only, program.name, PROGRAMS.iter().map(|program| program.name)) {
@@ -177,6 +181,26 @@ fn compile_plugin(folder: &Path) -> Outcome<PathBuf> {
     Ok(plugin)
 }
 
+/// Writes the program of the fixture, its trace in encapsulated packets, and the settings.
+fn write_fixture(plugin: &Path, folder: &Path) -> Outcome {
+    const SETTINGS: &str = include_str!("../../../fixtures/riscv/tiny.toml");
+    let to = command::root().join("fixtures/riscv");
+    let program = to.join("tiny");
+    let mut compile = Command::new("riscv64-linux-gnu-gcc");
+    compile.args(["-nostdlib", "-static", "-Wl,--build-id=none", "-o"]).arg(&program);
+    command::quietly(compile.arg(command::root().join("lab/workloads/tiny_riscv.S")))?;
+    let base = folder.join("fixture");
+    run(&program, plugin, &base, folder)?;
+    let account = Account::read(&base, &program)?;
+    let configuration = Configuration::parse(SETTINGS)?;
+    let options = Options { sijump: true, ..NONE };
+    let mode = Mode { name: "fixture", parameters: |_| {}, options, resync_after: 50, has_peer: false };
+    let stream = encode(&account, 0, Interrupts::All, &mode, &configuration);
+    std::fs::write(to.join("tiny.trace"), stream)?;
+    println!("{} instructions", account.retired(0).len());
+    Ok(())
+}
+
 /// Compiles a program and runs it under the emulator. Returns the name of the account's files without suffix.
 fn record(program: &Program, plugin: &Path, folder: &Path) -> Outcome<PathBuf> {
     let folder = folder.join(program.name);
@@ -188,10 +212,15 @@ fn record(program: &Program, plugin: &Path, folder: &Path) -> Outcome<PathBuf> {
     compile.args(["-O2", "-static", "-pthread", "-w", "-o"]).arg(&executable);
     command::quietly(compile.arg(command::root().join("lab/workloads").join(program.source)))?;
     let base = folder.join("account");
-    let mut emulator = Command::new("qemu-riscv64");
-    emulator.arg("-plugin").arg(format!("{},out={}", plugin.display(), base.display())).arg(&executable);
-    command::quietly(emulator.current_dir(&folder).stdout(Stdio::null()))?;
+    run(&executable, plugin, &base, &folder)?;
     Ok(base)
+}
+
+/// Runs a program under the emulator, which writes the account.
+fn run(executable: &Path, plugin: &Path, base: &Path, folder: &Path) -> Outcome {
+    let mut emulator = Command::new("qemu-riscv64");
+    emulator.arg("-plugin").arg(format!("{},out={}", plugin.display(), base.display())).arg(executable);
+    command::quietly(emulator.current_dir(folder).stdout(Stdio::null()))
 }
 
 /// Judges a program in a mode; returns the number of differences.

@@ -40,6 +40,7 @@ mod program;
 mod raw;
 mod recorded;
 mod relay;
+mod riscv;
 mod run;
 mod sql;
 mod sync;

@@ -22,9 +22,9 @@ pub struct Info {
     pub facts: Vec<(&'static str, String)>,
     /// What executed the program.
     pub engine: Engine,
-    /// Whether trace units of Arm wrote the trace: the settings are those of Intel PT.
+    /// What wrote the trace, if it was not Intel PT, whose settings follow.
     #[serde(skip)]
-    pub is_arm: bool,
+    pub other_unit: Option<&'static str>,
     /// The trace's settings.
     pub config: Settings,
     /// Conversion of ticks to nanoseconds; `None` if unknown.
@@ -206,7 +206,7 @@ pub fn info(trace: &Trace<'_>) -> Info {
             counts_time: notes.is_some_and(|notes| notes.counts_time),
         },
         config: settings(&recording.config),
-        is_arm: trace.tracks.iter().any(TraceStream::is_arm),
+        other_unit: trace.tracks.iter().find_map(TraceStream::other_unit),
         clock: clock.map(|clock| Clock {
             shift: clock.shift().into(),
             multiplier: clock.multiplier().into(),

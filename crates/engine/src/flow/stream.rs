@@ -177,9 +177,13 @@ impl<'f> TraceStream<'f> {
         self.extents.iter().any(|extent| extent.log().is_some())
     }
 
-    /// Returns whether the stream consists of packets of a trace unit of Arm.
-    pub fn is_arm(&self) -> bool {
-        self.extents.iter().any(|extent| matches!(extent.kind, ExtentKind::Etm(_)))
+    /// Returns what wrote the stream, if neither Intel PT nor the native recorder did.
+    pub fn other_unit(&self) -> Option<&'static str> {
+        self.extents.iter().find_map(|extent| match extent.kind {
+            ExtentKind::IntelPt | ExtentKind::Log(..) => None,
+            ExtentKind::Etm(_) => Some("Arm's ETMv4 or ETE"),
+            ExtentKind::RiscV(_) => Some("RISC-V's E-Trace or N-Trace"),
+        })
     }
 
     /// Returns the packets in parts of at least `size` bytes, each from one PSB to another; of a log, block by block.

@@ -48,14 +48,11 @@ fn format_chunk(trace: &Trace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) ->
     if chunk.span.start == 0 && trace.tracks.len() > 1 {
         text.extend_from_slice(format!("# {}\n", track.name).as_bytes());
     }
-    if track.is_arm() {
+    if let Some(unit) = track.other_unit() {
         let from = extent.file_offset(chunk.span.start);
         text.extend_from_slice(
-            format!(
-                "{from:08x}: # {} bytes of a trace unit of Arm, whose packets are not listed\n",
-                chunk.bytes()
-            )
-            .as_bytes(),
+            format!("{from:08x}: # {} bytes of {unit}, whose packets are not listed\n", chunk.bytes())
+                .as_bytes(),
         );
         return text;
     }
