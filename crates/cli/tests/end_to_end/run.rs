@@ -5,7 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc,
+    sync::{Mutex, PoisonError, mpsc},
     thread,
     time::Duration,
 };
@@ -141,6 +141,9 @@ impl Folder {
 
 /// Installs npm packages once, given their package.json, and returns the folder with them.
 pub(crate) fn node_modules(name: &str, packages: &str) -> PathBuf {
+    // Tests run at the same time, and some need the same packages.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let list = folder.join("package.json");
     let modules = folder.join("node_modules");

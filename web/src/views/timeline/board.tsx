@@ -8,6 +8,7 @@ import { json } from "../../shared/api";
 import { useKeys } from "../../shared/keys";
 import { selection } from "../../shared/selection";
 import { dark } from "../../shared/theme";
+import { useTicks } from "./asked-ticks";
 import { ChosenSpan, lead } from "./chosen";
 import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
@@ -24,7 +25,6 @@ import { type Search, useSearch } from "./search";
 import { limited, moved, ordered, read, whole, write, zoomed } from "./state";
 import type { Slice, Store, Tiles } from "./store";
 import { groupsOf, useSummaries } from "./summary";
-import { useTicks } from "./ticks";
 import { Tools } from "./tools";
 import { type Node, nodeOf, pathText } from "./tree";
 
