@@ -79,6 +79,26 @@ impl<'t, 'a> Node<'_, 't, 'a> {
     }
 }
 
+/// Returns what runs below a function, at any depth: how often each function was entered there, and its instructions
+/// with those of its callees. Names are those of function and module.
+pub(crate) fn callees(evidence: &Evidence<'_>, of: [&str; 2]) -> BTreeMap<[String; 2], (u64, u64)> {
+    fn names<'r>(row: &'r Row<'_>) -> [&'r str; 2] {
+        ["function", "module"].map(|name| row.text(name))
+    }
+    let mut callees = BTreeMap::<_, (u64, u64)>::new();
+    visit(&evidence.rows(TREE), |node| {
+        let Some(at) = node.callers.iter().position(|caller| names(caller) == of) else { return };
+        // A recursive function contains its inner executions.
+        if node.callers[at..].iter().any(|caller| names(caller) == names(node.row)) {
+            return;
+        }
+        let callee = callees.entry(names(node.row).map(str::to_owned)).or_default();
+        callee.0 = callee.0.saturating_add(node.row.integer("entries"));
+        callee.1 = callee.1.saturating_add(node.row.integer("total_instructions"));
+    });
+    callees
+}
+
 /// Returns the callee of a function that has most of the function's instructions, if one has more than half of them.
 pub(crate) fn main_callee(evidence: &Evidence<'_>, function: &str) -> Option<String> {
     let rows = evidence.rows(TREE);

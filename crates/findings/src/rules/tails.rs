@@ -48,6 +48,10 @@ const FEW_THRESHOLD: f64 = 0.1;
 const OF_ONE: f64 = 0.5;
 /// The share of a tail that a library's function below has, from which on the tail is the library's.
 const OF_CALLEE: f64 = 0.8;
+/// A callee that runs in at most one of so many executions is a path of its own.
+const RARE_CALLEE: u64 = 50;
+/// The share of a tail that such a callee has, from which on it is the cause, however much the slow executions differ.
+const OF_RARE_CALLEE: f64 = 0.5;
 /// As many slow executions of a kind are several, however long the longest is.
 const SEVERAL: u64 = 5;
 /// The share of slow executions from which their callers decide: these called the function for slow executions only.
@@ -62,7 +66,7 @@ const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
     name: "heavy-tail",
-    help: "functions whose slow executions run over 8 times as much as the median, and cost together, beyond the median, more of the run than: 1.5 % for a slow kind of executions (a gap of at least 4 times separates it from the others, and it differs less in itself) with at most 1 % of them, 10 % up to 10 % of them, 25 % above; 5 % for the slowest 1 % by rank without a gap, the longest at most 8 times the shortest of these; at least 10 % with fewer than 100 executions; of a library's functions 10 %, 25 %, 50 %, only with a gap and at least 100 executions; at least 20, of a slow kind at most half of them; no callers that only get slow ones; 50 % if one execution has most of it",
+    help: "functions whose slow executions run over 8 times as much as the median, and cost together, beyond the median, more of the run than: 1.5 % for a slow kind of executions (a gap of at least 4 times separates it from the others, and it differs less in itself) with at most 1 % of them, 10 % up to 10 % of them, 25 % above; 5 % for the slowest 1 % by rank without a gap, the longest at most 8 times the shortest of these, or half of it in a function that at most one of 50 executions calls; at least 10 % with fewer than 100 executions; of a library's functions 10 %, 25 %, 50 %, only with a gap and at least 100 executions; at least 20, of a slow kind at most half of them; no callers that only get slow ones; 50 % if one execution has most of it",
     needs: &[EXECUTIONS, FUNCTIONS, TREE],
     find,
 };
@@ -172,12 +176,22 @@ impl<'a> Executions<'a> {
         !is_kind_of_many && share(longest, self.row.figure("instructions")) * 2.0 > self.weight()
     }
 
-    fn is_heavy(&self) -> bool {
-        self.lacks().is_empty()
+    /// Returns whether most of the tail is in a callee that hardly any execution calls, such as the growth of a table.
+    fn has_rare_callee(&self, evidence: &Evidence<'_>) -> bool {
+        let run = self.row.figure("instructions") as f64;
+        let callees = call_tree::callees(evidence, names(&self.row));
+        callees.into_values().any(|(entries, total)| {
+            let is_rare = entries > 1 && entries.saturating_mul(RARE_CALLEE) <= self.count();
+            is_rare && total as f64 >= self.weight() * run * OF_RARE_CALLEE
+        })
+    }
+
+    fn is_heavy(&self, evidence: &Evidence<'_>) -> bool {
+        self.lacks(evidence).is_empty()
     }
 
     /// Says what it lacks for a finding.
-    fn lacks(&self) -> Vec<String> {
+    fn lacks(&self, evidence: &Evidence<'_>) -> Vec<String> {
         let mut lacks = Vec::new();
         let fewest = if self.is_own { FEWEST } else { MANY };
         let executions = self.count();
@@ -197,7 +211,7 @@ impl<'a> Executions<'a> {
         if executions < MANY && self.is_kind() && self.row.integer("slow_count") < 2 {
             lacks.push(format!("of fewer than {MANY} executions one is slow"));
         }
-        if !self.is_kind() && !self.has_alike_slowest() {
+        if !self.is_kind() && !self.has_alike_slowest() && !self.has_rare_callee(evidence) {
             lacks.push("its slowest executions differ among themselves".to_owned());
         }
         let threshold = self.threshold();
@@ -249,7 +263,7 @@ fn names<'r>(row: &'r Row<'_>) -> [&'r str; 2] {
 /// Returns the functions with heavy tails, the heaviest first.
 pub(crate) fn heavy<'a>(evidence: &Evidence<'a>) -> Vec<Executions<'a>> {
     let mut heavy = Executions::all(evidence);
-    heavy.retain(Executions::is_heavy);
+    heavy.retain(|one| one.is_heavy(evidence));
     let functions = evidence.rows(FUNCTIONS);
     heavy.retain(|one| !is_recursive(&one.row, &functions) && !is_of_library(evidence, one));
     // A slow kind says more than lengths of all sizes. Of nearly equal ones callers come first: they contain the others.
@@ -418,7 +432,7 @@ pub(crate) fn why(evidence: &Evidence<'_>) -> String {
     let Some(one) = all.max_by(|one, other| one.weight().total_cmp(&other.weight())) else {
         return "no function has complete executions".to_owned();
     };
-    let mut lacks = one.lacks();
+    let mut lacks = one.lacks(evidence);
     if caller_decides(evidence, &one.row) {
         lacks.push("its slow executions have other callers than its fast ones".to_owned());
     }

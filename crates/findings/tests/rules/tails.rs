@@ -43,6 +43,34 @@ fn tails_are_heavy_long_and_of_many() {
     assert_eq!(rules(1_000, SLOW * 8 + 8, 0.5), [], "the slowest differ as much among themselves");
 }
 
+#[test]
+fn slow_executions_that_differ_have_a_rare_callee() {
+    let rules = |entries: u64, instructions: u64| {
+        let row = |depth: u64, name: &str, entries: u64, total: u64| -> [Value; 5] {
+            [name.into(), "program".into(), depth.into(), entries.into(), total.into()]
+        };
+        let rows = [
+            row(0, "main", 1, 40_000),
+            row(1, "serve<'a>", 1_000, 20_000),
+            row(2, "grow", entries, instructions),
+            row(3, "grow", 8, instructions),
+        ];
+        let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
+        let columns = ["function", "module", "depth", "entries", "total_instructions"];
+        let tree = made("tree", &[("instructions", 40_000)], &columns, &rows);
+        let mut of_all_sizes = executions(1_000, 1_500, 0.2, 20_000);
+        of_all_sizes.summary.push(("instructions", 40_000u64.into()));
+        rules(&[(("latency", "histogram"), &of_all_sizes), (("tree", ""), &tree)])
+            .into_iter()
+            .filter(|rule| *rule == "heavy-tail")
+            .count()
+    };
+    assert_eq!(rules(20, 4_000), 1);
+    assert_eq!(rules(20, 3_999), 0, "less than half of the tail");
+    assert_eq!(rules(21, 4_000), 0, "more than one of 50 executions calls it");
+    assert_eq!(rules(1, 4_000), 0, "it runs once");
+}
+
 /// The functions of a program and of a library, and a call tree in which one calls another.
 fn program() -> [Table; 2] {
     let row = |name: &str, module: &str| -> [Value; 3] { [name.into(), module.into(), 9_000u64.into()] };
