@@ -79,12 +79,14 @@ impl<'t, 'a> Node<'_, 't, 'a> {
     }
 }
 
+/// Returns the function and the module of a row.
+pub(crate) fn names<'r>(row: &'r Row<'_>) -> [&'r str; 2] {
+    ["function", "module"].map(|name| row.text(name))
+}
+
 /// Returns what runs below a function, at any depth: how often each function was entered there, and its instructions
 /// with those of its callees. Names are those of function and module.
 pub(crate) fn callees(evidence: &Evidence<'_>, of: [&str; 2]) -> BTreeMap<[String; 2], (u64, u64)> {
-    fn names<'r>(row: &'r Row<'_>) -> [&'r str; 2] {
-        ["function", "module"].map(|name| row.text(name))
-    }
     let mut callees = BTreeMap::<_, (u64, u64)>::new();
     visit(&evidence.rows(TREE), |node| {
         let Some(at) = node.callers.iter().position(|caller| names(caller) == of) else { return };

@@ -20,7 +20,7 @@ use crate::{
 /// Name of the table.
 const CALLS: &str = "calls";
 
-/// The column that tells several recordings apart.
+/// The column that names the recording of a row, if there are several.
 const RECORDING: &str = "recording";
 
 /// With `has_recordings`, lanes are those of several recordings.

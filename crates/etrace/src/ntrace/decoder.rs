@@ -384,7 +384,7 @@ impl<'t> Decoder<'t> {
         Ok(())
     }
 
-    /// Walks over so many halfwords, with the branches of a history.
+    /// Walks over this number of halfwords, with the branches of a history.
     fn walk<L: Labels>(
         &mut self,
         count: u64,

@@ -31,7 +31,7 @@ pub enum Message {
     Synchronization(Synchronization),
     /// A counter or the history was full.
     ResourceFull(Resource),
-    /// The last branch message, so many times more.
+    /// The last branch message repeats; the number of repetitions.
     RepeatBranch {
         /// The number of repetitions.
         count: u64,

@@ -196,7 +196,7 @@ impl Fields<'_> {
     }
 }
 
-/// Width of the map of so many branches.
+/// Width in bits of a map with this number of branches.
 pub(super) fn map_width(count: u8) -> u8 {
     match count {
         0 => 0,

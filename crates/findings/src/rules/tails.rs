@@ -11,7 +11,7 @@ use hodo_model::{Table, Value};
 use super::rhythm;
 use crate::{
     Evidence, Finding, Need, PATTERNS, Row, Rule,
-    call_tree::{self, TREE},
+    call_tree::{self, TREE, names},
     link,
     numbers::Numbers,
     text::{self, count, fitted, percent, share, times},
@@ -48,7 +48,7 @@ const FEW_THRESHOLD: f64 = 0.1;
 const OF_ONE: f64 = 0.5;
 /// The share of a tail that a library's function below has, from which on the tail is the library's.
 const OF_CALLEE: f64 = 0.8;
-/// A callee that runs in at most one of so many executions is a path of its own.
+/// A callee is rare if at most one of this number of executions calls it.
 const RARE_CALLEE: u64 = 50;
 /// The share of a tail that such a callee has, from which on it is the cause, however much the slow executions differ.
 const OF_RARE_CALLEE: f64 = 0.5;
@@ -176,7 +176,7 @@ impl<'a> Executions<'a> {
         !is_kind_of_many && share(longest, self.row.figure("instructions")) * 2.0 > self.weight()
     }
 
-    /// Returns whether most of the tail is in a callee that hardly any execution calls, such as the growth of a table.
+    /// Returns whether a rare callee, such as the growth of a table, has most of the tail.
     fn has_rare_callee(&self, evidence: &Evidence<'_>) -> bool {
         let run = self.row.figure("instructions") as f64;
         let callees = call_tree::callees(evidence, names(&self.row));
@@ -254,10 +254,6 @@ fn is_of_library(evidence: &Evidence<'_>, one: &Executions<'_>) -> bool {
             && node.callers.iter().any(|caller| names(caller) == names(&one.row));
     });
     calls
-}
-
-fn names<'r>(row: &'r Row<'_>) -> [&'r str; 2] {
-    ["function", "module"].map(|name| row.text(name))
 }
 
 /// Returns the functions with heavy tails, the heaviest first.

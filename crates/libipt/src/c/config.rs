@@ -56,7 +56,7 @@ impl Settings {
         if config.is_null() {
             return Err(Error::INVALID);
         }
-        // SAFETY: the size comes first, and so many bytes are valid. All zeros are a valid structure: integers, null
+        // SAFETY: the size comes first: the number of valid bytes. All zeros are a valid structure: integers, null
         // pointers and no function.
         let mut raw: abi::Config = unsafe { zeroed() };
         let size = unsafe { (*config).size }; // SAFETY: as above.

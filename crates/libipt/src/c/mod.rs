@@ -98,7 +98,7 @@ enum Beyond {
 unsafe fn space(asid: *const abi::Asid) -> Space {
     let mut known = Space::default().raw();
     if !asid.is_null() {
-        // SAFETY: the first field is the size; so many bytes are valid.
+        // SAFETY: the first field is the number of valid bytes.
         unsafe {
             let size = (*asid).size.min(size_of::<abi::Asid>());
             let to = std::ptr::from_mut(&mut known).cast::<u8>();
