@@ -13,9 +13,11 @@ use crate::{Assembly, Owner, Section, Trace};
 /// Decodes a trace to lines; lines of instructions are indented, lines of events are not.
 pub fn decode(config: &Config, assembly: &Assembly, trace: &Trace<'_>) -> Vec<String> {
     let mut owners = vec![Owner::Traced];
-    let others = assembly.sections.iter().map(|section| section.owner);
-    owners.extend(others.filter(|owner| matches!(owner, Owner::Guest(_))));
-    owners.dedup();
+    for section in &assembly.sections {
+        if matches!(section.owner, Owner::Guest(_)) && !owners.contains(&section.owner) {
+            owners.push(section.owner);
+        }
+    }
     let spaces: Vec<_> = owners.iter().map(|&owner| space(assembly, owner)).collect();
     let mut programs: Vec<_> = spaces.iter().map(|space| Program::new(space, &NoLabels)).collect();
     let guests = owners.iter().enumerate().filter_map(|(program, owner)| match *owner {

@@ -407,7 +407,7 @@ fn left_out(outcome: &SyncOutcome) -> Table {
     let mut rows: Vec<Vec<Value>> = Vec::new();
     for edge in outcome.edges() {
         for (cause, name, meaning) in causes {
-            let pairs = edge.dropped_pairs.iter().filter(|pair| pair.cause == cause).count() as u64;
+            let pairs = edge.dropped_because(cause);
             if pairs > 0 {
                 let from = outcome.clocks[edge.a.0 as usize].join(" = ");
                 let to = outcome.clocks[edge.b.0 as usize].join(" = ");

@@ -1,6 +1,7 @@
 //! `hodo view`: what the server shows of the inputs.
 
 use std::{
+    collections::BTreeSet,
     io::{self, Write},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
@@ -262,8 +263,9 @@ impl Inputs for Opened {
     fn sql_tables(&self) -> Result<Vec<SqlTable>, Refused> {
         let question = sql::Sql::of(self.input.clone(), self.store.clone());
         let sources = sql::sources(&self.experiment, &question, &Arc::default()).map_err(refused)?;
-        let is_event = |name: &str| self.experiment.with(event_tables).iter().any(|table| table.name == name);
-        let table = |name: &str| SqlTable { name: name.to_owned(), is_event: is_event(name) };
+        let events: BTreeSet<String> =
+            self.experiment.with(event_tables).into_iter().map(|table| table.name).collect();
+        let table = |name: &str| SqlTable { name: name.to_owned(), is_event: events.contains(name) };
         Ok(sources.iter().map(|source| table(source.name())).collect())
     }
 

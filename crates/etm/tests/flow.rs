@@ -380,6 +380,28 @@ proptest! {
     }
 }
 
+#[test]
+fn elements_that_are_never_committed_end_the_flow() {
+    let settings = Settings {
+        is_ete: false,
+        return_stack: false,
+        cycle_threshold: None,
+        cycles_commit: false,
+        context_ids: false,
+        synchronization: usize::MAX,
+        speculation_depth: 8,
+    };
+    // A conditional branch to itself.
+    let code = 0x5400_0000u32.to_le_bytes();
+    let step = Isa::A64.instruction(&code, START).expect("a branch").step();
+    let mut encoder = Encoder::new(settings);
+    encoder.begin(START, user(1));
+    encoder.executed(START, &step, START);
+    (1..5_000).for_each(|time| encoder.timestamp(time));
+    let lines = decode(settings, &code, &encoder.finish(), 0..code.len());
+    assert_eq!(lines.gaps, ["the trace does not say what was committed"]);
+}
+
 /// Returns whether the runs of instructions between cuts are found in the account, one after another.
 fn is_part(lines: &[Line], account: &[Line]) -> bool {
     let ran = |lines: &[Line]| -> Vec<u64> {

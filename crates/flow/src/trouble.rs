@@ -67,6 +67,8 @@ pub enum Trouble {
     NoAddress,
     /// A packet updates an unknown last IP.
     LostAddress,
+    /// More elements wait to be committed than a processor speculates (Arm).
+    Uncommitted,
     /// Conditional branches were not traced, and the code alone does not determine the flow.
     NotTraced {
         /// Address of the block that the branch ends.
@@ -211,6 +213,7 @@ impl fmt::Display for Trouble {
             Trouble::EndlessLoop { at } => write!(f, "the code at {at:x} loops without a branch to trace"),
             Trouble::NoAddress => f.write_str("a packet lacks the address that it must contain"),
             Trouble::LostAddress => f.write_str("the address is compressed against one that was lost"),
+            Trouble::Uncommitted => f.write_str("the trace does not say what was committed"),
             Trouble::NotTraced { at } => write!(f, "the branch after {at:x} was not traced"),
             Trouble::Ambiguous { at } => write!(f, "several paths to {at:x} fit the trace"),
             Trouble::UnknownFilter { at } => {

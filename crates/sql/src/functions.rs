@@ -1,10 +1,12 @@
 //! Functions that SQLite lacks: the aggregates `median(x)` and `percentile(x, p)`, and `regexp`.
 
+use std::cmp::Ordering;
+
 use regex::{Regex, RegexBuilder};
 use rusqlite::{
     Connection, Error, Result,
     functions::{Aggregate, Context, FunctionFlags},
-    types::ValueRef,
+    types::{Value, ValueRef},
 };
 
 /// Most bytes of a compiled regular expression.
@@ -50,24 +52,30 @@ impl Number {
         }
     }
 
-    fn compare(&self, other: &Number) -> std::cmp::Ordering {
-        match (self, other) {
-            (Number::Integer(integer), Number::Integer(other)) => integer.cmp(other),
-            _ => self.real().total_cmp(&other.real()),
+    fn integer(self) -> Option<i64> {
+        match self {
+            Number::Integer(integer) => Some(integer),
+            Number::Real(_) => None,
         }
+    }
+
+    /// Compares two numbers. Integers that round to the same real differ, and follow that real: else the order would not be
+    /// total.
+    fn compare(&self, other: &Number) -> Ordering {
+        self.real().total_cmp(&other.real()).then(self.integer().cmp(&other.integer()))
     }
 }
 
-impl Aggregate<Sample, rusqlite::types::Value> for Percentile {
+impl Aggregate<Sample, Value> for Percentile {
     fn init(&self, _: &mut Context<'_>) -> Result<Sample> {
         Ok(Sample { values: Vec::new(), share: self.fixed_share.unwrap_or_default() })
     }
 
     fn step(&self, context: &mut Context<'_>, sample: &mut Sample) -> Result<()> {
-        match context.get::<rusqlite::types::Value>(0)? {
-            rusqlite::types::Value::Integer(integer) => sample.values.push(Number::Integer(integer)),
-            rusqlite::types::Value::Real(real) => sample.values.push(Number::Real(real)),
-            rusqlite::types::Value::Null => {}
+        match context.get::<Value>(0)? {
+            Value::Integer(integer) => sample.values.push(Number::Integer(integer)),
+            Value::Real(real) => sample.values.push(Number::Real(real)),
+            Value::Null => {}
             _ => return Err(Error::UserFunctionError("percentile of a text: it needs numbers".into())),
         }
         if self.fixed_share.is_none() {
@@ -76,12 +84,12 @@ impl Aggregate<Sample, rusqlite::types::Value> for Percentile {
         Ok(())
     }
 
-    fn finalize(&self, _: &mut Context<'_>, sample: Option<Sample>) -> Result<rusqlite::types::Value> {
+    fn finalize(&self, _: &mut Context<'_>, sample: Option<Sample>) -> Result<Value> {
         let Sample { mut values, share } = sample.unwrap_or_default();
         let rank = (share * values.len() as f64).ceil() as usize;
         let index = rank.max(1) - 1;
         if index >= values.len() {
-            return Ok(rusqlite::types::Value::Null);
+            return Ok(Value::Null);
         }
         let (_, value, _) = values.select_nth_unstable_by(index, Number::compare);
         Ok(match value {
@@ -119,4 +127,26 @@ pub(crate) fn register(connection: &Connection) -> Result<()> {
     connection.create_scalar_function(c"regexp", 2, flags, |context| regexp(context))?;
     connection.create_aggregate_function(c"median", 1, flags, Percentile { fixed_share: Some(0.5) })?;
     connection.create_aggregate_function(c"percentile", 2, flags, Percentile { fixed_share: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_and_reals_have_one_order() {
+        let large = 1i64 << 53;
+        let ascending = [
+            Number::Real(-0.5),
+            Number::Integer(1),
+            Number::Real(large as f64),
+            Number::Integer(large),
+            Number::Integer(large + 1),
+        ];
+        for (index, one) in ascending.iter().enumerate() {
+            for (other_index, other) in ascending.iter().enumerate() {
+                assert_eq!(one.compare(other), index.cmp(&other_index), "{one:?} {other:?}");
+            }
+        }
+    }
 }

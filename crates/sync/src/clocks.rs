@@ -87,6 +87,11 @@ pub enum DropCause {
     AtStep,
 }
 
+impl DropCause {
+    /// The number of causes.
+    pub(crate) const COUNT: usize = DropCause::AtStep as usize + 1;
+}
+
 /// A dropped pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedPair {

@@ -73,15 +73,20 @@ pub(crate) struct Edge {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dropped {
     pub(crate) listed: Vec<DroppedPair>,
-    pub(crate) count: u64,
+    /// Indexed by [`DropCause`].
+    pub(crate) counts: [u64; DropCause::COUNT],
 }
 
 impl Dropped {
     pub(crate) fn push(&mut self, id: u64, cause: DropCause) {
-        self.count += 1;
+        self.counts[cause as usize] += 1;
         if self.listed.len() < MOST_LISTED {
             self.listed.push(DroppedPair { id, cause });
         }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.iter().sum()
     }
 }
 
@@ -310,4 +315,21 @@ pub(crate) fn median(values: impl Iterator<Item = i128>) -> i128 {
     }
     let middle = values.len() / 2;
     *values.select_nth_unstable(middle).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropped_pairs_beyond_the_list_are_counted_with_their_cause() {
+        let mut dropped = Dropped::default();
+        for id in 0..=MOST_LISTED as u64 {
+            dropped.push(id, DropCause::Contradicts);
+        }
+        dropped.push(0, DropCause::Late);
+        assert_eq!((dropped.listed.len(), dropped.count()), (MOST_LISTED, MOST_LISTED as u64 + 2));
+        assert_eq!(dropped.counts[DropCause::Contradicts as usize], MOST_LISTED as u64 + 1);
+        assert_eq!(dropped.counts[DropCause::Late as usize], 1);
+    }
 }

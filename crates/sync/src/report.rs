@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clocks::{ClockId, DropCause, DroppedPair};
 
-/// If more than one in this many of the pairs between two clocks contradicts the others, the result is refused.
+/// A result is refused if more than one in this many of the messages between two clocks contradicts the others.
 const CONTRADICTING: u64 = 10;
 
 /// The report of a [`Timeline`](crate::Timeline).
@@ -29,13 +29,13 @@ pub struct ClockReport {
     pub drift_ppb: i64,
     /// Greatest minus least drift over time, in parts per billion.
     pub wander_ppb: i64,
-    /// The bound of its drift against the timeline that its intervals rest on, in parts per billion: what was assumed, or more
-    /// where messages need it.
+    /// The bound of its drift against the timeline, in parts per billion, on which its intervals rest: what was assumed, or
+    /// more if messages need it.
     pub drift_bound_ppb: u64,
     /// The same for the rate of change of its drift, in parts per billion per second; `None` if its frequency changes at once.
     pub wander_bound_ppb_per_s: Option<u64>,
-    /// Whether messages break a bound that was assumed, so that the intervals rest on a wider one. Where messages only come near
-    /// to an assumed bound, it is widened too, as a margin; that does not count as broken.
+    /// Whether messages break an assumed bound, so that the intervals rest on a wider one. A bound that messages only come
+    /// near to is widened too, as a margin; that does not count as broken.
     pub breaks_bounds: bool,
     /// Detected steps, in order of time.
     pub steps: Vec<ClockStep>,
@@ -73,6 +73,9 @@ pub struct EdgeReport {
     pub implied: u64,
     /// Messages dropped.
     pub dropped: u64,
+    /// The same for each cause, indexed by [`DropCause`].
+    #[serde(default)]
+    pub(crate) dropped_by_cause: [u64; DropCause::COUNT],
     /// The first 1,048,576 dropped messages, with causes.
     pub dropped_pairs: Vec<DroppedPair>,
     /// Messages received before they were sent if the clocks differ by a constant only.
@@ -91,13 +94,18 @@ pub struct EdgeReport {
 }
 
 impl EdgeReport {
-    /// Returns how many of the listed dropped messages contradict the others.
-    pub fn contradicting(&self) -> u64 {
-        self.dropped_pairs.iter().filter(|pair| pair.cause == DropCause::Contradicts).count() as u64
+    /// Returns how many messages were dropped for a cause.
+    pub fn dropped_because(&self, cause: DropCause) -> u64 {
+        self.dropped_by_cause[cause as usize]
     }
 
-    /// Returns whether more than a tenth of the messages contradict the others, whatever clocks do: intervals would not hold
-    /// the truth. Such a timeline is refused.
+    /// Returns how many messages contradict the others.
+    pub fn contradicting(&self) -> u64 {
+        self.dropped_because(DropCause::Contradicts)
+    }
+
+    /// Returns whether more than a tenth of the messages contradict the others at any drift that is assumed. Then the
+    /// intervals may not contain the true times, and the timeline should be refused.
     pub fn is_refuted(&self) -> bool {
         self.contradicting() * CONTRADICTING > self.pairs
     }

@@ -99,7 +99,7 @@ impl Jump {
 /// A wider drift bound that leaves fewer contradictions, or fewer steps, explains more: the clock was slewed.
 pub(crate) fn resolve(edge: &Edge, drift_ppb: u64, wander: u64) -> Resolved {
     let assumed = resolve_within(edge, drift_ppb, Some(wander));
-    if assumed.dropped.count == 0 && assumed.steps.is_empty() {
+    if assumed.dropped.count() == 0 && assumed.steps.is_empty() {
         return assumed;
     }
     let drifts: Vec<u64> = wider_drifts(drift_ppb).collect();
@@ -153,7 +153,7 @@ fn resolve_within(edge: &Edge, drift_ppb: u64, wander: Option<u64>) -> Resolved 
             .steps
             .push(EdgeStep { jump: if oriented.by_a { step.jump } else { step.jump.reversed() }, ..step });
     }
-    resolved.contradicting = resolved.dropped.count - oriented.out_of_range.len() as u64;
+    resolved.contradicting = resolved.dropped.count() - oriented.out_of_range.len() as u64;
     resolved.half_width = half_width(&runs, slope);
     for BoundsRun { bounds: run, .. } in runs {
         let late = late(&run, slope);

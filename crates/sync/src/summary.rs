@@ -1,5 +1,7 @@
 //! Builds the report of a timeline.
 
+use std::array;
+
 use crate::{
     clocks::{ClockId, DroppedPair},
     edge::{Edge, MOST_LISTED},
@@ -143,7 +145,8 @@ fn edge_report(
     let held: u64 = links().map(|link| link.messages.len() as u64).sum();
     let used = held.saturating_sub(resolved.implied);
     let all = [&edge.dropped, &resolved.dropped, &layout.dropped[index]];
-    let dropped: u64 = all.iter().map(|dropped| dropped.count).sum();
+    let dropped: u64 = all.iter().map(|dropped| dropped.count()).sum();
+    let dropped_by_cause = array::from_fn(|cause| all.iter().map(|dropped| dropped.counts[cause]).sum());
     let dropped_pairs: Vec<DroppedPair> =
         all.iter().flat_map(|dropped| dropped.listed.clone()).take(MOST_LISTED).collect();
     let drift = edge_drift(index, (a, b), layout, timeline);
@@ -156,6 +159,7 @@ fn edge_report(
         used,
         implied: edge.pushed.saturating_sub(used + dropped),
         dropped,
+        dropped_by_cause,
         dropped_pairs,
         violations_before: edge.violations_before(),
         violations_after: violations_after(index, (a, b), layout, timeline),

@@ -94,6 +94,7 @@ fn equal_timestamps_contradict_or_agree_but_never_panic() {
     let edge = &timeline.report().edges[0];
     assert!(edge.dropped > 900 && edge.used + edge.implied + edge.dropped == 2_000, "{edge:?}");
     assert!(edge.dropped_pairs.iter().all(|dropped| dropped.cause == DropCause::Contradicts));
+    assert_eq!((edge.contradicting(), edge.dropped_because(DropCause::Late)), (edge.dropped, 0));
 }
 
 /// B stands still for 3 of 10 seconds.

@@ -112,8 +112,7 @@ impl TimeRange {
         let time = |time: i64| u64::try_from(time).unwrap_or(0);
         let (begin, end) = (time(self.start), time(self.end));
         let times = self.nb_times.map_or(DEFAULT_TIMES, |times| usize::try_from(times).unwrap_or(1));
-        let behind = end.saturating_add(1).max(begin.saturating_add(1));
-        SampledSpan { begin: begin.min(behind - 1), behind, times: times.clamp(1, MOST_TIMES) }
+        SampledSpan { begin, behind: end.max(begin) + 1, times: times.clamp(1, MOST_TIMES) }
     }
 }
 

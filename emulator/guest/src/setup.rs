@@ -10,8 +10,8 @@ use crate::system::{Error, bring_up, load_module, mount, mount_plainly};
 
 /// Mount point of the command's root.
 const ROOT: &str = "/root";
-/// The maximum size of a 9p message: few round trips, as each leaves the emulated processor.
-const MESSAGE: &str = "trans=virtio,version=9p2000.L,msize=512000";
+/// Mount options of 9p. Messages are large, as each round trip leaves the emulated processor.
+const OPTIONS_9P: &str = "trans=virtio,version=9p2000.L,msize=512000";
 
 pub(crate) fn mount_basics() -> Result<(), Error> {
     mount_plainly("proc", "/proc", "proc")?;
@@ -31,12 +31,12 @@ pub(crate) fn load_modules() -> Result<(), Error> {
 }
 
 pub(crate) fn mount_spool(folder: &str) -> Result<(), Error> {
-    mount("spool", folder, "9p", 0, &format!("{MESSAGE},cache=none"))
+    mount("spool", folder, "9p", 0, &format!("{OPTIONS_9P},cache=none"))
 }
 
 /// Mounts the host's root below a writable layer, and returns the mount point.
 pub(crate) fn mount_root() -> Result<String, Error> {
-    mount("root", "/host", "9p", libc::MS_RDONLY, &format!("{MESSAGE},cache=loose,access=any"))?;
+    mount("root", "/host", "9p", libc::MS_RDONLY, &format!("{OPTIONS_9P},cache=loose,access=any"))?;
     mount_plainly("layer", "/layer", "tmpfs")?;
     for folder in ["/layer/upper", "/layer/work"] {
         fs::create_dir_all(folder).map_err(Error::of(folder))?;
@@ -48,6 +48,7 @@ pub(crate) fn mount_root() -> Result<String, Error> {
     for (kind, folder) in [("tmpfs", "dev/shm"), ("devpts", "dev/pts")] {
         mount_plainly(kind, &format!("{ROOT}/{folder}"), kind)?;
     }
+    // The command runs without its user's further groups, so it is not in the group that may use KVM.
     let kvm = format!("{ROOT}/dev/kvm");
     if fs::exists(&kvm).unwrap_or(false) {
         fs::set_permissions(&kvm, Permissions::from_mode(0o666)).map_err(Error::of(kvm))?;
@@ -66,7 +67,8 @@ pub(crate) fn bring_up_loopback() -> Result<(), Error> {
     }
 }
 
-/// Copies a file of a kernel file system, whose size is unknown.
+/// Copies a file of a kernel file system, whose size is unknown. A read gives one page of most of them, so the pages are
+/// gathered: each write to the spool leaves the emulated processor.
 pub(crate) fn copy(from: &str, to: &str) -> Result<(), Error> {
     let copied = (|| {
         let (mut source, mut target) = (File::open(from)?, File::create(to)?);

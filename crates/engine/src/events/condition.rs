@@ -279,7 +279,7 @@ impl Test {
     }
 }
 
-/// Compares the field that it receives with a literal.
+/// Compares the field that it receives with a literal. One element of an array that satisfies the comparison is enough.
 struct Comparison<'l> {
     operator: Operator,
     literal: &'l Literal,
@@ -306,13 +306,14 @@ impl Comparison<'_> {
             Literal::Integer(literal) => self.ordered(Some(value.cmp(literal))),
             Literal::Real(literal) => self.ordered((value as f64).partial_cmp(literal)),
             Literal::Text(text) => {
-                let named = match self.operator {
-                    Operator::Like => {
-                        meaning.labels_of(value).any(|label| is_like(label.as_bytes(), text.as_bytes()))
-                    }
-                    _ => meaning.labels_of(value).any(|label| label == text),
+                let mut labels = meaning.labels_of(value);
+                self.holds |= match self.operator {
+                    Operator::Equal => labels.any(|label| label == text),
+                    Operator::Unequal => labels.all(|label| label != text),
+                    Operator::Like => labels.any(|label| is_like(label.as_bytes(), text.as_bytes())),
+                    // Labels have no order.
+                    Operator::Less | Operator::AtMost | Operator::Greater | Operator::AtLeast => false,
                 };
-                self.holds |= named != (self.operator == Operator::Unequal);
             }
         }
     }
@@ -378,6 +379,8 @@ pub(crate) fn is_like(text: &[u8], pattern: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use hodo_model::event::Label;
+
     use super::*;
 
     fn compare(field: &str, operator: Operator, literal: Literal) -> Condition {
@@ -408,6 +411,24 @@ mod tests {
         }
         assert!(Condition::parse(&"(".repeat(100_000)).is_err());
         assert!(Condition::parse(&"not ".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn a_label_is_equal_or_not_but_has_no_order() {
+        let label = Label { name: "READ".to_owned(), ranges: vec![1..=1] };
+        let meaning = Meaning { labels: vec![label], ..Meaning::default() };
+        let holds = |value, operator, text: &str| {
+            let literal = Literal::Text(text.to_owned());
+            let mut comparison = Comparison { operator, literal: &literal, holds: false };
+            comparison.unsigned(Name::Member("mode"), value, &meaning);
+            comparison.holds
+        };
+        assert!(holds(1, Operator::Equal, "READ") && !holds(2, Operator::Equal, "READ"));
+        assert!(!holds(1, Operator::Unequal, "READ") && holds(2, Operator::Unequal, "READ"));
+        assert!(holds(1, Operator::Like, "R*") && !holds(1, Operator::Like, "W*"));
+        for operator in [Operator::Less, Operator::AtMost, Operator::Greater, Operator::AtLeast] {
+            assert!(!holds(1, operator, "READ") && !holds(2, operator, "READ"), "{operator:?}");
+        }
     }
 
     #[test]

@@ -524,6 +524,7 @@ fn cause(trouble: &Trouble) -> Cause {
         | Trouble::EmptyReturnStack { .. }
         | Trouble::EndlessLoop { .. }
         | Trouble::NoAddress
-        | Trouble::LostAddress => Cause::Mismatch,
+        | Trouble::LostAddress
+        | Trouble::Uncommitted => Cause::Mismatch,
     }
 }

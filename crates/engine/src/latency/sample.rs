@@ -123,20 +123,21 @@ pub struct ExecutionSample {
     pub all: Thinned,
     /// Every Nth of those with at least [`WantedFunction::slow_from`] instructions.
     slow: Thinned,
-    slow_from: u64,
+    /// That [`WantedFunction::slow_from`].
+    wanted_from: u64,
 }
 
 impl ExecutionSample {
-    /// Returns the slow executions, every Nth of them in order: the slow kind, or the slowest 1 % by rank. `from` is the
-    /// least number of instructions of one.
+    /// Returns every Nth of the executions with at least `from` instructions, in order.
     pub fn slow(&self, from: u64) -> Thinned {
+        // `self.slow` keeps more of them, but none with fewer than `wanted_from`.
         let mut slow =
-            if self.all.is_whole() || from < self.slow_from { &self.all } else { &self.slow }.clone();
+            if self.all.is_whole() || from < self.wanted_from { &self.all } else { &self.slow }.clone();
         slow.kept.retain(|one| one.instructions >= from);
         slow
     }
 
-    /// Returns the least number of instructions of a slow execution.
+    /// Returns the least number of instructions of a slow execution: of the slow kind, or of the slowest 1 % by rank.
     pub fn slow_from(&self) -> Option<u64> {
         slow_from(&self.all.kept.iter().collect::<Vec<_>>())
     }
@@ -163,7 +164,7 @@ pub fn sample(
     let empty = |one: &WantedFunction| ExecutionSample {
         all: Thinned::new(MOST),
         slow: Thinned::new(MOST_SLOW),
-        slow_from: one.slow_from,
+        wanted_from: one.slow_from,
     };
     let mut sampler = Sampler {
         indices,
@@ -213,7 +214,7 @@ impl Sampler {
         for (index, execution) in thread.last.drain(..) {
             let sample = &mut self.samples[index];
             sample.all.push(execution);
-            if execution.instructions >= sample.slow_from {
+            if execution.instructions >= sample.wanted_from {
                 sample.slow.push(execution);
             }
         }
@@ -256,7 +257,7 @@ impl CallSink for Sampler {
             Moment::Begin { depth, function, before, .. } => {
                 self.settle(before);
                 let thread = self.threads.entry(self.context).or_default();
-                thread.stack.resize(depth, function);
+                thread.stack.truncate(depth);
                 thread.stack.push(function);
                 if let Some(&index) = self.indices.get(&function) {
                     thread.functions.entry(index).or_default().open += 1;
@@ -305,14 +306,14 @@ mod tests {
         let function = FunctionId { module: 0, index: 0 };
         let mut sampler = Sampler {
             indices: FxHashMap::from_iter([(function, 0)]),
-            samples: vec![ExecutionSample { all: Thinned::new(9), slow: Thinned::new(9), slow_from: 7 }],
+            samples: vec![ExecutionSample { all: Thinned::new(9), slow: Thinned::new(9), wanted_from: 7 }],
             threads: BTreeMap::new(),
             context: 0,
         };
         let entry = FrameEntry::Call;
-        let begin = |before| Moment::Begin { depth: 1, function, entry, time: None, before };
+        let begin = |before| Moment::Begin { depth: 0, function, entry, time: None, before };
         let end = |before, instructions| {
-            let call = Call { depth: 1, function, entry, begin: None, end: None, before, instructions };
+            let call = Call { depth: 0, function, entry, begin: None, end: None, before, instructions };
             Moment::End { call }
         };
         // The second contains another; the fourth ends in a gap, the last one with the trace.

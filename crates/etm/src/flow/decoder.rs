@@ -44,7 +44,7 @@ enum State {
     /// The flow is unknown, since the gap that is open.
     Lost,
     /// As [`State::Lost`], up to the end of the segment: the trace contradicts itself or the code.
-    Given,
+    GivenUp,
 }
 
 /// Decodes the flow of one segment of a stream: from an A-Sync with Trace Info to the next.
@@ -131,8 +131,9 @@ impl<'t> Decoder<'t> {
 
     /// Resolves what the segment leaves open with the packets after it, and ends.
     fn finish<L: Labels, S: Sink>(&mut self, target: &mut Target<'_, '_, L, S>) {
+        // The oldest uncommitted elements are of this segment; those that follow them are left to the next one.
         let mut own = self.elements.uncommitted();
-        while own > 0 && self.state != State::Given {
+        while own > 0 && self.state != State::GivenUp {
             let Ok(Some(packet)) = self.packets.next_packet() else {
                 self.lose(Trouble::Missing);
                 break;
@@ -260,7 +261,10 @@ impl<'t> Decoder<'t> {
             Packet::SourceAddress(address) => self.element(Element::SourceAddress(address), target),
             Packet::Q { count, address } => self.element(Element::Q { count, address }, target),
             Packet::Commit(count) => self.commit(count, target),
-            Packet::Mispredict(atoms) => self.cancel(atoms, 0, true),
+            Packet::Mispredict(atoms) => {
+                let (count, mispredict) = (0, true);
+                self.cancel(atoms, count, mispredict);
+            }
             Packet::Cancel { atoms, count, mispredict } => self.cancel(atoms, count, mispredict),
             Packet::Discard => {
                 self.elements.clear();
@@ -281,7 +285,7 @@ impl<'t> Decoder<'t> {
         }
         self.elements.push(element, self.at);
         if self.elements.is_full() {
-            return self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Off });
+            return self.lose(Trouble::Uncommitted);
         }
         self.commit_beyond_depth(target);
     }
@@ -297,6 +301,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
+    /// Cancels the newest `count` elements after adding `atoms`, and inverts the newest of the rest if it was mispredicted.
     fn cancel(&mut self, atoms: Atoms, count: u32, mispredict: bool) {
         self.elements.push_atoms(atoms, self.at);
         let is_sound = self.elements.cancel(count) && (!mispredict || self.elements.mispredict());
@@ -360,7 +365,7 @@ impl<'t> Decoder<'t> {
     fn arrive_without_address(&mut self) -> bool {
         let at = match self.state {
             State::On => return true,
-            State::Lost | State::Given => return false,
+            State::Lost | State::GivenUp => return false,
             State::AfterIndirect(at) => at,
             // The unit sends the address late: what runs until then is unknown.
             State::Start | State::Off => {
@@ -391,7 +396,7 @@ impl<'t> Decoder<'t> {
         }
         let isa = address.isa(self.is_64);
         match self.state {
-            State::Given => return,
+            State::GivenUp => return,
             State::On if self.walk.ip == address.value && self.walk.isa == isa => {}
             State::On => {
                 let expected = Expected::Reach(address.value);
@@ -441,7 +446,7 @@ impl<'t> Decoder<'t> {
         }
         match self.state {
             // Nothing ran before; what follows is the handler.
-            State::Start | State::Lost | State::Given | State::Off => return,
+            State::Start | State::Lost | State::GivenUp | State::Off => return,
             State::Excepted(left) => left.report(None, target.sink),
             State::On | State::AfterIndirect(_) => {
                 if !self.arrive_without_address() {
@@ -481,7 +486,7 @@ impl<'t> Decoder<'t> {
                 sink.event(Event::Disabled { from: None, to: None, asynchronous: false, cause: None });
             }
             State::Excepted(left) => left.report(None, sink),
-            State::Given | State::Lost => return,
+            State::GivenUp | State::Lost => return,
             State::Start | State::Off => {}
         }
         self.state = State::Off;
@@ -539,8 +544,8 @@ impl<'t> Decoder<'t> {
         self.walk.returns.clear();
         self.walk.returns.hidden = trouble.hides().or(self.walk.returns.hidden);
         self.exception = None;
-        if self.state != State::Given {
-            self.state = if is_doubtful { State::Given } else { State::Lost };
+        if self.state != State::GivenUp {
+            self.state = if is_doubtful { State::GivenUp } else { State::Lost };
         }
         let (from, since) = (self.at as u64, self.time.map(Tsc));
         let doubtful_since = is_doubtful.then_some(self.span.start as u64);

@@ -83,6 +83,7 @@ impl<'a> File<'a> {
         let attr_size = cursor.u64().map_err(cut)?;
         let attrs = range(&mut cursor)?;
         let data = range(&mut cursor)?;
+        // The section of event types, which newer versions of perf leave empty.
         range(&mut cursor)?;
         debug_assert_eq!(cursor.offset(), FEATURES_OFFSET as u64);
         let bits = cursor.take(32).map_err(cut)?;

@@ -209,7 +209,7 @@ fn clock(machine: &Machine<'_>) -> (ClockClass, ClockIdentity) {
     (class, ClockIdentity { kind, unix_zero, ..ClockIdentity::default() })
 }
 
-/// The loss of a CPU without bundles in the sequence of its statistics.
+/// Returns the loss of a CPU whose sequence of packets has statistics but no bundles.
 fn loss_without_bundles(cpu: u32, bundles: &CpuBundles<'_>) -> Option<Loss> {
     let count = bundles.lost();
     let detail = "the kernel counted lost events of this CPU, of which there are no events".to_owned();
@@ -224,8 +224,8 @@ fn loss_without_bundles(cpu: u32, bundles: &CpuBundles<'_>) -> Option<Loss> {
     (bundles.bundles.is_empty() && count > 0).then_some(loss)
 }
 
-/// Attributes the events that the kernel lost to bundles of their CPU, and returns the losses that can't be counted
-/// or have no position.
+/// Notes in the bundles of a CPU how many events the kernel lost before or after them. Returns the losses that can't be
+/// counted or have no position.
 fn losses(name: &str, cpu: &mut CpuBundles<'_>) -> Vec<Loss> {
     let mut losses = Vec::new();
     let mut lose = |count, detail: &str| {

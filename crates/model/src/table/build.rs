@@ -144,7 +144,7 @@ impl TableBuilder {
     fn seal(&mut self) {
         let names: Vec<Option<ArrayRef>> = self.growing.iter_mut().map(ColumnBuilder::take_names).collect();
         for (columns, rows) in std::mem::take(&mut self.open) {
-            let whole = columns.into_iter().zip(&names).map(|(column, names)| match names {
+            let columns = columns.into_iter().zip(&names).map(|(column, names)| match names {
                 None => column,
                 Some(names) => {
                     let indices: Int32Array = column.as_primitive::<Int32Type>().clone();
@@ -153,7 +153,7 @@ impl TableBuilder {
             });
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let batch =
-                RecordBatch::try_new_with_options(Arc::clone(&self.schema), whole.collect(), &options);
+                RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns.collect(), &options);
             self.done.push(batch.expect("columns are as long as there are rows, and of the schema's types"));
         }
     }
@@ -279,8 +279,8 @@ impl ColumnBuilder {
             ColumnBuilder::Real(column) => Arc::new(column.finish()),
             ColumnBuilder::Boolean(column) => Arc::new(column.finish()),
             ColumnBuilder::List(lists) => {
-                let whole = Lists::new(lists.kind);
-                let Lists { kind, mut items, ends, mut known, .. } = std::mem::replace(&mut **lists, whole);
+                let empty = Lists::new(lists.kind);
+                let Lists { kind, mut items, ends, mut known, .. } = std::mem::replace(&mut **lists, empty);
                 let field = Arc::new(kind.item_field());
                 Arc::new(ListArray::new(field, ends.finish(), items.take(), known.finish()))
             }

@@ -54,7 +54,7 @@ const LEGEND_COLUMNS: usize = 4;
 const LEGEND_NAME: usize = 24;
 /// Maximum number of bars, lanes or series that are drawn.
 const SHOWN: usize = 20;
-/// Colours of series, which people with any colour vision tell apart (M. Okabe and K. Ito, 2008).
+/// Colours of series. People with any colour vision tell the first six apart (M. Okabe and K. Ito, 2008).
 const COLOURS: [&str; 8] =
     ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#666666"];
 
@@ -98,7 +98,7 @@ fn write(rows: &Rows, value: Option<usize>, out: Output<'_>) -> io::Result<()> {
 #[derive(Default)]
 struct Plot {
     title: String,
-    /// Names of colours.
+    /// The names of the series, in the order of [`COLOURS`].
     legend: Vec<String>,
     /// Height below title and legend.
     height: f64,
@@ -160,7 +160,7 @@ impl Plot {
         instant(span.0, &mut first);
         let length = span.1 - span.0;
         let step = round_step(length);
-        let later = (1..=length.checked_div(step).unwrap_or(0)).map(|tick| (tick * step, after(tick * step)));
+        let later = (1..=length / step).map(|tick| (tick * step, after(tick * step)));
         let ticks: Vec<(f64, String)> = [(0, first)]
             .into_iter()
             .chain(later)
