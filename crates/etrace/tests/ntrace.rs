@@ -27,9 +27,15 @@ impl Sink for Report {
     }
 
     fn event(&mut self, event: Event) {
-        if let Event::Gap(gap) = event {
-            self.ran.push(None);
-            self.gaps.push(gap.trouble);
+        match event {
+            Event::Gap(gap) => {
+                self.ran.push(None);
+                self.gaps.push(gap.trouble);
+            }
+            Event::Disabled { cause, .. } | Event::Asynchronous { cause, .. } => {
+                assert_eq!(cause, None, "messages do not contain the cause");
+            }
+            _ => {}
         }
     }
 }

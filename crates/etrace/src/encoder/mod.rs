@@ -124,6 +124,17 @@ pub struct Encoder {
     resync: bool,
 }
 
+/// Why an address is reported.
+#[derive(Clone, Copy, Default)]
+struct Reason {
+    /// The code does not say that this instruction follows the one before.
+    after_uninferable: bool,
+    /// A packet of format 3 follows immediately, or tracing ends.
+    sync_follows: bool,
+    /// A trigger asks for it, or the decoder could take another return for this one.
+    notify: bool,
+}
+
 impl Encoder {
     /// Creates an encoder, which reports its options first. `resync_after` is the number of packets after which it
     /// sends a synchronization packet.
@@ -277,14 +288,16 @@ impl Encoder {
         if is_sync {
             self.synchronize(current, taken);
         } else if after_uninferable {
-            self.report(current, true, sync_follows, mispredicted, false);
+            let reason = Reason { after_uninferable, sync_follows, ..Reason::default() };
+            self.report(current, mispredicted, reason);
         } else if is_last || (sync_follows && pending) {
-            self.report(current, false, true, mispredicted, false);
+            self.report(current, mispredicted, Reason { sync_follows: true, ..Reason::default() });
         } else if current.notify {
-            self.report(current, false, false, mispredicted, true);
+            self.report(current, mispredicted, Reason { notify: true, ..Reason::default() });
         } else if self.send_full_map(current, mispredicted) {
+            // The decoder knows the instruction from the branches.
         } else if self.fails_ambiguously(current, next) {
-            self.report(current, false, false, mispredicted, true);
+            self.report(current, mispredicted, Reason { notify: true, ..Reason::default() });
         } else if self.context_changed {
             self.packets.push(Packet::Context(self.context_of(current.privilege)));
             self.context_changed = false;
@@ -341,7 +354,7 @@ impl Encoder {
         } else if mispredicted {
             self.push(Packet::Predicted { count: self.predicted, end: Prediction::Failed });
         } else if self.predicted - FULL == LONGEST_COUNT {
-            self.report(current, false, false, mispredicted, false);
+            self.report(current, mispredicted, Reason::default());
         } else {
             return false;
         }
@@ -424,16 +437,9 @@ impl Encoder {
         self.returns.reported();
     }
 
-    /// Reports the address of an instruction, and the branches up to it. `sync_follows` says whether a packet of format
-    /// 3 follows immediately, or tracing ends.
-    fn report(
-        &mut self,
-        current: &Retired,
-        after_uninferable: bool,
-        sync_follows: bool,
-        mispredicted: bool,
-        notify: bool,
-    ) {
+    /// Reports the address of an instruction, and the branches up to it.
+    fn report(&mut self, current: &Retired, mispredicted: bool, reason: Reason) {
+        let Reason { after_uninferable, sync_follows, notify } = reason;
         let depth = self.returns.depth_to_report(after_uninferable, sync_follows, notify);
         let updiscon = after_uninferable && sync_follows;
         let reported = Reported { address: self.field(current.address), notify, updiscon, depth };

@@ -1,6 +1,6 @@
 //! Walks over the code from one packet to the next.
 
-use hodo_code::{BlockId, Graph, Labels, Terminator};
+use hodo_code::{BlockId, Graph, Labels, NOT_TAKEN, TAKEN, Terminator};
 use hodo_flow::{Executed, Expected, Sink, Trouble};
 use hodo_isa::riscv::Set;
 
@@ -280,12 +280,12 @@ impl Walk {
                 (if taken { target } else { end }, graph.follow(id, taken, self.tick).ok())
             }
             Terminator::None | Terminator::Barrier | Terminator::Wait => {
-                (end, graph.follow(id, false, self.tick).ok())
+                (end, graph.follow(id, NOT_TAKEN, self.tick).ok())
             }
-            Terminator::Jump => (target, graph.follow(id, true, self.tick).ok()),
+            Terminator::Jump => (target, graph.follow(id, TAKEN, self.tick).ok()),
             Terminator::Call => {
                 self.push(memory, end);
-                (target, graph.follow(id, true, self.tick).ok())
+                (target, graph.follow(id, TAKEN, self.tick).ok())
             }
             Terminator::Trap => return Err(missed(last_address(graph, id), goal)),
             Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return | Terminator::Far => {
@@ -514,7 +514,7 @@ impl Walk {
 }
 
 impl Walk {
-    /// Whether a lookahead reaches the goal. It may, where code is missing.
+    /// Whether a lookahead may reach the goal: it does, or code on the way is missing.
     fn may_reach<L: Labels>(mut self, graph: &mut Graph<'_, L>, memory: &mut Memory, goal: Goal) -> bool {
         matches!(self.advance(graph, &mut Nothing, memory, goal), Ok(_) | Err(Trouble::Code(_)))
     }

@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use hodo_clock::Tsc;
-use hodo_code::{BlockId, Graph, Labels, Program, Terminator};
-use hodo_flow::{Cause, ControlFlowKind, Event, Executed, Expected, Gap, PacketError, Sink, Trouble};
+use hodo_code::{BlockId, Graph, Labels, NOT_TAKEN, Program, TAKEN, Terminator};
+use hodo_flow::{Event, Executed, Expected, Gap, PacketError, Sink, Trouble};
 use hodo_isa::{Isa, riscv::Set};
 
 use super::{
     Branch, Configuration, Error, Form, Message, Messages, Resource, Synchronization,
     limits::{LONGEST_REPETITION, counted, is_too_long},
+    message::JUMP,
 };
 use crate::{
     flow::code::{last_address, sequential_target, upper_at_end},
@@ -224,7 +225,7 @@ impl<'t> Decoder<'t> {
         sink: &mut impl Sink,
     ) -> Result<(), Trouble> {
         let address = self.set.address(field << 1);
-        if branch.kind == 0 {
+        if branch.kind == JUMP {
             self.walk(branch.count, branch.history, End::Jump(address), graph, sink)?;
         } else {
             self.walk(branch.count, branch.history, End::Anywhere, graph, sink)?;
@@ -237,13 +238,13 @@ impl<'t> Decoder<'t> {
     /// A trap at the current position.
     fn trap(&mut self, handler: u64, sink: &mut impl Sink) {
         // Messages do not contain the cause.
-        let cause = Some(Cause { kind: ControlFlowKind::Interrupt, vector: 0 });
+        let cause = None;
         match self.is_open {
             true => {
                 sink.event(Event::Disabled { from: None, to: None, asynchronous: true, cause });
                 sink.event(Event::Enabled(handler));
             }
-            false => sink.event(Event::Asynchronous { from: self.pc, to: handler, cause: None }),
+            false => sink.event(Event::Asynchronous { from: self.pc, to: handler, cause }),
         }
         self.go_to(handler, None);
     }
@@ -308,7 +309,7 @@ impl<'t> Decoder<'t> {
         if before == State::On {
             let reached = match form {
                 Form::Program | Form::Direct => self.walk(count, None, End::At(address), graph, sink),
-                Form::Indirect { kind: 0, history } => {
+                Form::Indirect { kind: JUMP, history } => {
                     self.walk(count, history, End::At(address), graph, sink)
                 }
                 Form::Indirect { history, .. } => {
@@ -491,11 +492,11 @@ impl<'t> Decoder<'t> {
         self.is_open = false;
         let mut jumped = false;
         let (to, next) = match terminator {
-            Terminator::Conditional if taken => (direct, graph.follow(id, true, tick).ok()),
+            Terminator::Conditional if taken => (direct, graph.follow(id, TAKEN, tick).ok()),
             Terminator::None | Terminator::Conditional | Terminator::Barrier | Terminator::Wait => {
-                (end, graph.follow(id, false, tick).ok())
+                (end, graph.follow(id, NOT_TAKEN, tick).ok())
             }
-            Terminator::Jump | Terminator::Call => (direct, graph.follow(id, true, tick).ok()),
+            Terminator::Jump | Terminator::Call => (direct, graph.follow(id, TAKEN, tick).ok()),
             // It does not retire.
             Terminator::Trap => {
                 return Err(Trouble::Contradiction { at, expected: Expected::Indirect });

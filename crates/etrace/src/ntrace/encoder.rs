@@ -2,7 +2,7 @@
 
 use hodo_isa::riscv::{Kind, Linkage};
 
-use super::{Branch, Configuration, Form, Message, Resource, Synchronization};
+use super::{Branch, Configuration, Form, Message, Resource, Synchronization, message::JUMP};
 use crate::{
     encoder::{Retired, Taken},
     modes::Calls,
@@ -17,13 +17,12 @@ pub enum Mode {
     History,
 }
 
-/// The reason of the first synchronization message, and of those after a time: tracing is enabled; periodic.
+/// Reasons of synchronization messages: tracing was enabled, or a number of messages has passed.
 const ENABLED: u8 = 5;
 const PERIODIC: u8 = 2;
 /// Why a trace ends: it was disabled.
 const DISABLED: u8 = 4;
-/// Kinds of branches.
-const JUMP: u8 = 0;
+/// Kinds of branches that are traps.
 const EXCEPTION: u8 = 2;
 const INTERRUPT: u8 = 3;
 /// A history with its stop bit has at most 32 bits.
@@ -47,12 +46,21 @@ pub struct Encoder {
     is_on: bool,
     count: u64,
     history: u64,
+    /// The last reported address, in halfwords.
     reported: u64,
     /// The register that the instruction before set, if no message came between.
     upper: Option<u8>,
     since_sync: u64,
-    /// A branch message that is held back, with its target, and how often it came again.
-    repeated: Option<(Message, u64, u64)>,
+    repeated: Option<RepeatedBranch>,
+}
+
+/// The last branch message, which further ones may repeat.
+#[derive(Clone, Debug)]
+struct RepeatedBranch {
+    message: Message,
+    target: u64,
+    /// How often it came again.
+    times: u64,
 }
 
 impl Encoder {
@@ -153,19 +161,19 @@ impl Encoder {
     /// Sends a branch message, or counts it if it is the same as the last one.
     fn push_branch(&mut self, message: Message, target: u64) {
         match &mut self.repeated {
-            Some((last, to, times)) if same_branch(last, &message) && *to == target => *times += 1,
+            Some(last) if last.target == target && same_branch(&last.message, &message) => last.times += 1,
             _ => {
                 self.flush_repeated();
                 self.messages.push(message);
-                self.repeated = Some((message, target, 0));
+                self.repeated = Some(RepeatedBranch { message, target, times: 0 });
             }
         }
         self.reset();
     }
 
     fn flush_repeated(&mut self) {
-        if let Some((.., times @ 1..)) = self.repeated.take() {
-            self.messages.push(Message::RepeatBranch { count: times });
+        if let Some(RepeatedBranch { times: count @ 1.., .. }) = self.repeated.take() {
+            self.messages.push(Message::RepeatBranch { count });
         }
     }
 
@@ -193,7 +201,7 @@ impl Encoder {
         self.count += u64::from(current.instruction.length) / 2;
         let upper = self.upper.take();
         let linkage = kind.linkage();
-        // Before a synchronization message to the function, which empties the stack.
+        // A synchronization message to the called function empties the stack, so the call is pushed before it.
         if let (Linkage::Call, Some(calls)) = (linkage, &mut self.calls) {
             calls.push(after);
         }

@@ -2,7 +2,7 @@
 
 use super::{Branch, Form, Message, Resource, Synchronization};
 
-/// The greatest values of fields (`NTRACE_MAX_ICNT_BITS` and others of the specification's header file): a damaged message
+/// The greatest widths of fields (`NTRACE_MAX_ICNT_BITS` and others of the specification's header file): a damaged message
 /// must not be followed for hours.
 const COUNT_BITS: u32 = 22;
 const HISTORY_BITS: u32 = 32;

@@ -47,6 +47,9 @@ pub enum Message {
     },
 }
 
+/// `B-TYPE` of a jump.
+pub(super) const JUMP: u8 = 0;
+
 /// An indirect jump, or a trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch {

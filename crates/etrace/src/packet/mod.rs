@@ -171,7 +171,7 @@ pub enum ErrorKind {
     /// It has no bytes, or more than any packet.
     #[error("a packet of {0} bytes")]
     Length(usize),
-    /// There are bytes behind its last field.
+    /// At least a byte follows its last field. The number is that of all bits that follow.
     #[error("{0} bits behind the packet's last field")]
     Unread(usize),
     /// Format 0, but no extension that uses it is enabled, or the subformat does not exist.
