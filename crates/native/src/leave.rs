@@ -147,6 +147,7 @@ fn program_registers(slot: &Context, current: &user_regs_struct) -> user_regs_st
         set(&mut registers, number, slot.register(number as usize));
     }
     registers.eflags = slot.flags.get();
+    // It is in no system call that the kernel could restart.
     registers.orig_rax = u64::MAX;
     registers.gs_base = 0;
     registers
@@ -190,6 +191,7 @@ fn restore(halted: &Halted, states: &[State<'_>]) -> Result<(), Refusal> {
         caller.call(libc::SYS_munmap, [base, cache::LENGTH, 0, 0, 0, 0])?;
     }
     caller.call(libc::SYS_munmap, [IMAGE, END - IMAGE, 0, 0, 0, 0])?;
+    // It writes the program's code back, which threads may run next.
     drop(caller);
     for state in states {
         let tracee = Tracee(state.task);

@@ -9,6 +9,7 @@
 //! entered by a jump, as by a tail call, returns where the function before it would have returned.
 
 use std::{
+    iter::successors,
     ops::Range,
     sync::{Arc, atomic::Ordering::Acquire},
 };
@@ -78,6 +79,8 @@ struct KnownTable {
     bytes: usize,
     /// How many mappings were looked at for functions.
     maps: usize,
+    /// Whether those of the processes that this one is a copy of were looked at.
+    knows_inherited: bool,
     entries: Vec<FunctionEntry>,
 }
 
@@ -201,9 +204,10 @@ impl Watch {
 impl KnownTable {
     /// Looks for the functions in mappings that are new.
     fn find_functions(&mut self, conditions: &[Condition]) {
-        if let (0, Some(parent)) = (self.maps, &self.table.parent) {
-            let inherited = parent.table.maps.clone();
-            inherited.iter().for_each(|map| find(map, conditions, &mut self.entries));
+        let parent = self.table.parent.as_ref().filter(|_| !self.knows_inherited);
+        for ancestor in successors(parent, |parent| parent.table.parent.as_ref()) {
+            ancestor.table.maps.iter().for_each(|map| find(map, conditions, &mut self.entries));
+            self.knows_inherited = true;
         }
         for map in &self.table.maps[self.maps..] {
             find(map, conditions, &mut self.entries);
@@ -283,6 +287,42 @@ impl WatchedThread {
                 self.open.iter_mut().flatten().for_each(|open| open.depth = open.depth.saturating_sub(1));
                 self.returns.pop();
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_native_runtime::wire::record;
+
+    use super::*;
+
+    const FILE: &str = "/usr/bin/program";
+
+    /// A record of a table.
+    fn record(kind: u32, words: &[u64], name: &str) -> Vec<u8> {
+        let length = (16 + 8 * words.len() + name.len()) as u64;
+        let head = [length | u64::from(kind) << 32, 1];
+        let words = head.iter().chain(words).flat_map(|word| word.to_le_bytes());
+        words.chain(name.bytes()).collect()
+    }
+
+    #[test]
+    fn a_copy_has_the_functions_of_all_its_ancestors_once() {
+        let watched = Watched::Function(Select { file: FILE.to_owned(), offsets: 0x10..0x20 });
+        let limit = Limit::Instructions(1);
+        let mut watch = Watch::new(vec![Condition { text: String::new(), watched, limit }]);
+        let map = [0x40_0000, 0x1000, 0, 0, FILE.len() as u64];
+        watch.table_part(1, 0, &record(record::MAP, &map, FILE));
+        watch.table_part(2, 0, &record(record::FORK, &[1, 0], ""));
+        watch.table_part(3, 0, &record(record::FORK, &[2, 0], ""));
+        for key in [1, 2, 3] {
+            let known = watch.tables.get_mut(&key).unwrap();
+            // Once for each part of a log.
+            known.find_functions(&watch.conditions);
+            known.find_functions(&watch.conditions);
+            let found: Vec<u64> = known.entries.iter().map(|entry| entry.address).collect();
+            assert_eq!(found, [0x40_0010], "{key}");
         }
     }
 }
