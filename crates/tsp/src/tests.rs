@@ -4,6 +4,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -135,7 +136,9 @@ fn a_query_stops_when_its_client_disconnects() {
     let (runtime, app) = (runtime(), App::new(service()));
     let stopped = Arc::new(AtomicBool::new(false));
     let has_stopped = Arc::clone(&stopped);
+    let (begins, begun) = mpsc::channel();
     let answer = app.answer(move |_, budget| {
+        begins.send(()).expect("the test waits for it");
         let stop = budget.stop.as_ref().expect("a query can be stopped");
         let begin = Instant::now();
         while !stop.load(Ordering::Acquire) && begin.elapsed() < Duration::from_secs(60) {
@@ -145,7 +148,7 @@ fn a_query_stops_when_its_client_disconnects() {
         Ok(((), String::new()))
     });
     let task = runtime.spawn(answer);
-    thread::sleep(Duration::from_millis(50));
+    begun.recv_timeout(Duration::from_secs(30)).expect("the query begins");
     task.abort();
     let begin = Instant::now();
     while !stopped.load(Ordering::Acquire) {

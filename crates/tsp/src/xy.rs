@@ -120,10 +120,10 @@ fn greatest(
     let kind = table.schema().value.kind;
     let found = table.slices((span.begin, span.behind), Lanes::Some(lanes), times.len().max(2), budget)?;
     let of_lane = |lane: &u32| {
-        let mut values = vec![0.0; times.len()];
+        let mut values: Vec<Option<f64>> = vec![None; times.len()];
         let mut add = |time: u64, value: f64| {
             let index = times.partition_point(|own| *own < time).min(times.len() - 1);
-            values[index] = f64::max(values[index], value);
+            values[index] = Some(values[index].map_or(value, |known| known.max(value)));
         };
         let slices = found.iter().find(|slices| slices.lane == *lane).map(|slices| &slices.slices);
         match slices {
@@ -135,7 +135,41 @@ fn greatest(
             }
             None => {}
         }
-        values
+        values.into_iter().map(Option::unwrap_or_default).collect()
     };
     Ok(lanes.iter().map(of_lane).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_store::{Field, Naming, Schema, Shape, Store, Writer};
+
+    use super::*;
+
+    #[test]
+    fn the_greatest_of_negative_numbers_is_negative() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::create(folder.path(), "test").unwrap();
+        let schema = Schema {
+            name: "temperatures".to_owned(),
+            shape: Shape::Counters,
+            key: vec![Field::new("cpu", Kind::Integer)],
+            value: Field::new("degrees", Kind::Signed),
+            columns: Vec::new(),
+            naming: Naming { title: "temperatures".to_owned(), path: vec!["CPU {cpu}".to_owned()] },
+        };
+        let mut feed = writer.feed(writer.table(&schema).unwrap());
+        let lane = feed.lane(&[Some(0)]).unwrap();
+        for (time, degrees) in [(3, -9_i64), (5, -4), (12, -6)] {
+            feed.push(lane, (time, time), Some(degrees as u64), &[]).unwrap();
+        }
+        feed.flush().unwrap();
+        drop(feed);
+        writer.finish(1).unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let table = store.table("temperatures").unwrap();
+        let span = SampledSpan { begin: 0, behind: 21, times: 3 };
+        let values = greatest(table, &[lane], span, &[0, 10, 20], &Budget::default()).unwrap();
+        assert_eq!(values, [[0.0, -4.0, -6.0]]);
+    }
 }
