@@ -120,8 +120,10 @@ struct Stacks<K> {
     kept: K,
 }
 
-/// Functions nested deeper than this are combined into one.
+/// Functions nested deeper than this count as part of the one at this depth.
 const DEEPEST: usize = 1 << 10;
+/// The longest stack, so that entries without exits take no more memory: functions above it are unknown.
+const LONGEST: usize = 1 << 14;
 
 impl<K> Stacks<K> {
     /// The owner of a function's event; a task is the one that runs.
@@ -148,7 +150,7 @@ impl<K: KeptCalls> StateMachine<CallStackStep> for Stacks<K> {
             CallStackStep::Enter { time, owner, function } => {
                 let owner = self.resolved(owner);
                 let stack = self.owners.entry(owner).or_default();
-                if stack.len() < DEEPEST {
+                if stack.len() < LONGEST {
                     stack.push((function, time));
                 }
             }
@@ -165,7 +167,9 @@ impl<K: KeptCalls> StateMachine<CallStackStep> for Stacks<K> {
                     _ => None,
                 };
                 while stack.len() > index {
-                    self.kept.leave(InnermostEnd { owner, task, stack, time });
+                    if stack.len() <= DEEPEST {
+                        self.kept.leave(InnermostEnd { owner, task, stack, time });
+                    }
                     stack.pop();
                 }
             }
@@ -233,5 +237,35 @@ impl<K: KeptCalls> EventPartial for CallStackSteps<K> {
     fn add(&mut self, later: CallStackSteps<K>, _: &Threads) {
         self.steps.add(later.steps);
         later.traces.into_iter().for_each(|(trace, name)| _ = self.traces.entry(trace).or_insert(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The begin and the end of each call.
+    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+    struct Calls(Vec<(Nanos, Nanos)>);
+
+    impl KeptCalls for Calls {
+        fn leave(&mut self, InnermostEnd { stack, time, .. }: InnermostEnd<'_>) {
+            self.0.extend(stack.last().map(|(_, begin)| (*begin, time)));
+        }
+    }
+
+    #[test]
+    fn in_a_deep_recursion_the_first_call_ends_last() {
+        let owner = StackOwner::Thread(TraceKey { trace: 0, id: 1 });
+        let calls = 2 * DEEPEST as u64;
+        let mut stacks = Stacks::<Calls>::default();
+        for time in (0..calls).map(Nanos) {
+            stacks.apply(CallStackStep::Enter { time, owner, function: EventFunction::Address(1) });
+        }
+        for time in (calls..2 * calls).map(Nanos) {
+            stacks.apply(CallStackStep::Exit { time, owner, function: EventFunction::Address(1) });
+        }
+        assert_eq!((stacks.kept.0.len(), stacks.unmatched), (DEEPEST, 0));
+        assert_eq!(stacks.kept.0.last(), Some(&(Nanos(0), Nanos(2 * calls - 1))));
     }
 }
