@@ -75,14 +75,9 @@ impl<S: Default> Registers<S> {
         let Registers { cpus, threads, overwritten } = later;
         let mut before = std::mem::take(self);
         let mut resolve = |content: RegisterContent<S>| {
-            let mut joined = match content.from {
-                None => RegisterContent { from: None, since: S::default() },
-                Some(register) => before.take(register),
-            };
-            match content.from {
-                None => joined.since = content.since,
-                Some(_) => join(&mut joined, content.since),
-            }
+            let Some(register) = content.from else { return content };
+            let mut joined = before.take(register);
+            join(&mut joined, content.since);
             joined
         };
         for (cpu, content) in cpus.into_all() {

@@ -250,7 +250,7 @@ struct FollowedThread {
 /// The state of each thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ThreadStateMachine<O> {
-    tasks: FxHashMap<u32, FollowedThread>,
+    threads: FxHashMap<u32, FollowedThread>,
     cpus: Cpus<RunningOnCpu>,
     pub(crate) observer: O,
 }
@@ -314,16 +314,19 @@ impl<O: Observer> ThreadStateMachine<O> {
         for (cpu, (tid, since)) in running.into_iter().filter(|(_, (tid, _))| *tid != 0) {
             self.observer.ran(tid, cpu, Some(since), time);
         }
-        let mut tasks: Vec<(u32, FollowedThread)> = self.tasks.into_iter().collect();
-        tasks.sort_unstable_by_key(|(tid, _)| *tid);
-        tasks.into_iter().for_each(|(tid, mut task)| task.change_to(tid, None, time, &mut self.observer));
+        let mut threads: Vec<(u32, FollowedThread)> = self.threads.into_iter().collect();
+        threads.sort_unstable_by_key(|(tid, _)| *tid);
+        threads
+            .into_iter()
+            .for_each(|(tid, mut thread)| thread.change_to(tid, None, time, &mut self.observer));
         self.observer
     }
 
     /// A switch is missing, so a thread does not run on a CPU any more.
     fn lose_on(&mut self, cpu: u32, tid: u32, time: Nanos) {
-        let task = self.tasks.get_mut(&tid).filter(|task| task.state() == Some(Activity::Running(cpu)));
-        task.into_iter().for_each(|task| task.lose(time, &mut self.observer));
+        let thread =
+            self.threads.get_mut(&tid).filter(|thread| thread.state() == Some(Activity::Running(cpu)));
+        thread.into_iter().for_each(|thread| thread.lose(time, &mut self.observer));
     }
 
     /// A thread runs on a CPU.
@@ -336,22 +339,22 @@ impl<O: Observer> ThreadStateMachine<O> {
         let call = mem::take(&mut running.call);
         if let Some(other) = other {
             self.lose_on(cpu, other, time);
-            let task = self.tasks.entry(other).or_default();
-            task.call = call.name_or(task.call);
+            let thread = self.threads.entry(other).or_default();
+            thread.call = call.name_or(thread.call);
         }
         if tid != 0 {
-            let task = self.tasks.entry(tid).or_default();
-            task.lose(time, &mut self.observer);
-            task.change_to(tid, Some(Activity::Running(cpu)), time, &mut self.observer);
+            let thread = self.threads.entry(tid).or_default();
+            thread.lose(time, &mut self.observer);
+            thread.change_to(tid, Some(Activity::Running(cpu)), time, &mut self.observer);
         }
     }
 
     /// The first switch on a CPU. Returns since when the thread that leaves ran there.
     fn first(&mut self, cpu: u32, prev: u32, time: Nanos) -> RanSince {
-        let task = (prev != 0).then(|| self.tasks.entry(prev).or_default());
-        let ran_here = task.filter(|task| task.switched.is_none_or(|before| before >= time));
+        let thread = (prev != 0).then(|| self.threads.entry(prev).or_default());
+        let ran_here = thread.filter(|thread| thread.switched.is_none_or(|before| before >= time));
         let since = if prev == 0 || ran_here.is_some() { RanSince::Begin } else { RanSince::Elsewhere };
-        let taken_back = ran_here.and_then(|task| task.set_older(cpu, time));
+        let taken_back = ran_here.and_then(|thread| thread.set_older(cpu, time));
         self.observer.begin(cpu, taken_back, time);
         since
     }
@@ -366,28 +369,28 @@ impl<O: Observer> ThreadStateMachine<O> {
         call: OpenCall,
         state: PrevState,
     ) {
-        let task = self.tasks.entry(tid).or_default();
-        task.switched.get_or_insert(time);
-        task.call = call.name_or(task.call);
+        let thread = self.threads.entry(tid).or_default();
+        thread.switched.get_or_insert(time);
+        thread.call = call.name_or(thread.call);
         match ran_since {
             RanSince::Elsewhere => {}
             RanSince::Begin => self.observer.ran(tid, cpu, None, time),
             RanSince::Time(since) => self.observer.ran(tid, cpu, Some(since), time),
         }
-        let runs_elsewhere = matches!(task.state(), Some(Activity::Running(on)) if on != cpu);
+        let runs_elsewhere = matches!(thread.state(), Some(Activity::Running(on)) if on != cpu);
         if runs_elsewhere && !matches!(ran_since, RanSince::Elsewhere) {
             // It already runs on another CPU: keep that state.
             return;
         }
-        if task.state() != Some(Activity::Running(cpu)) {
-            task.lose(time, &mut self.observer);
+        if thread.state() != Some(Activity::Running(cpu)) {
+            thread.lose(time, &mut self.observer);
         }
-        match AfterSwitch::of(state, cpu, task.call) {
-            AfterSwitch::State(state) => task.change_to(tid, Some(state), time, &mut self.observer),
-            AfterSwitch::Ended => task.change_to(tid, None, time, &mut self.observer),
+        match AfterSwitch::of(state, cpu, thread.call) {
+            AfterSwitch::State(state) => thread.change_to(tid, Some(state), time, &mut self.observer),
+            AfterSwitch::Ended => thread.change_to(tid, None, time, &mut self.observer),
             AfterSwitch::Unknown => {
-                task.born.get_or_insert(time);
-                task.state = None;
+                thread.born.get_or_insert(time);
+                thread.state = None;
             }
         }
     }
@@ -413,23 +416,23 @@ impl<O: Observer> StateMachine<ThreadStep> for ThreadStateMachine<O> {
                     self.leave(prev, cpu, time, ran_since, call, state);
                 }
                 if next != 0 {
-                    let task = self.tasks.entry(next).or_default();
-                    task.switched.get_or_insert(time);
-                    task.change_to(next, Some(Activity::Running(cpu)), time, &mut self.observer);
+                    let thread = self.threads.entry(next).or_default();
+                    thread.switched.get_or_insert(time);
+                    thread.change_to(next, Some(Activity::Running(cpu)), time, &mut self.observer);
                 }
             }
             ThreadStep::Runs { time, cpu, tid } => self.runs(time, cpu, tid),
             ThreadStep::Wakeup { time, tid, cpu } => {
-                let task = self.tasks.entry(tid).or_default();
-                if !matches!(task.state(), Some(Activity::Running(_) | Activity::Runnable(_))) {
-                    task.change_to(tid, Some(Activity::Runnable(cpu)), time, &mut self.observer);
+                let thread = self.threads.entry(tid).or_default();
+                if !matches!(thread.state(), Some(Activity::Running(_) | Activity::Runnable(_))) {
+                    thread.change_to(tid, Some(Activity::Runnable(cpu)), time, &mut self.observer);
                 }
             }
             ThreadStep::Migrate { time, tid, cpu } => {
-                if let Some(task) = self.tasks.get_mut(&tid)
-                    && matches!(task.state(), Some(Activity::Runnable(on)) if on != cpu)
+                if let Some(thread) = self.threads.get_mut(&tid)
+                    && matches!(thread.state(), Some(Activity::Runnable(on)) if on != cpu)
                 {
-                    task.change_to(tid, Some(Activity::Runnable(cpu)), time, &mut self.observer);
+                    thread.change_to(tid, Some(Activity::Runnable(cpu)), time, &mut self.observer);
                 }
             }
             ThreadStep::SetOpenCall { cpu, call } => self.cpus.get_or(cpu, RunningOnCpu::default).call = call,

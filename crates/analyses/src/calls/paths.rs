@@ -97,10 +97,9 @@ impl CallPaths {
             match step {
                 FrameStep::Enter(..) if whole[index] => open.push(index),
                 FrameStep::Leave if whole[index] => {
-                    let Some((begin, FrameStep::Enter(function, entry))) =
-                        open.pop().map(|begin| new_steps[begin])
-                    else {
-                        continue;
+                    let begin = open.pop().map(|begin| new_steps[begin]);
+                    let Some((begin, FrameStep::Enter(function, entry))) = begin else {
+                        unreachable!("a complete call has a begin");
                     };
                     let (instructions, above) = (at - begin, open.len() as u32);
                     steps.push((at, FrameStep::CompleteCall { function, entry, instructions, above }));

@@ -42,10 +42,10 @@ impl SwitchesOfCpu {
     /// Adds the switches that follow, and returns the slice between the two partials.
     #[inline]
     fn append(&mut self, cpu: u32, later: SwitchesOfCpu) -> CpuSlice {
-        let ((start, next_task), (end, prev_task)) = (self.last, later.first);
+        let ((start, next_thread), (end, prev_thread)) = (self.last, later.first);
         self.last = later.last;
         self.missing.add(later.missing);
-        let thread = (next_task == prev_task).then_some(prev_task);
+        let thread = (next_thread == prev_thread).then_some(prev_thread);
         let slice = CpuSlice { cpu, thread, from: start, to: end };
         if thread.is_none() {
             self.missing.add(Missing { switches: 1, time: slice.length() });

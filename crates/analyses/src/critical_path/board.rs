@@ -74,7 +74,7 @@ pub(super) fn apply(histories: &mut Histories, time: Nanos, trace: u32, event: B
                 0 => Waker::SomeInterrupt,
                 running => Waker::Thread(running),
             };
-            let history = histories.task_history(TraceKey { trace, id: task });
+            let history = histories.thread_history(TraceKey { trace, id: task });
             match history.last().map(|change| change.to) {
                 Some(Doing::Running(_) | Doing::Woken(..)) => return,
                 None => history.push(Nanos(0), Doing::Blocked(WaitIn::Unknown)),
@@ -86,13 +86,13 @@ pub(super) fn apply(histories: &mut Histories, time: Nanos, trace: u32, event: B
         BoardEvent::Enter => {
             board.depth += 1;
             if board.depth == 1 {
-                histories.task_history(thread).push(time, Doing::Running(0));
+                histories.thread_history(thread).push(time, Doing::Running(0));
             }
         }
         BoardEvent::Exit => {
             board.depth = board.depth.saturating_sub(1);
             if board.depth == 0 {
-                histories.task_history(thread).push(time, Doing::Unknown(Why::NoScheduler));
+                histories.thread_history(thread).push(time, Doing::Unknown(Why::NoScheduler));
             }
         }
         BoardEvent::Send { id } => {
@@ -123,7 +123,7 @@ fn switch(histories: &mut Histories, time: Nanos, trace: u32, (prev, next): (u32
     let since = histories.occupants_mut(cpu(trace)).last();
     histories.occupants_mut(cpu(trace)).push(time, next);
     if prev != 0 {
-        let history = histories.task_history(TraceKey { trace, id: prev });
+        let history = histories.thread_history(TraceKey { trace, id: prev });
         if history.last().is_none() && is_first {
             history.push(Nanos(0), Doing::Running(0));
         }
@@ -133,7 +133,7 @@ fn switch(histories: &mut Histories, time: Nanos, trace: u32, (prev, next): (u32
         history.push(time, if next == 0 { Doing::Blocked(WaitIn::Unknown) } else { Doing::Left(0) });
     }
     if next != 0 {
-        let history = histories.task_history(TraceKey { trace, id: next });
+        let history = histories.thread_history(TraceKey { trace, id: next });
         match history.last().map(|change| change.to) {
             None => history.push(Nanos(0), Doing::Unknown(Why::Before)),
             Some(Doing::Running(_)) => history.correct(Doing::Unknown(Why::Lost)),
@@ -147,14 +147,14 @@ fn switch(histories: &mut Histories, time: Nanos, trace: u32, (prev, next): (u32
 fn receive(histories: &mut Histories, (before, time): (Nanos, Nanos), thread: TraceKey, work: CompletedWork) {
     let board = &histories.boards().boards[&thread.trace];
     let (has_scheduler, depth) = (board.has_scheduler, board.depth);
-    let Some(last) = histories.task_history(thread).last() else { return };
+    let Some(last) = histories.thread_history(thread).last() else { return };
     if has_scheduler {
         // The task was started for the message, which it takes first.
         if last.to != Doing::Running(0) || last.time != before || work.begin > last.time {
             return;
         }
         let index = histories.add_work(work);
-        let history = histories.task_history(thread);
+        let history = histories.thread_history(thread);
         history.pop();
         if history.last().is_some_and(|change| change.to == Doing::Blocked(WaitIn::Unknown)) {
             history.correct(Doing::Blocked(WaitIn::Message));
@@ -164,7 +164,7 @@ fn receive(histories: &mut Histories, (before, time): (Nanos, Nanos), thread: Tr
     }
     if work.begin > before && last.time <= before {
         let index = histories.add_work(work);
-        let history = histories.task_history(thread);
+        let history = histories.thread_history(thread);
         history.push(before, Doing::Blocked(WaitIn::Message));
         history.push(time, Doing::Woken(0, Waker::Work(index)));
         history.push(time, if depth > 0 { Doing::Running(0) } else { Doing::Unknown(Why::NoScheduler) });

@@ -156,7 +156,7 @@ const DEEPEST: usize = 16;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Histories {
     cpus: FxHashMap<TraceKey, CpuOccupancy>,
-    tasks: FxHashMap<TraceKey, TracedThread>,
+    threads: FxHashMap<TraceKey, TracedThread>,
     works: Vec<CompletedWork>,
     /// Requests that are not complete, by trace, device and sector.
     requests: FxHashMap<(u32, u32, u64), CompletedWork>,
@@ -167,12 +167,12 @@ pub(crate) struct Histories {
 
 impl Histories {
     pub(crate) fn history(&self, thread: TraceKey) -> Option<&ThreadHistory> {
-        Some(&self.tasks.get(&thread)?.history)
+        Some(&self.threads.get(&thread)?.history)
     }
 
     /// All threads with their histories, in order.
     pub(crate) fn all(&self) -> Vec<(TraceKey, &ThreadHistory)> {
-        let mut all: Vec<_> = self.tasks.iter().map(|(key, task)| (*key, &task.history)).collect();
+        let mut all: Vec<_> = self.threads.iter().map(|(key, traced)| (*key, &traced.history)).collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all
     }
@@ -199,11 +199,11 @@ impl Histories {
 
     /// Forgets the history of a thread.
     pub(super) fn forget(&mut self, thread: TraceKey) {
-        self.tasks.remove(&thread);
+        self.threads.remove(&thread);
     }
 
-    pub(super) fn task_history(&mut self, thread: TraceKey) -> &mut ThreadHistory {
-        &mut self.tasks.entry(thread).or_default().history
+    pub(super) fn thread_history(&mut self, thread: TraceKey) -> &mut ThreadHistory {
+        &mut self.threads.entry(thread).or_default().history
     }
 
     /// Adds work that has begun; returns its index.
@@ -214,7 +214,7 @@ impl Histories {
 
     /// Events are missing: the last change in a thread's history is not what the thread does now.
     pub(super) fn lose(&mut self, thread: TraceKey) {
-        let history = self.task_history(thread);
+        let history = self.thread_history(thread);
         match history.last() {
             None => history.push(Nanos(0), Doing::Unknown(Why::Lost)),
             Some(change) if change.to == Doing::Ended => {}
@@ -231,9 +231,9 @@ impl Histories {
         inside: InsideKernel,
     ) {
         let next_thread = TraceKey { id: next, ..cpu };
-        let resumed = self.tasks.get(&next_thread).map(|task| task.inside);
-        let previous = self.tasks.get(&TraceKey { id: prev, ..cpu }).filter(|_| prev != 0);
-        let is_from_elsewhere = previous.is_some_and(|task| !task.history.may_run_since_begin());
+        let resumed = self.threads.get(&next_thread).map(|traced| traced.inside);
+        let previous = self.threads.get(&TraceKey { id: prev, ..cpu }).filter(|_| prev != 0);
+        let is_from_elsewhere = previous.is_some_and(|traced| !traced.history.may_run_since_begin());
         let occupancy = self.cpus.entry(cpu).or_default();
         occupancy.runs = Some(next);
         let inside = inside.or(occupancy.inside);
@@ -266,7 +266,7 @@ impl Histories {
     /// A thread runs on a CPU. If another one came there last, a switch is missing: who ran since then is unknown.
     fn runs(&mut self, time: Nanos, cpu: TraceKey, tid: u32) {
         let thread = TraceKey { id: tid, ..cpu };
-        let resumed = self.tasks.get(&thread).map(|task| task.inside);
+        let resumed = self.threads.get(&thread).map(|traced| traced.inside);
         let occupancy = self.cpus.entry(cpu).or_default();
         if occupancy.runs.replace(tid) == Some(tid) {
             return;
@@ -281,7 +281,7 @@ impl Histories {
             self.lose_on(cpu, other);
         }
         if tid != 0 {
-            let history = self.task_history(thread);
+            let history = self.thread_history(thread);
             if history.last().is_some_and(|change| !matches!(change.to, Doing::Running(_) | Doing::Ended)) {
                 history.push_unknown(since);
             }
@@ -292,7 +292,7 @@ impl Histories {
     /// A switch is missing: at some unknown time, a thread stopped running on a CPU.
     fn lose_on(&mut self, cpu: TraceKey, tid: u32) {
         let thread = TraceKey { id: tid, ..cpu };
-        let last = self.task_history(thread).last();
+        let last = self.thread_history(thread).last();
         if last.is_some_and(|change| change.to == Doing::Running(cpu.id)) {
             self.lose(thread);
         }
@@ -307,9 +307,9 @@ impl Histories {
         state: PrevState,
         inside: InsideKernel,
     ) {
-        let task = self.tasks.entry(TraceKey { id: tid, ..cpu }).or_default();
-        task.inside = inside;
-        let history = &mut task.history;
+        let traced = self.threads.entry(TraceKey { id: tid, ..cpu }).or_default();
+        traced.inside = inside;
+        let history = &mut traced.history;
         // The thread that leaves at the first switch of a CPU ran there since the trace began: wake-ups until then changed
         // nothing.
         if is_first && history.may_run_since_begin() {
@@ -329,15 +329,15 @@ impl Histories {
     }
 
     fn comes(&mut self, time: Nanos, cpu: TraceKey, thread: TraceKey) {
-        let task = self.tasks.entry(thread).or_default();
-        task.waking = None;
-        match task.history.last().map(|change| change.to) {
-            None => task.history.push(Nanos(0), Doing::Unknown(Why::Before)),
+        let traced = self.threads.entry(thread).or_default();
+        traced.waking = None;
+        match traced.history.last().map(|change| change.to) {
+            None => traced.history.push(Nanos(0), Doing::Unknown(Why::Before)),
             // It runs elsewhere: the switch from there is missing.
-            Some(Doing::Running(_) | Doing::Ended) => task.history.correct(Doing::Unknown(Why::Lost)),
+            Some(Doing::Running(_) | Doing::Ended) => traced.history.correct(Doing::Unknown(Why::Lost)),
             Some(_) => {}
         }
-        task.history.push(time, Doing::Running(cpu.id));
+        traced.history.push(time, Doing::Running(cpu.id));
     }
 
     /// Who wakes a thread on a CPU.
@@ -358,20 +358,20 @@ impl Histories {
     }
 
     fn wakes(&mut self, time: Nanos, cpu: TraceKey, (tid, target): (u32, u32), by: Waker, is_early: bool) {
-        let task = self.tasks.entry(TraceKey { id: tid, ..cpu }).or_default();
-        match task.history.last().map(|change| change.to) {
+        let traced = self.threads.entry(TraceKey { id: tid, ..cpu }).or_default();
+        match traced.history.last().map(|change| change.to) {
             // The wake-up shows that it has slept since the trace began.
-            None => task.history.push(Nanos(0), Doing::Blocked(WaitIn::Unknown)),
+            None => traced.history.push(Nanos(0), Doing::Blocked(WaitIn::Unknown)),
             Some(Doing::Running(_) | Doing::Ready(_)) => {
-                task.waking = Some(by).filter(|_| is_early).or(task.waking);
+                traced.waking = Some(by).filter(|_| is_early).or(traced.waking);
                 return;
             }
             // It was woken already; this event says on which CPU it will run.
-            Some(Doing::Woken(_, by)) => return task.history.correct(Doing::Woken(target, by)),
+            Some(Doing::Woken(_, by)) => return traced.history.correct(Doing::Woken(target, by)),
             Some(_) => {}
         }
-        let by = task.waking.take().filter(|_| !is_early).unwrap_or(by);
-        task.history.push(time, Doing::Woken(target, by));
+        let by = traced.waking.take().filter(|_| !is_early).unwrap_or(by);
+        traced.history.push(time, Doing::Woken(target, by));
     }
 
     /// Who begins work on a CPU.
@@ -394,8 +394,8 @@ impl Histories {
             *done = Some(index);
         } else {
             // A thread completes it: if an interrupt woke that thread, the interrupt came for this work.
-            let task = occupancy.now.and_then(|tid| self.tasks.get_mut(&TraceKey { id: tid, ..cpu }));
-            match task.and_then(|task| task.history.woken_by()) {
+            let traced = occupancy.now.and_then(|tid| self.threads.get_mut(&TraceKey { id: tid, ..cpu }));
+            match traced.and_then(|traced| traced.history.woken_by()) {
                 Some((woken, by @ Waker::Interrupt(InterruptSource::Irq(_)))) if work.begin <= woken => {
                     *by = Waker::Work(index);
                 }
@@ -418,7 +418,7 @@ impl StateMachine<HistoryStep> for Histories {
                 self.wakes(time, cpu, (tid, target), by, is_early);
             }
             HistoryStep::Migrate { time, thread, cpu } => {
-                let history = self.task_history(thread);
+                let history = self.thread_history(thread);
                 match history.last().map(|change| change.to) {
                     Some(Doing::Woken(on, _) | Doing::Ready(on)) if on != cpu => {
                         history.push(time, Doing::Ready(cpu))
@@ -427,10 +427,10 @@ impl StateMachine<HistoryStep> for Histories {
                 }
             }
             HistoryStep::Fork { time, parent, child } => {
-                let task = self.tasks.entry(child).or_default();
-                *task =
-                    TracedThread { history: std::mem::take(&mut task.history), ..TracedThread::default() };
-                task.history.push(time, Doing::Born(parent));
+                let traced = self.threads.entry(child).or_default();
+                *traced =
+                    TracedThread { history: std::mem::take(&mut traced.history), ..TracedThread::default() };
+                traced.history.push(time, Doing::Born(parent));
             }
             HistoryStep::Enter { cpu, source } => {
                 let interrupts = &mut self.cpus.entry(cpu).or_default().interrupts;

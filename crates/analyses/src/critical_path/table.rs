@@ -10,7 +10,7 @@ use super::{
     history::{InterruptSource, TraceKey, WaitIn, Why},
     subject::Subject,
     tree::{self, PathLeaf},
-    walk::{PathStretch, StretchCause, WaitEndedBy},
+    walk::{PathPiece, PieceCause, WaitEndedBy},
 };
 use crate::{
     columns::{most_first, share},
@@ -112,7 +112,7 @@ impl PathNames<'_, '_> {
     pub(crate) fn awaited(&self, trace: u32, awaited: WaitEndedBy) -> String {
         match awaited {
             WaitEndedBy::Thread(thread) => self.name(thread),
-            WaitEndedBy::Cause(StretchCause::Cpu(thread)) if thread.id != 0 => self.name(thread),
+            WaitEndedBy::Cause(PieceCause::Cpu(thread)) if thread.id != 0 => self.name(thread),
             WaitEndedBy::Cause(cause) => match self.detail(trace, cause) {
                 Some(detail) => format!("{}: {detail}", cause.name()),
                 None => cause.name().to_owned(),
@@ -121,42 +121,42 @@ impl PathNames<'_, '_> {
     }
 
     /// More about a cause: who ran instead, which device, why it is unknown.
-    pub(crate) fn detail(&self, trace: u32, cause: StretchCause) -> Option<String> {
+    pub(crate) fn detail(&self, trace: u32, cause: PieceCause) -> Option<String> {
         match cause {
-            StretchCause::Cpu(thread) if thread.id == 0 => Some("idle".to_owned()),
-            StretchCause::Cpu(thread) => Some(self.name(thread)),
-            StretchCause::Block(device) => Some(device_numbers(device)),
-            StretchCause::Interrupt(InterruptSource::Irq(number)) => {
+            PieceCause::Cpu(thread) if thread.id == 0 => Some("idle".to_owned()),
+            PieceCause::Cpu(thread) => Some(self.name(thread)),
+            PieceCause::Block(device) => Some(device_numbers(device)),
+            PieceCause::Interrupt(InterruptSource::Irq(number)) => {
                 let name = self.labels.interrupts.get(&TraceKey { trace, id: number });
                 Some(name.map_or_else(|| format!("irq {number}"), |name| format!("irq {number} {name}")))
             }
-            StretchCause::Interrupt(InterruptSource::Softirq(vector)) => {
+            PieceCause::Interrupt(InterruptSource::Softirq(vector)) => {
                 let name = SOFTIRQS.get(vector as usize).copied();
                 Some(name.map_or_else(|| format!("softirq {vector}"), |name| format!("softirq {name}")))
             }
-            StretchCause::Unknown(why) => Some(Why::name(why).to_owned()),
+            PieceCause::Unknown(why) => Some(Why::name(why).to_owned()),
             _ => None,
         }
     }
 }
 
-impl StretchCause {
+impl PieceCause {
     /// The stable name.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            StretchCause::Running => "running",
-            StretchCause::Cpu(_) => "cpu",
-            StretchCause::Block(_) => "block",
-            StretchCause::Network => "network",
-            StretchCause::Message => "message",
-            StretchCause::Timer | StretchCause::Interrupt(InterruptSource::Timer) => "timer",
-            StretchCause::Interrupt(_) => "interrupt",
-            StretchCause::Unknown(_) => "unknown",
+            PieceCause::Running => "running",
+            PieceCause::Cpu(_) => "cpu",
+            PieceCause::Block(_) => "block",
+            PieceCause::Network => "network",
+            PieceCause::Message => "message",
+            PieceCause::Timer | PieceCause::Interrupt(InterruptSource::Timer) => "timer",
+            PieceCause::Interrupt(_) => "interrupt",
+            PieceCause::Unknown(_) => "unknown",
         }
     }
 }
 
-impl PathStretch {
+impl PathPiece {
     fn length(&self) -> u64 {
         self.end.0.saturating_sub(self.begin.0)
     }
@@ -176,9 +176,9 @@ fn thread_columns() -> [Column; 3] {
 }
 
 /// The table of the chosen view.
-pub(super) fn table(naming: &PathNames<'_, '_>, subject: Option<&Subject>, pieces: &[PathStretch]) -> Table {
-    let sum = |counts: fn(&PathStretch) -> bool| -> u64 {
-        pieces.iter().filter(|piece| counts(piece)).map(PathStretch::length).sum()
+pub(super) fn table(naming: &PathNames<'_, '_>, subject: Option<&Subject>, pieces: &[PathPiece]) -> Table {
+    let sum = |counts: fn(&PathPiece) -> bool| -> u64 {
+        pieces.iter().filter(|piece| counts(piece)).map(PathPiece::length).sum()
     };
     let span = subject.map_or((Nanos(0), Nanos(0)), |subject| (subject.from, subject.to));
     let summary = vec![
@@ -187,18 +187,19 @@ pub(super) fn table(naming: &PathNames<'_, '_>, subject: Option<&Subject>, piece
         ("path_begin_ns", span.0.0.into()),
         ("span_ns", span.1.0.saturating_sub(span.0.0).into()),
         ("total_ns", sum(|_| true).into()),
-        ("own_ns", sum(|piece| piece.waits.is_empty() && piece.cause == StretchCause::Running).into()),
-        ("unknown_ns", sum(|piece| matches!(piece.cause, StretchCause::Unknown(_))).into()),
+        ("own_ns", sum(|piece| piece.waits.is_empty() && piece.cause == PieceCause::Running).into()),
+        ("unknown_ns", sum(|piece| matches!(piece.cause, PieceCause::Unknown(_))).into()),
         ("pieces", (pieces.len() as u64).into()),
     ];
     match naming.context.selection.view.as_str() {
         view @ ("piece" | "stretch") => {
+            // The functions that ran are joined to rows of the tree, which the labels name.
             let with_labels = view == "stretch";
             by_piece(naming, summary, pieces, with_labels)
         }
         "cause" => by_cause(naming, summary, pieces),
         _ => {
-            let leaf = |piece: &PathStretch| PathLeaf {
+            let leaf = |piece: &PathPiece| PathLeaf {
                 labels: labels(naming, piece),
                 length: piece.length(),
                 functions: &[],
@@ -209,7 +210,7 @@ pub(super) fn table(naming: &PathNames<'_, '_>, subject: Option<&Subject>, piece
 }
 
 /// What a piece is, from the subject's wait to the thread that was waited for in the end.
-fn labels(naming: &PathNames<'_, '_>, piece: &PathStretch) -> Vec<String> {
+fn labels(naming: &PathNames<'_, '_>, piece: &PathPiece) -> Vec<String> {
     let named = |thread: TraceKey, is_first: bool, what: String| match is_first {
         true => what,
         false => format!("{} {what}", naming.name(thread)),
@@ -225,9 +226,9 @@ fn labels(naming: &PathNames<'_, '_>, piece: &PathStretch) -> Vec<String> {
         labels.push(named(thread, index == 0, what));
     }
     let what = match (piece.cause, naming.detail(piece.thread.trace, piece.cause)) {
-        (StretchCause::Running, _) => "runs".to_owned(),
-        (StretchCause::Cpu(thread), _) if thread.id == 0 => "waits for an idle CPU".to_owned(),
-        (StretchCause::Cpu(_), Some(other)) => format!("waits for the CPU of {other}"),
+        (PieceCause::Running, _) => "runs".to_owned(),
+        (PieceCause::Cpu(thread), _) if thread.id == 0 => "waits for an idle CPU".to_owned(),
+        (PieceCause::Cpu(_), Some(other)) => format!("waits for the CPU of {other}"),
         (cause, None) => cause.name().to_owned(),
         (cause, Some(detail)) => format!("{}: {detail}", cause.name()),
     };
@@ -240,7 +241,7 @@ fn labels(naming: &PathNames<'_, '_>, piece: &PathStretch) -> Vec<String> {
 fn by_piece(
     naming: &PathNames<'_, '_>,
     summary: hodo_model::Summary,
-    pieces: &[PathStretch],
+    pieces: &[PathPiece],
     with_labels: bool,
 ) -> Table {
     let mut columns = vec![
@@ -277,10 +278,10 @@ struct PieceSums {
 }
 
 /// What pieces are summed by: how the subject waits, the cause, the thread.
-type PathGroup = (Option<WaitIn>, StretchCause, TraceKey);
+type PathGroup = (Option<WaitIn>, PieceCause, TraceKey);
 
-fn by_cause(naming: &PathNames<'_, '_>, summary: hodo_model::Summary, pieces: &[PathStretch]) -> Table {
-    let all: u64 = pieces.iter().map(PathStretch::length).sum();
+fn by_cause(naming: &PathNames<'_, '_>, summary: hodo_model::Summary, pieces: &[PathPiece]) -> Table {
+    let all: u64 = pieces.iter().map(PathPiece::length).sum();
     let mut groups: BTreeMap<PathGroup, PieceSums> = BTreeMap::new();
     for piece in pieces {
         let sums = groups.entry((piece.via(), piece.cause, piece.thread)).or_default();

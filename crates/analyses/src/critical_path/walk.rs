@@ -12,7 +12,7 @@
 //!
 //! A wait from `b` to `w` is replaced by what its waker did from `b` to `w`, whose own waits are replaced likewise. A
 //! wait for a device or a timer stays, from when the request was made: until then the path is of the thread that made it.
-//! Each moment belongs to one stretch, so the stretches add up to the span.
+//! Each moment belongs to one piece, so the pieces add up to the span.
 //!
 //! Source: F. Giraldeau, M. Dagenais, "Wait analysis of distributed systems using kernel tracing", IEEE TPDS 2016.
 
@@ -25,9 +25,9 @@ use super::{
     machine::Histories,
 };
 
-/// What a stretch of the path was spent for.
+/// What a piece of the path was spent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum StretchCause {
+pub(crate) enum PieceCause {
     /// The thread ran.
     Running,
     /// The thread could run, and this thread ran on the CPU instead; thread 0 idles.
@@ -46,14 +46,14 @@ pub(crate) enum StretchCause {
     Unknown(Why),
 }
 
-/// A stretch of the path.
+/// A piece of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PathStretch {
+pub(crate) struct PathPiece {
     pub(crate) begin: Nanos,
     pub(crate) end: Nanos,
     /// The thread that the path is of.
     pub(crate) thread: TraceKey,
-    pub(crate) cause: StretchCause,
+    pub(crate) cause: PieceCause,
     /// How the subject waits for this thread, and each thread between for the next; empty for the subject itself.
     pub(crate) waits: Vec<(TraceKey, WaitIn)>,
 }
@@ -76,14 +76,14 @@ struct PathWalk<'h> {
     /// Everything after it is done.
     now: Nanos,
     /// Latest first.
-    path: Vec<PathStretch>,
+    path: Vec<PathPiece>,
 }
 
 /// Threads that wait for each other at one moment, which real traces do not have, are not followed deeper than this.
 const DEEPEST: usize = 1 << 12;
 
-/// The stretches of a thread's path, in order of time.
-pub(crate) fn walk(histories: &Histories, subject: TraceKey, from: Nanos, to: Nanos) -> Vec<PathStretch> {
+/// The pieces of a thread's path, in order of time.
+pub(crate) fn walk(histories: &Histories, subject: TraceKey, from: Nanos, to: Nanos) -> Vec<PathPiece> {
     // If the subject waits at `to`, the walk begins at the end of that wait, which shows who ended it.
     let last = histories.history(subject).and_then(|history| history.before(to));
     let wait = last.filter(|stretch| matches!(stretch.to, Doing::Blocked(_) | Doing::Left(_)));
@@ -97,34 +97,34 @@ pub(crate) fn walk(histories: &Histories, subject: TraceKey, from: Nanos, to: Na
         }
         walk.step(level);
     }
-    walk.path.retain(|stretch| stretch.begin < to);
-    walk.path.iter_mut().for_each(|stretch| stretch.end = stretch.end.min(to));
+    walk.path.retain(|piece| piece.begin < to);
+    walk.path.iter_mut().for_each(|piece| piece.end = piece.end.min(to));
     walk.path.reverse();
     walk.path
 }
 
 impl PathWalk<'_> {
-    /// Adds the stretch from `begin` to now.
-    fn add(&mut self, begin: Nanos, cause: StretchCause) {
+    /// Adds the piece from `begin` to now.
+    fn add(&mut self, begin: Nanos, cause: PieceCause) {
         let begin = begin.max(self.levels.last().map_or(begin, |level| level.floor));
         if begin >= self.now {
             return;
         }
         let thread = self.levels.last().map_or_else(TraceKey::default, |level| level.thread);
         let waits = self.levels.windows(2).map(|pair| (pair[0].thread, pair[1].via)).collect();
-        self.path.push(PathStretch { begin, end: self.now, thread, cause, waits });
+        self.path.push(PathPiece { begin, end: self.now, thread, cause, waits });
         self.now = begin;
     }
 
     fn step(&mut self, level: Level) {
         let history = self.histories.history(level.thread);
         let Some(stretch) = history.and_then(|history| history.before(self.now)) else {
-            return self.add(level.floor, StretchCause::Unknown(Why::Before));
+            return self.add(level.floor, PieceCause::Unknown(Why::Before));
         };
         let is_over = stretch.end == Some(self.now);
         let begin = stretch.begin.max(level.floor);
         match (stretch.to, stretch.next) {
-            (Doing::Running(_), _) => self.add(begin, StretchCause::Running),
+            (Doing::Running(_), _) => self.add(begin, PieceCause::Running),
             (Doing::Ready(cpu) | Doing::Woken(cpu, _), _) => self.waits_for_cpu(begin, level.thread, cpu),
             (Doing::Left(cpu), Some(Doing::Running(_))) => self.waits_for_cpu(begin, level.thread, cpu),
             (Doing::Blocked(via), Some(Doing::Woken(_, by))) if is_over => self.resolve(begin, by, via),
@@ -135,21 +135,21 @@ impl PathWalk<'_> {
                 let parent = TraceKey { id: parent, ..level.thread };
                 self.enter(level.floor, parent, WaitIn::Unknown);
             }
-            (Doing::Unknown(why), _) => self.add(begin, StretchCause::Unknown(why)),
-            (Doing::Ended, _) => self.add(begin, StretchCause::Unknown(Why::Lost)),
+            (Doing::Unknown(why), _) => self.add(begin, PieceCause::Unknown(why)),
+            (Doing::Ended, _) => self.add(begin, PieceCause::Unknown(Why::Lost)),
             (Doing::Blocked(_) | Doing::Left(_), Some(next)) if is_over => {
                 let lost = matches!(next, Doing::Unknown(_) | Doing::Ended);
-                self.add(begin, StretchCause::Unknown(if lost { Why::Lost } else { Why::NoWakeup }));
+                self.add(begin, PieceCause::Unknown(if lost { Why::Lost } else { Why::NoWakeup }));
             }
-            (Doing::Blocked(_) | Doing::Left(_), _) => self.add(begin, StretchCause::Unknown(Why::NotWoken)),
+            (Doing::Blocked(_) | Doing::Left(_), _) => self.add(begin, PieceCause::Unknown(Why::NotWoken)),
         }
     }
 
-    /// The thread waits for a CPU from `begin` to `self.now`: adds a stretch for each thread that ran there.
+    /// The thread waits for a CPU from `begin` to `self.now`: adds a piece for each thread that ran there.
     fn waits_for_cpu(&mut self, begin: Nanos, thread: TraceKey, cpu: u32) {
         let cpu = TraceKey { id: cpu, ..thread };
         let Some(occupants) = self.histories.occupants(cpu) else {
-            return self.add(begin, StretchCause::Unknown(Why::Lost));
+            return self.add(begin, PieceCause::Unknown(Why::Lost));
         };
         while self.now > begin {
             let (since, tid) = occupants.before(self.now);
@@ -157,11 +157,11 @@ impl PathWalk<'_> {
             let occupant = tid.map(|id| TraceKey { id, ..cpu }).filter(|key| *key != thread);
             let history = occupant.and_then(|key| self.histories.history(key));
             let cause = match occupant {
-                Some(key) if key.id == 0 => StretchCause::Cpu(key),
+                Some(key) if key.id == 0 => PieceCause::Cpu(key),
                 Some(key) if history.is_some_and(|history| history.ran(cpu.id, since, self.now)) => {
-                    StretchCause::Cpu(key)
+                    PieceCause::Cpu(key)
                 }
-                _ => StretchCause::Unknown(Why::Lost),
+                _ => PieceCause::Unknown(Why::Lost),
             };
             self.add(since, cause);
         }
@@ -174,21 +174,21 @@ impl PathWalk<'_> {
         match by {
             Waker::Thread(tid) => self.enter(begin, key(tid), via),
             Waker::Cpu(cpu) => match self.histories.occupants(key(cpu)).and_then(|cpu| cpu.first()) {
-                Some(0) | None => self.add(begin, StretchCause::Unknown(Why::Interrupt)),
+                Some(0) | None => self.add(begin, PieceCause::Unknown(Why::Interrupt)),
                 Some(tid) => self.enter(begin, key(tid), via),
             },
-            Waker::Interrupt(InterruptSource::Timer) => self.device(begin, StretchCause::Timer, via),
-            Waker::Interrupt(source) => self.device(begin, StretchCause::Interrupt(source), via),
-            Waker::SomeInterrupt => self.device(begin, StretchCause::Unknown(Why::Interrupt), via),
+            Waker::Interrupt(InterruptSource::Timer) => self.device(begin, PieceCause::Timer, via),
+            Waker::Interrupt(source) => self.device(begin, PieceCause::Interrupt(source), via),
+            Waker::SomeInterrupt => self.device(begin, PieceCause::Unknown(Why::Interrupt), via),
             Waker::Work(index) => match self.histories.work(index).copied() {
                 Some(work) => self.work(begin, work, via),
-                None => self.add(begin, StretchCause::Unknown(Why::Lost)),
+                None => self.add(begin, PieceCause::Unknown(Why::Lost)),
             },
         }
     }
 
-    /// No thread is waited for: the stretch is one level below the thread, to show how it waits.
-    fn device(&mut self, begin: Nanos, cause: StretchCause, via: WaitIn) {
+    /// No thread is waited for: the piece is one level below the thread, to show how it waits.
+    fn device(&mut self, begin: Nanos, cause: PieceCause, via: WaitIn) {
         let level = self.levels[self.levels.len() - 1];
         self.levels.push(Level { via, floor: begin, since: self.now, ..level });
         self.add(begin, cause);
@@ -198,9 +198,9 @@ impl PathWalk<'_> {
     /// The thread waits for work; before that began, the path follows the thread that began it.
     fn work(&mut self, begin: Nanos, work: CompletedWork, via: WaitIn) {
         let cause = match work.kind {
-            WorkKind::Block(device) => StretchCause::Block(device),
-            WorkKind::Packet => StretchCause::Network,
-            WorkKind::Message => StretchCause::Message,
+            WorkKind::Block(device) => PieceCause::Block(device),
+            WorkKind::Packet => PieceCause::Network,
+            WorkKind::Message => PieceCause::Message,
         };
         self.device(work.begin.clamp(begin, self.now), cause, via);
         if self.now <= begin {
@@ -216,7 +216,7 @@ impl PathWalk<'_> {
         };
         match author {
             Some(author) => self.enter(begin, author, via),
-            None => self.device(begin, StretchCause::Unknown(Why::Sender), via),
+            None => self.device(begin, PieceCause::Unknown(Why::Sender), via),
         }
     }
 
@@ -224,10 +224,11 @@ impl PathWalk<'_> {
     fn enter(&mut self, floor: Nanos, thread: TraceKey, via: WaitIn) {
         let ran = self.histories.history(thread).is_some_and(|history| history.ran_at(self.now));
         let mut entered_now = self.levels.iter().rev().take_while(|level| level.since == self.now);
-        let returns = entered_now.any(|level| level.thread == thread);
+        // A thread that the path entered at this moment waits for the last one, which seems to wait for that thread.
+        let is_cycle = entered_now.any(|level| level.thread == thread);
         let last = self.levels[self.levels.len() - 1].thread;
-        if !ran || returns || thread == last || self.levels.len() >= DEEPEST {
-            return self.device(floor, StretchCause::Unknown(Why::Waker), via);
+        if !ran || is_cycle || thread == last || self.levels.len() >= DEEPEST {
+            return self.device(floor, PieceCause::Unknown(Why::Waker), via);
         }
         self.levels.push(Level { thread, floor, since: self.now, via });
     }
@@ -237,7 +238,7 @@ impl PathWalk<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum WaitEndedBy {
     Thread(TraceKey),
-    Cause(StretchCause),
+    Cause(PieceCause),
 }
 
 /// A wait.
@@ -250,7 +251,7 @@ pub(crate) struct PathWait {
     pub(crate) awaited: WaitEndedBy,
 }
 
-/// The waits of a thread in a span, latest first in each stretch.
+/// The waits of a thread in a span, latest first in each stretch of its history.
 pub(crate) fn waits(
     histories: &Histories,
     thread: TraceKey,
@@ -274,12 +275,12 @@ pub(crate) fn waits(
         walk.step(level);
         let entered = walk.levels.get(1).map(|level| WaitEndedBy::Thread(level.thread));
         match (what, walk.path.first(), entered) {
-            (None, ..) => waits.extend(walk.path.iter().map(|stretch| {
-                let awaited = WaitEndedBy::Cause(stretch.cause);
-                PathWait { begin: stretch.begin, end: stretch.end, what, awaited }
+            (None, ..) => waits.extend(walk.path.iter().map(|piece| {
+                let awaited = WaitEndedBy::Cause(piece.cause);
+                PathWait { begin: piece.begin, end: piece.end, what, awaited }
             })),
-            (_, Some(stretch), _) => {
-                waits.push(PathWait { begin, end, what, awaited: WaitEndedBy::Cause(stretch.cause) })
+            (_, Some(piece), _) => {
+                waits.push(PathWait { begin, end, what, awaited: WaitEndedBy::Cause(piece.cause) })
             }
             (_, None, entered) => waits.extend(entered.map(|awaited| PathWait { begin, end, what, awaited })),
         }

@@ -11,6 +11,7 @@ use crate::traces::{flow::merge_all, parts::parts_of};
 
 /// The width of time spans.
 const WIDTH: i128 = 10;
+/// The names of the classes of events, two of which have the same.
 const NAMES: [&str; 4] = ["open", "close", "open", "tick"];
 
 /// Counts of a stream.

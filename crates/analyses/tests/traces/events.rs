@@ -90,6 +90,7 @@ pub(crate) fn events(Plan { seeds, follows_rules }: &Plan) -> Vec<Records> {
                 "result" => records.integer(c % 2),
                 "filename" | "filename|pathname|uname" => records.text(format!("/n{b}").as_bytes()),
                 "flags" | "flags|type" => records.integer(c % 2 * CLOSE_ON_EXEC),
+                // F_DUPFD, F_SETFD, F_DUPFD_CLOEXEC and F_GETFD.
                 "cmd" => records.integer([0, 2, 1030, 1][c as usize]),
                 "ret" => records.integer(b - 1),
                 ALL => records.text(format!("fd = {a}").as_bytes()),
