@@ -85,16 +85,22 @@ fn create(pc: u64, count: u32) -> Option<u32> {
     if count == MOST {
         return None;
     }
-    let page = pc & !0xf_ffff;
-    let low = (1..20).rev().map(|step| page.wrapping_sub(step * (LENGTH + (8 << 20))));
-    let high = (2..20).rev().map(|step| page.wrapping_add(step * (LENGTH + (8 << 20))));
-    let above = (1..8).map(|step| page.wrapping_add(step * (32 << 20)));
-    let is_library = pc > 0x7000_0000_0000;
+    const MIB: u64 = 1 << 20;
+    /// Places that are tried are this far apart.
+    const STEP: u64 = LENGTH + 8 * MIB;
+    /// Above this lie libraries, and not the program.
+    const LIBRARIES: u64 = 0x7000_0000_0000;
+    const END_OF_USER_SPACE: u64 = 0x7fff_ffff_f000;
+    let near = pc & !(MIB - 1);
+    let low = (1..20).rev().map(|step| near.wrapping_sub(step * STEP));
+    let high = (2..20).rev().map(|step| near.wrapping_add(step * STEP));
+    let above = (1..8).map(|step| near.wrapping_add(step * 32 * MIB));
+    let is_library = pc > LIBRARIES;
     let address = above
         .filter(|_| is_library)
         .chain(low)
         .chain(high)
-        .filter(|&base| base > 1 << 20 && base + LENGTH < 0x7fff_ffff_f000 && base.abs_diff(pc) < REACH)
+        .filter(|&base| base > MIB && base + LENGTH < END_OF_USER_SPACE && base.abs_diff(pc) < REACH)
         .find(|&base| limits::map(base, LENGTH, READ_WRITE_EXECUTE) == base)?;
     for (offset, stub) in [(0, stubs::hodo_enter_link as stubs::Stub), (8, stubs::hodo_enter_miss)] {
         raw::write(address + offset, stubs::address(stub));
@@ -120,12 +126,12 @@ pub fn cold_stub(number: u32, cache: &mut Cache) -> u64 {
     let stub = cache.cold & !7;
     cache.cold = stub;
     let mut emitter = Emitter { address: stub, limit: stub + STUB, full: false };
-    emitter.bytes(&[0xff, 0x25]);
+    emitter.bytes(&[0xff, 0x25]); // jmp [slot]
     emitter.word((SLOT - AFTER_JUMP) as u32);
     emitter.save(crate::emit::RCX, crate::context::offset::SAVED_RCX);
-    emitter.bytes(&[0xb9]);
+    emitter.bytes(&[0xb9]); // mov ecx, number
     emitter.word(number);
-    emitter.bytes(&[0xff, 0x25]);
+    emitter.bytes(&[0xff, 0x25]); // jmp [base], the address of `hodo_enter_link`
     let next = emitter.address + 4;
     emitter.word(cache.base.wrapping_sub(next) as u32);
     raw::write(stub + SLOT, stub + AFTER_JUMP);

@@ -33,6 +33,14 @@ pub mod register {
     pub const R11: usize = 11;
 }
 
+/// Values of [`Context::reason`] that are no links.
+pub mod reason {
+    /// An indirect branch did not find its target in the table.
+    pub const MISS: i32 = -1;
+    /// A handler begins, or the program goes on elsewhere: at the context's pc.
+    pub const AT_PC: i32 = -2;
+}
+
 /// Values of [`Context::pending`].
 pub mod pending {
     /// No signal waits.
@@ -74,7 +82,7 @@ pub struct Context {
     pub resume: Cell<u64>,
     /// One of [`pending`]. The signal handler changes it at any time.
     pub pending: Cell<u32>,
-    /// Why the runtime was entered: the number of a link, or a negative reason.
+    /// Why the runtime was entered: the number of a link, or a [`reason`].
     pub reason: Cell<i32>,
     /// The program's registers while the runtime runs.
     pub registers: [Cell<u64>; 16],

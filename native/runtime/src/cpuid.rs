@@ -15,6 +15,7 @@ impl Emitter {
     /// Writes `CPUID`, whose bytes are `code`, and clears the bits of transactional memory in its result. Flags are kept. If
     /// `CPUID` faults, `rax` and `rcx` are still the program's.
     pub fn cpuid(&mut self, code: &[u8]) {
+        // The leaf and its part, which `CPUID` overwrites, in slots that are free here.
         self.save(RAX, offset::SCRATCH);
         self.save(RCX, offset::SAVED_RDX);
         self.bytes(code);

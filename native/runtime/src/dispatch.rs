@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::{
     calls,
-    context::{Context, pending},
+    context::{Context, pending, reason},
     far, flush,
     hold::HOLD,
     layout::{END, IMAGE, TARGETS},
@@ -25,10 +25,8 @@ pub extern "C" fn hodo_dispatch(context: &Context) {
         flush::flush(context);
     }
     match context.reason.get() {
-        // An indirect branch did not find its target in the table.
-        -1 => missed(context, context.target.get()),
-        // A handler begins, or the program goes on elsewhere.
-        -2 => go(context, context.pc.get()),
+        reason::MISS => missed(context, context.target.get()),
+        reason::AT_PC => go(context, context.pc.get()),
         link if link as u32 & CALL_BIT != 0 => calls::system_call(context, link as u32 & !CALL_BIT),
         link if link as u32 & FAR_BIT != 0 => far::go(context, link as u32 & !FAR_BIT),
         link => follow_link(context, link as u32),

@@ -58,9 +58,12 @@ pub fn effect(instruction: &Instruction, bytes: &[u8]) -> Option<Effect> {
     };
     match (instruction.map, instruction.opcode) {
         (0, 0x00..=0x3f) if instruction.opcode & 7 < 6 => arithmetic(instruction, reg, rm, memory, small),
+        // PUSH and POP.
         (0, 0x50..=0x57) => known(low | RSP, 0),
         (0, 0x58..=0x5f) => writes(low, RSP),
+        // MOVSXD, MOVZX and MOVSX.
         (0, 0x63) | (1, 0xb6 | 0xb7 | 0xbe | 0xbf) => writes(reg, rm | memory | bytes_of(instruction)),
+        // TEST, and MOV to a byte or to memory; then the other forms of MOV, and LEA.
         (0, 0x84 | 0x85 | 0x88 | 0x89) if instruction.opcode != 0x89 || rm == 0 => {
             known(reg | rm | bytes_of_operand | memory, 0)
         }
@@ -68,23 +71,30 @@ pub fn effect(instruction: &Instruction, bytes: &[u8]) -> Option<Effect> {
         (0, 0x8a) => known(reg | rm | memory | FIRST_FOUR, 0),
         (0, 0x8b) => writes(reg, rm | memory),
         (0, 0x8d) => writes(reg, memory),
+        // Arithmetic with an immediate, and TEST.
         (0, 0x80 | 0x83 | 0x81) => known(byte(instruction, rm) | memory, 0),
         (0, 0xa8 | 0xa9) => known(RAX, 0),
+        // MOV of an immediate.
         (0, 0xb8..=0xbf) => writes(low, 0),
+        // Shifts, also by CL.
         (0, 0xc0 | 0xc1 | 0xd0 | 0xd1) => known(byte(instruction, rm) | memory, 0),
         (0, 0xd2 | 0xd3) => known(byte(instruction, rm) | memory | RCX, 0),
-        // XABORT and XBEGIN.
+        // XABORT and XBEGIN; then MOV of an immediate.
         (0, 0xc6 | 0xc7) if instruction.modrm >> 3 & 7 != 0 => None,
         (0, 0xc7) if rm != 0 => writes(rm, 0),
         (0, 0xc6 | 0xc7) => known(byte(instruction, rm) | memory, 0),
+        // TEST, NOT and NEG; MUL and DIV; INC and DEC.
         (0, 0xf6 | 0xf7) if instruction.modrm >> 3 & 7 < 4 => known(byte(instruction, rm) | memory, 0),
         (0, 0xf6 | 0xf7) => known(byte(instruction, rm) | memory | RAX | RDX, 0),
         (0, 0xfe | 0xff) if instruction.modrm >> 3 & 7 < 2 => known(byte(instruction, rm) | memory, 0),
+        // CDQE, CDQ and NOP.
         (0, 0x98) => known(RAX, 0),
         (0, 0x99) => writes(RDX, RAX),
         (0, 0x90) => known(0, 0),
+        // IMUL, BSF and BSR; hints and prefetches.
         (0, 0x69 | 0x6b) | (1, 0xbc | 0xbd) => known(reg | rm | memory, 0),
         (1, 0x1e | 0x1f | 0x18 | 0x0d) => known(memory, 0),
+        // CMOVcc and IMUL; SETcc; bit tests.
         (1, 0x40..=0x4f | 0xaf) => known(reg | rm | memory, 0),
         (1, 0x90..=0x9f) => known(rm | memory | bytes_of(instruction), 0),
         (1, 0xa3 | 0xab | 0xb3 | 0xbb) => known(reg | rm | memory, 0),

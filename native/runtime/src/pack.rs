@@ -118,9 +118,10 @@ pub fn unpack(bytes: &[u8], words: &mut [u32], work: &mut [u32]) -> Option<()> {
     wrong.next().is_none().then_some(())
 }
 
+/// The pair of guesses that two words choose.
 fn slot(before: u32, last: u32) -> usize {
     let mixed = before.wrapping_mul(0x9e37_79b1) ^ last.wrapping_mul(0x85eb_ca77);
-    (mixed.wrapping_mul(0xc2b2_ae3d) >> 19) as usize
+    (mixed.wrapping_mul(0xc2b2_ae3d) >> (u32::BITS - GUESSES.ilog2())) as usize
 }
 
 /// All bits set if `value` is 1, none if it is 0.

@@ -50,6 +50,16 @@ pub struct Action {
 pub const DEFAULT: u64 = 0;
 /// Handler of an [`Action`]: nothing.
 pub const IGNORE: u64 = 1;
+/// How a call of `rt_sigprocmask` changes the mask.
+mod how {
+    pub(super) const BLOCK: u64 = 0;
+    pub(super) const UNBLOCK: u64 = 1;
+    pub(super) const SETMASK: u64 = 2;
+}
+
+/// Size of a set of signals, in bytes.
+const SET_BYTES: u64 = 8;
+
 /// Offsets in `siginfo`.
 const SI_CODE: u64 = 8;
 const SI_ADDRESS: u64 = 16;
@@ -67,8 +77,8 @@ pub mod flag {
     pub const RESTORER: u64 = 0x0400_0000;
 }
 
-/// The number of bytes of the table of handlers.
-pub const ACTION_BYTES: u64 = 65 * size_of::<Action>() as u64;
+/// The number of bytes of the table of handlers, which is indexed by signals; there is no signal 0.
+pub const ACTION_BYTES: u64 = (LAST + 1) * size_of::<Action>() as u64;
 
 /// The program's handler of a signal.
 pub fn action_of(context: &Context, number: u32) -> Action {
@@ -93,7 +103,7 @@ pub fn install(number: u32, action: &Action) -> u64 {
     };
     let raised = RAISED >> (number - 1) & 1 != 0;
     let known = if action.handler > IGNORE || raised { &own } else { action };
-    sys::call(nr::RT_SIGACTION, [u64::from(number), known as *const Action as u64, 0, 8, 0, 0])
+    sys::call(nr::RT_SIGACTION, [u64::from(number), known as *const Action as u64, 0, SET_BYTES, 0, 0])
 }
 
 /// `rt_sigaction`.
@@ -124,16 +134,17 @@ pub fn action(context: &Context, number: u64, new: u64, old: u64) -> u64 {
 
 /// Sets the mask of this thread.
 pub fn set_mask(mask: u64) -> u64 {
-    const SETMASK: u64 = 2;
     let mut old = 0u64;
-    sys::call(nr::RT_SIGPROCMASK, [SETMASK, &raw const mask as u64, &raw mut old as u64, 8, 0, 0]);
+    let [new, before] = [&raw const mask as u64, &raw mut old as u64];
+    sys::call(nr::RT_SIGPROCMASK, [how::SETMASK, new, before, SET_BYTES, 0, 0]);
     old
 }
 
 /// The mask of this thread.
 pub fn current_mask() -> u64 {
     let mut mask = 0u64;
-    sys::call(nr::RT_SIGPROCMASK, [0, 0, &raw mut mask as u64, 8, 0, 0]);
+    let no_change = 0;
+    sys::call(nr::RT_SIGPROCMASK, [how::BLOCK, no_change, &raw mut mask as u64, SET_BYTES, 0, 0]);
     mask
 }
 
@@ -148,7 +159,7 @@ pub fn mask(context: &Context, [how, new, old, size, ..]: [u64; 6]) -> Outcome {
     let Some(kernel) = block(context) else { return Outcome::Interrupted };
     let before = kernel | context.blocked.get();
     let (after, result) = match changed_mask(before, how, new) {
-        _ if size != 8 => (before, errno::EINVAL),
+        _ if size != SET_BYTES => (before, errno::EINVAL),
         Ok(after) => (after, 0),
         Err(error) => (before, error),
     };
@@ -167,15 +178,16 @@ fn changed_mask(before: u64, how: u64, new: u64) -> Result<u64, u64> {
     }
     let wanted = raw::word(new).ok_or(errno::EFAULT)? & !KILL_AND_STOP;
     match how {
-        0 => Ok(before | wanted),
-        1 => Ok(before & !wanted),
-        2 => Ok(wanted),
+        how::BLOCK => Ok(before | wanted),
+        how::UNBLOCK => Ok(before & !wanted),
+        how::SETMASK => Ok(wanted),
         _ => Err(errno::EINVAL),
     }
 }
 
 /// `sigaltstack`.
 pub fn alternative(context: &Context, new: u64, old: u64) -> u64 {
+    const IN_USE: u64 = 1;
     const DISABLE: u64 = 2;
     const SMALLEST: u64 = 2048;
     let [address, flags, size] = context.alternative.get();
@@ -184,7 +196,8 @@ pub fn alternative(context: &Context, new: u64, old: u64) -> u64 {
     if new != 0 && raw::copy(next.as_mut_ptr() as u64, new, 24) != 0 {
         return errno::EFAULT;
     }
-    let before = [address, flags & !1 | u64::from(inside), size];
+    let in_use = if inside { IN_USE } else { 0 };
+    let before = [address, flags & !IN_USE | in_use, size];
     if new != 0 {
         if inside {
             return errno::EPERM;
@@ -246,6 +259,7 @@ fn handle_raised(context: &Context, number: u32, info: u64, frame: Frame) {
     if number == SEGV && address == end + POISON {
         return at_exit(context, frame);
     }
+    // A fault at the program's `pc` is its own, as is one at `end`, where its jumps into the runtime are led.
     let own = (crate::layout::IMAGE..crate::layout::END).contains(&rip);
     if own && rip != context.pc.get() && rip != end {
         crate::dispatch::broken("hodo: the recorder's runtime failed", rip, address);
@@ -451,7 +465,7 @@ fn die(context: &Context, number: u32, info: u64, frame: Frame) {
     log::signal(context, number, 0);
     let default = Action { handler: DEFAULT, flags: 0, restorer: 0, mask: 0 };
     let bytes = &raw const default as u64;
-    sys::call(nr::RT_SIGACTION, [u64::from(number), bytes, 0, 8, 0, 0]);
+    sys::call(nr::RT_SIGACTION, [u64::from(number), bytes, 0, SET_BYTES, 0, 0]);
     let (process, thread) = (u64::from(context.process.get()), u64::from(context.thread.get()));
     let queued = sys::call(nr::RT_TGSIGQUEUEINFO, [process, thread, u64::from(number), info, 0, 0]);
     if queued != 0 {
@@ -523,6 +537,7 @@ fn restore(context: &Context, position: &link::Position, frame: Frame) -> u64 {
             if block.flags & block_flag::SILENT == 0 {
                 log::take_back(context);
             }
+            // A direct call has reloaded the register after the entry; the others hold a target in it.
             if out.kind != exit::CALL {
                 frame.set_register(register::RCX, context.saved_rcx.get());
             }

@@ -8,7 +8,11 @@
 
 use core::arch::global_asm;
 
-use crate::context::Context;
+use crate::{
+    context::{Context, inside, offset, pending, reason},
+    layout::slot_state,
+    sys::nr,
+};
 
 global_asm!(
     r#"
@@ -18,20 +22,20 @@ hodo_stubs:
     .globl hodo_enter_link
 hodo_enter_link:
     mov dword ptr gs:[{reason}], ecx
-    mov rcx, gs:[0]
+    mov rcx, gs:[{saved_rcx}]
     jmp 1f
     .balign 8
     .globl hodo_enter_miss
 hodo_enter_miss:
-    mov dword ptr gs:[{reason}], -1
-    mov rcx, gs:[0]
-    mov rdx, gs:[8]
+    mov dword ptr gs:[{reason}], {miss}
+    mov rcx, gs:[{saved_rcx}]
+    mov rdx, gs:[{saved_rdx}]
     jmp 1f
     .globl hodo_enter_pc
 hodo_enter_pc:
-    mov dword ptr gs:[{reason}], -2
+    mov dword ptr gs:[{reason}], {at_pc}
 1:
-    mov dword ptr gs:[{inside}], 1
+    mov dword ptr gs:[{inside}], {in_runtime}
     mov gs:[{registers}], rax
     mov gs:[{registers}+8], rcx
     mov gs:[{registers}+16], rdx
@@ -55,6 +59,7 @@ hodo_enter_pc:
     // Programs that look for the processor's kind set the flag that makes unaligned accesses fault.
     test dword ptr gs:[{flags}], 0x40000
     jz 4f
+    // Interrupts are on, and a bit that always is.
     push 0x202
     popfq
 4:
@@ -65,13 +70,13 @@ hodo_enter_pc:
     call {dispatch}
     .globl hodo_tail
 hodo_tail:
-    cmp dword ptr gs:[{pending}], 1
+    cmp dword ptr gs:[{pending}], {noted}
     jne 2f
     call {poison}
 2:
-    cmp dword ptr gs:[{pending}], 3
+    cmp dword ptr gs:[{pending}], {delivering}
     je 6f
-    // Either this thread sees that it must wait, or others see that it is in translated code.
+    // Either this thread sees that it must wait, or others see that it is in translated code, which is 0.
     xor eax, eax
     xchg gs:[{inside}], eax
     movabs rax, {leaving}
@@ -84,7 +89,7 @@ hodo_tail:
     cmp eax, dword ptr gs:[{hold_at_resume}]
     je 6f
 5:
-    mov dword ptr gs:[{inside}], 1
+    mov dword ptr gs:[{inside}], {in_runtime}
     call {park}
     jmp hodo_tail
 6:
@@ -151,20 +156,20 @@ hodo_attach:
     jz hodo_tail
     // It cannot be recorded: the recorder gives it its registers back.
 7:
-    mov eax, 24
+    mov eax, {sched_yield}
     syscall
     jmp 7b
 
     .globl hodo_restore
 hodo_restore:
-    mov eax, 15
+    mov eax, {rt_sigreturn}
     syscall
 
     // rdi: where the program's frame was rebuilt. The kernel restores all registers from it.
     .globl hodo_sigreturn
 hodo_sigreturn:
     mov rsp, rdi
-    mov eax, 15
+    mov eax, {rt_sigreturn}
     syscall
 
     // rdi: to, rsi: from, rdx: length. Returns what was left when memory was inaccessible.
@@ -229,12 +234,23 @@ hodo_clone:
     // rdi: where the state is, which becomes DONE when the stack is no longer in use; rsi: the result.
     .globl hodo_exit
 hodo_exit:
-    mov dword ptr [rdi], 3
+    mov dword ptr [rdi], {done}
     mov rdi, rsi
-    mov eax, 60
+    mov eax, {exit}
     syscall
 "#,
     reason = const core::mem::offset_of!(Context, reason),
+    saved_rcx = const offset::SAVED_RCX,
+    saved_rdx = const offset::SAVED_RDX,
+    miss = const reason::MISS,
+    at_pc = const reason::AT_PC,
+    in_runtime = const inside::RUNTIME,
+    noted = const pending::NOTED,
+    delivering = const pending::DELIVERING,
+    done = const slot_state::DONE,
+    exit = const nr::EXIT,
+    sched_yield = const nr::SCHED_YIELD,
+    rt_sigreturn = const nr::RT_SIGRETURN,
     registers = const core::mem::offset_of!(Context, registers),
     host_stack = const core::mem::offset_of!(Context, host_stack),
     flags = const core::mem::offset_of!(Context, flags),
