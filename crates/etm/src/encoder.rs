@@ -51,6 +51,7 @@ impl Settings {
         let cycles = self.cycle_threshold.is_some();
         let context_ids = u32::from(self.context_ids);
         Registers {
+            // Cycle counting, context ID, virtual context, timestamps, return stack.
             config: u32::from(cycles) << 4
                 | context_ids << 6
                 | context_ids << 7
@@ -129,7 +130,7 @@ impl Encoder {
         if self.out.is_empty() {
             self.synchronize();
         }
-        self.out.push(0x04);
+        self.out.push(0x04); // Trace On
         self.calls.clear();
         self.pending = None;
         self.write_context_address(address, context);
@@ -163,7 +164,7 @@ impl Encoder {
                 }
                 if step.terminator == Terminator::Far && !self.settings.is_ete {
                     self.flush();
-                    self.out.push(0x07);
+                    self.out.push(0x07); // Exception Return
                 }
                 match self.calls.last() {
                     Some(&top) if top == next => self.popped = self.calls.pop(),
@@ -190,7 +191,7 @@ impl Encoder {
         self.flush();
         let interpretation = if is_target { 0x40 } else { 0x01 };
         let (low, high) = ((kind & 0x1f) as u8, (kind >> 5) as u8);
-        self.out.push(0x06);
+        self.out.push(0x06); // Exception
         if high == 0 {
             self.out.push(low << 1 | interpretation);
         } else {
@@ -226,7 +227,7 @@ impl Encoder {
         self.flush();
         let changed = self.stamp ^ time;
         let count = (1..9).find(|&bytes| changed >> (7 * bytes) == 0).unwrap_or(9);
-        self.out.push(0x02 | u8::from(self.settings.cycle_threshold.is_some()));
+        self.out.push(0x02 | u8::from(self.settings.cycle_threshold.is_some())); // Timestamp
         for index in 0..count {
             let more = if index + 1 < count { 0x80 } else { 0 };
             self.out.push(match index {
@@ -247,6 +248,7 @@ impl Encoder {
         let Some(threshold) = self.settings.cycle_threshold else { return };
         let Some(count) = self.cycles.checked_sub(threshold) else { return };
         let commits = if self.settings.cycles_commit { self.uncommitted } else { 0 };
+        // Cycle Count, formats 3, 2 and 1.
         match (count, commits) {
             (0..=3, 0) if !self.settings.cycles_commit => self.out.push(0x10 | count as u8),
             (0..=3, 1..=4) => self.out.push(0x10 | (commits as u8 - 1) << 2 | count as u8),
@@ -268,7 +270,7 @@ impl Encoder {
         self.flush();
         let count = count.min(self.uncommitted);
         if count > 0 {
-            self.out.push(0x2d);
+            self.out.push(0x2d); // Commit
             self.variable(count);
             self.uncommitted -= count;
         }
@@ -285,7 +287,7 @@ impl Encoder {
         self.atoms.extend_from_slice(&atoms[..count]);
         self.flush();
         self.uncommitted -= count as u32;
-        self.out.push(0x2e);
+        self.out.push(0x2e); // Cancel, format 1
         self.variable(count as u32);
     }
 
@@ -295,7 +297,7 @@ impl Encoder {
         self.atom(!taken);
         self.flush();
         if self.settings.speculation_depth > 0 {
-            self.out.push(0x30);
+            self.out.push(0x30); // Mispredict
         }
     }
 
@@ -304,7 +306,7 @@ impl Encoder {
         self.atoms.clear();
         self.pending = None;
         self.uncommitted = 0;
-        self.out.extend([0x00, 0x05]);
+        self.out.extend([0x00, 0x05]); // Overflow
         self.synchronize();
     }
 
@@ -370,7 +372,7 @@ impl Encoder {
         self.out.extend(A_SYNC);
         let cycles = self.settings.cycle_threshold;
         let has_speculation = self.settings.speculation_depth > 0;
-        self.out.push(0x01);
+        self.out.push(0x01); // Trace Info
         self.out.push(1 | u8::from(has_speculation) << 2 | u8::from(cycles.is_some()) << 3);
         self.out.push(cycles.is_some().into());
         if has_speculation {
@@ -402,6 +404,7 @@ impl Encoder {
 
     fn write_address(&mut self, value: u64) {
         let address = Address { value: value & !1, is_t32: value & 1 == 1 };
+        // Exact Match; Short Address; Long Address of 32 and of 64 bits.
         let (shift, set) = if address.is_t32 { (1, 1) } else { (2, 0) };
         let changed = address.value ^ self.recent[0].value;
         let low = (address.value >> shift & 0x7f) as u8;
@@ -424,7 +427,7 @@ impl Encoder {
     fn write_context_address(&mut self, value: u64, context: Context) {
         self.context = context;
         let address = Address { value: value & !1, is_t32: value & 1 == 1 };
-        self.out.push(0x85 + u8::from(address.is_t32));
+        self.out.push(0x85 + u8::from(address.is_t32)); // Address with Context
         self.write_long(address, 8);
         let virtual_context = context.virtual_context.filter(|_| self.settings.context_ids);
         let context_id = context.context_id.filter(|_| self.settings.context_ids);

@@ -43,6 +43,7 @@ fn decode(settings: Settings, packets: &[u8]) -> Ran {
     let mut space = AddressSpace::new();
     let content = Content { bytes: &code, origin: Origin::default() };
     space.map(START..START + code.len() as u64, content, 0);
+    // Trace info without cycle counts, and trace on.
     let state = [0x01, 0x01, 0x00, 0x04];
     // Address of 32 bits in T32, with its context: user mode, 32 bits.
     let begin = [0x83, 0x00, 0x10, 0x00, 0x00, 0x20];

@@ -20,24 +20,29 @@ const LENGTH: u64 = 64;
 /// Where exceptions lead; the code there returns.
 const HANDLER: u64 = START + 4 * (LENGTH - 4);
 
-/// Instructions that end blocks, with a displacement in instructions where they have one.
+/// NOP, or an instruction that ends a block, with a displacement in instructions if it has one.
 fn instruction() -> impl Strategy<Value = u32> {
     let near = -8i32..8;
     prop_oneof![
-        6 => Just(0xd503_201f),
-        3 => near.clone().prop_map(|to| 0x5400_0000 | (to as u32 & 0x7_ffff) << 5),
-        1 => near.clone().prop_map(|to| 0xb400_0000 | (to as u32 & 0x7_ffff) << 5),
-        1 => near.clone().prop_map(|to| 0x3700_0000 | (to as u32 & 0x3fff) << 5),
-        1 => near.clone().prop_map(|to| 0x1400_0000 | to as u32 & 0x3ff_ffff),
-        2 => near.prop_map(|to| 0x9400_0000 | to as u32 & 0x3ff_ffff),
-        2 => Just(0xd63f_0020),
-        1 => Just(0xd61f_0020),
-        3 => Just(0xd65f_03c0),
-        1 => Just(0xd400_0001),
-        1 => Just(0xd503_3fdf),
-        1 => Just(0xd69f_03e0),
+        6 => Just(0xd503_201f), // NOP
+        3 => near.clone().prop_map(|to| 0x5400_0000 | (to as u32 & 0x7_ffff) << 5), // B.EQ
+        1 => near.clone().prop_map(|to| 0xb400_0000 | (to as u32 & 0x7_ffff) << 5), // CBZ
+        1 => near.clone().prop_map(|to| 0x3700_0000 | (to as u32 & 0x3fff) << 5), // TBNZ
+        1 => near.clone().prop_map(|to| 0x1400_0000 | to as u32 & 0x3ff_ffff), // B
+        2 => near.prop_map(|to| 0x9400_0000 | to as u32 & 0x3ff_ffff), // BL
+        2 => Just(0xd63f_0020), // BLR
+        1 => Just(0xd61f_0020), // BR
+        3 => Just(0xd65f_03c0), // RET
+        1 => Just(0xd400_0001), // SVC
+        1 => Just(0xd503_3fdf), // ISB
+        1 => Just(0xd69f_03e0), // ERET
     ]
 }
+
+/// Types of exceptions.
+const CALL: u16 = 0x2;
+const DATA_FAULT: u16 = 0xc;
+const IRQ: u16 = 0xe;
 
 /// What happens before an instruction.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +50,7 @@ enum Happens {
     Nothing,
     /// An interrupt whose handler is traced.
     Interrupt,
-    /// An interrupt or system call whose handler is not traced.
+    /// An exception of this type, whose handler is not traced.
     Hidden(u16),
     Time(u64),
     Count,
@@ -70,7 +75,7 @@ fn happens() -> impl Strategy<Value = Happens> {
     prop_oneof![
         20 => Just(Happens::Nothing),
         1 => Just(Happens::Interrupt),
-        1 => prop_oneof![Just(2u16), Just(0xe), Just(0xc)].prop_map(Happens::Hidden),
+        1 => prop_oneof![Just(CALL), Just(IRQ), Just(DATA_FAULT)].prop_map(Happens::Hidden),
         1 => (1..100_000u64).prop_map(Happens::Time),
         2 => Just(Happens::Count),
         1 => (0..8u32).prop_map(Happens::Commit),
@@ -189,7 +194,7 @@ impl Walker {
         }
         // The end of the code: tracing goes off.
         if !(START..START + 4 * LENGTH).contains(&self.ip) {
-            self.leave(0xe);
+            self.leave(IRQ);
         }
     }
 
@@ -207,7 +212,7 @@ impl Walker {
         match decision.happens {
             Happens::Nothing | Happens::Mispredicted => {}
             Happens::Interrupt => {
-                self.encoder.exception(0xe, self.ip);
+                self.encoder.exception(IRQ, self.ip);
                 self.account.push(Line::Exception(self.ip, HANDLER));
                 self.proved = self.account.len();
                 self.ip = HANDLER;
@@ -262,7 +267,7 @@ fn record(settings: Settings, words: &[u32], decisions: &[Decision]) -> Recorded
     walker.encoder.begin(START, walker.context);
     decisions.iter().for_each(|decision| walker.step(decision));
     // What follows the last waypoint is proved by an exception only.
-    walker.encoder.exception(0xe, walker.ip);
+    walker.encoder.exception(IRQ, walker.ip);
     walker.account.push(Line::Cut);
     let cycles = if settings.cycle_threshold.is_some() {
         decisions.iter().map(|decision| u64::from(decision.cycles)).sum()

@@ -27,6 +27,7 @@ pub fn decode(bytes: &[u8], address: u64) -> Result<Step, Undecodable> {
     let target = address.wrapping_add(PC).wrapping_add_signed(offset) & u64::from(u32::MAX);
     let condition = word >> 28;
     Ok(match (condition, word >> 25 & 0b111) {
+        // BLX, whose H bit is part of the displacement; BL; B.
         (UNCONDITIONAL, 0b101) => plain.to(Terminator::Call, target | u64::from(word >> 24 & 1) << 1),
         (UNCONDITIONAL, _) => plain.with(unconditional(word)),
         (_, 0b101) if word >> 24 & 1 == 1 => plain.to(Terminator::Call, target),
@@ -64,6 +65,7 @@ fn coprocessor(word: u32) -> Terminator {
     }
 }
 
+/// LDM of the program counter.
 fn load_multiple(word: u32) -> Terminator {
     let (is_load, has_pc) = (word >> 20 & 1 == 1, word >> 15 & 1 == 1);
     if !is_load || !has_pc {
@@ -73,6 +75,7 @@ fn load_multiple(word: u32) -> Terminator {
     if word >> 22 & 1 == 1 {
         return Terminator::Far;
     }
+    // LDM from the stack pointer, which is then increased.
     let is_pop = word & 0x0fff_0000 == 0x08bd_0000;
     if is_pop { Terminator::Return } else { Terminator::IndirectJump }
 }
@@ -81,12 +84,14 @@ fn load_multiple(word: u32) -> Terminator {
 fn load(word: u32) -> Terminator {
     let is_media = word >> 25 & 1 == 1 && word >> 4 & 1 == 1;
     if is_media {
+        // UDF.
         return if word & 0x0ff0_00f0 == 0x07f0_00f0 { Terminator::Trap } else { Terminator::None };
     }
     let (is_load, is_byte) = (word >> 20 & 1 == 1, word >> 22 & 1 == 1);
     if !is_load || is_byte || word >> 12 & 0xf != PC_REGISTER {
         return Terminator::None;
     }
+    // LDR from the stack pointer, which is then increased by four.
     let is_pop = word & 0x0fff_ffff == 0x049d_f004;
     if is_pop { Terminator::Return } else { Terminator::IndirectJump }
 }
@@ -94,6 +99,7 @@ fn load(word: u32) -> Terminator {
 /// Data processing with registers, branches to registers, exceptions.
 fn miscellaneous(word: u32) -> Terminator {
     let register = word & 0xf;
+    // BX, BXJ, BLX and ERET.
     match word & 0x0fff_fff0 {
         0x012f_ff10 if register == LR => return Terminator::Return,
         0x012f_ff10 | 0x012f_ff20 => return Terminator::IndirectJump,
@@ -115,6 +121,7 @@ fn miscellaneous(word: u32) -> Terminator {
 
 fn immediate(word: u32) -> Terminator {
     if word >> 23 & 0b11 == 0b10 && word >> 20 & 1 == 0 {
+        // WFE and WFI.
         let is_wait = matches!(word & 0x0fff_ffff, 0x0320_f002 | 0x0320_f003);
         return if is_wait { Terminator::Wait } else { Terminator::None };
     }
@@ -129,6 +136,7 @@ fn data_processing(word: u32) -> Terminator {
     }
     match word {
         _ if word >> 20 & 1 == 1 => Terminator::Far,
+        // MOV PC, LR.
         _ if word & 0x0fff_ffff == 0x01a0_f00e => Terminator::Return,
         _ => Terminator::IndirectJump,
     }

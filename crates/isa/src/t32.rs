@@ -55,21 +55,26 @@ fn narrow(first: u16, address: u64) -> Step {
     let pc = address.wrapping_add(PC);
     let word = u32::from(first);
     match first {
+        // B with a condition.
         0xd000..=0xddff => plain.to(Terminator::Conditional, displaced(pc, (word & 0xff) << 1, 9)),
         // UDF and SVC.
         0xde00..=0xdfff => plain.with(Terminator::Trap),
+        // B.
         0xe000..=0xe7ff => plain.to(Terminator::Jump, displaced(pc, (word & 0x7ff) << 1, 12)),
         // CBZ and CBNZ only go forward.
         _ if first & 0xf500 == 0xb100 => {
             let offset = (word >> 9 & 1) << 6 | (word >> 3 & 0x1f) << 1;
             plain.to(Terminator::Conditional, displaced(pc, offset, 32))
         }
+        // BX and BLX.
         0x4700..=0x47ff => plain.with(match first >> 3 & 0x1f {
             LR => Terminator::Return,
             0..=0xf => Terminator::IndirectJump,
             _ => Terminator::IndirectCall,
         }),
+        // POP of the program counter.
         0xbd00..=0xbdff => plain.with(Terminator::Return),
+        // MOV and ADD to the program counter.
         _ if first & 0xff87 == 0x4687 => plain.with(match first >> 3 & 0xf {
             LR => Terminator::Return,
             _ => Terminator::IndirectJump,
@@ -77,6 +82,7 @@ fn narrow(first: u16, address: u64) -> Step {
         _ if first & 0xff87 == 0x4487 => plain.with(Terminator::IndirectJump),
         // BKPT and HLT.
         0xbe00..=0xbeff | 0xba80..=0xbabf => plain.with(Terminator::Trap),
+        // WFE and WFI.
         0xbf20 | 0xbf30 => plain.with(Terminator::Wait),
         _ => plain,
     }
@@ -91,11 +97,12 @@ fn wide(first: u16, second: u16, address: u64) -> Step {
     plain.with(match first {
         // TBB and TBH.
         _ if first & 0xfff0 == 0xe8d0 && second & 0xffe0 == 0xf000 => Terminator::IndirectJump,
-        // With the program counter as the base, it is CLRM of M-profile.
+        // LDM of the program counter. With that as the base, it is CLRM of M-profile.
         _ if first & 0xffd0 == 0xe890 && loads_pc && first & 0xf != 0xf => {
             let is_pop = first & 0xf == SP && first & 0x20 != 0;
             if is_pop { Terminator::Return } else { Terminator::IndirectJump }
         }
+        // LDMDB.
         _ if first & 0xffd0 == 0xe910 && loads_pc => Terminator::IndirectJump,
         // RFE.
         _ if matches!(first & 0xffd0, 0xe810 | 0xe990) => Terminator::Far,
@@ -120,10 +127,12 @@ fn branch(first: u16, second: u16, address: u64, plain: Step) -> Step {
         | (high & 0x3ff) << 12
         | (low & 0x7ff) << 1;
     match second & 0xd000 {
+        // BL and BLX.
         0xd000 => plain.to(Terminator::Call, displaced(pc, far, 25)),
         0xc000 if second & 1 == 0 => plain.to(Terminator::Call, displaced(pc & !3, far, 25)),
         0xc000 if second & 0x2000 == 0 => loop_end(first, low, pc, plain),
         0xc000 => plain,
+        // B.
         0x9000 => plain.to(Terminator::Jump, displaced(pc, far, 25)),
         // B with a condition.
         _ if high >> 7 & 0b111 != 0b111 => {
@@ -149,6 +158,7 @@ fn loop_end(first: u16, low: u32, pc: u64, plain: Step) -> Step {
 /// Barriers, hints and exceptions.
 fn control(first: u16, second: u16) -> Terminator {
     match (first, second) {
+        // ISB; WFE and WFI; BXJ.
         (0xf3bf, 0x8f60..=0x8f6f) => Terminator::Barrier,
         (0xf3af, 0x8002 | 0x8003) => Terminator::Wait,
         (0xf3c0..=0xf3cf, 0x8f00) => Terminator::IndirectJump,

@@ -3,6 +3,10 @@
 use hodo_code::{BlockId, Graph, Isa, Labels, NOT_TAKEN, TAKEN, Terminator};
 use hodo_flow::{Executed, Expected, Hidden, Sink, Trouble, instructions_before};
 
+/// Whether the condition of the last instruction failed, so that it did nothing.
+const FAILED: bool = true;
+const HELD: bool = false;
+
 /// Calls that the unit remembers, at most.
 const DEPTH: usize = 16;
 
@@ -154,7 +158,7 @@ impl Walk {
             if self.is_waypoint(graph.block(id).terminator) {
                 return Ok(id);
             }
-            self.pass(graph, sink, id, NOT_TAKEN, false);
+            self.pass(graph, sink, id, NOT_TAKEN, HELD);
         }
     }
 
@@ -173,23 +177,23 @@ impl Walk {
         };
         match terminator {
             Terminator::Conditional => {
-                self.pass(graph, sink, id, taken, false);
+                self.pass(graph, sink, id, taken, HELD);
                 return Ok(Reached::Position);
             }
             // In A32 and T32 any branch may be conditional.
             _ if !taken && self.isa != Isa::A64 => {
-                self.pass(graph, sink, id, NOT_TAKEN, true);
+                self.pass(graph, sink, id, NOT_TAKEN, FAILED);
                 return Ok(Reached::Position);
             }
             _ if !taken => {
                 return Err(Trouble::Contradiction { at: start, expected: Expected::Conditional });
             }
             Terminator::Barrier | Terminator::Wait => {
-                self.pass(graph, sink, id, NOT_TAKEN, false);
+                self.pass(graph, sink, id, NOT_TAKEN, HELD);
                 return Ok(Reached::Position);
             }
             Terminator::Jump => {
-                self.pass(graph, sink, id, TAKEN, false);
+                self.pass(graph, sink, id, TAKEN, HELD);
                 return Ok(Reached::Position);
             }
             _ => {}
@@ -203,14 +207,14 @@ impl Walk {
             match self.isa {
                 Isa::A32 | Isa::T32 => {
                     let (to, isa) = self.target_of_call(graph, id);
-                    self.report(graph, id, count, false, sink);
+                    self.report(graph, id, count, HELD, sink);
                     self.set(to, isa);
                 }
-                _ => self.pass(graph, sink, id, TAKEN, false),
+                _ => self.pass(graph, sink, id, TAKEN, HELD),
             }
             return Ok(Reached::Position);
         }
-        self.report(graph, id, count, false, sink);
+        self.report(graph, id, count, HELD, sink);
         self.set(end, self.isa);
         Ok(Reached::Unknown(start))
     }
@@ -238,7 +242,7 @@ impl Walk {
         let blocks = self.blocks_before(graph, ip)?;
         for _ in 0..blocks {
             let Ok(id) = self.current_block(graph) else { break };
-            self.pass(graph, sink, id, NOT_TAKEN, false);
+            self.pass(graph, sink, id, NOT_TAKEN, HELD);
         }
         if self.ip == ip {
             return Ok(());
@@ -248,7 +252,7 @@ impl Walk {
         let expected = Expected::Reach(ip);
         let inside = instructions_before(graph, block, ip)
             .ok_or(Trouble::Contradiction { at: block.start, expected })?;
-        self.report(graph, id, inside, false, sink);
+        self.report(graph, id, inside, HELD, sink);
         self.set(ip, self.isa);
         Ok(())
     }

@@ -15,7 +15,7 @@ pub enum Packet {
     TraceInfo(TraceInfo),
     /// Tracing comes on, after a filter or a loss.
     TraceOn,
-    /// Elements that are not committed are lost, and the unit stops.
+    /// The unit stops. Elements that are not committed are lost.
     Discard,
     /// The unit's buffer overflowed.
     Overflow,
@@ -112,7 +112,7 @@ pub struct Atoms {
 pub struct Address {
     /// The address.
     pub value: u64,
-    /// The sub-set of instructions: 0 for A64 and A32, 1 for T32.
+    /// Whether the code there is T32, and not A64 or A32.
     pub is_t32: bool,
 }
 
