@@ -60,7 +60,7 @@ pub use flow::info::{Info, ModuleInfo, Source, info};
 pub use flow::one_chunk::{FlowReceiver, decode_chunk};
 pub use flow::passes::{Executions, Progress};
 pub use flow::path;
-pub use flow::segments::{TrackSink, decode_all, decode_chunks};
+pub use flow::segments::{StreamSink, decode_all, decode_chunks};
 pub use flow::selection_filter::{Numbers, SelectionFilter, Spans, numbers};
 pub use flow::stream::{Chunk, Extent, TraceStream};
 pub use flow::trace::Trace;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     flow::{
-        fold::{ThreadSlice, Tracks, by_thread, fold_chunks, join},
+        fold::{StreamSlices, ThreadSlice, by_thread, fold_chunks, join},
         stream::Chunk,
         trace::Trace,
     },
@@ -109,22 +109,22 @@ impl<A: FastFlow> AnyFlow for A {
         reading: Reading<'_>,
         progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> (FlowPartial, Losses) {
-        let (tracks, losses) = fold_chunks(trace, self, chunks, reading, progress);
+        let (streams, losses) = fold_chunks(trace, self, chunks, reading, progress);
         let any_slice = |slice: ThreadSlice<A::Partial>| ThreadSlice {
             context: slice.context,
             since: slice.since,
             partial: Box::new(slice.partial) as AnyPartial,
         };
-        let any_track =
-            |(track, slices): (usize, Vec<_>)| (track, slices.into_iter().map(any_slice).collect());
+        let any_stream =
+            |(stream, slices): (usize, Vec<_>)| (stream, slices.into_iter().map(any_slice).collect());
         let bytes = reading.is_of_all().then(|| chunks.iter().map(Chunk::bytes).sum());
-        (FlowPartial { tracks: tracks.into_iter().map(any_track).collect(), bytes }, losses)
+        (FlowPartial { streams: streams.into_iter().map(any_stream).collect(), bytes }, losses)
     }
 }
 
 /// The folded state of some chunks of control flow, in the order of the recording.
 pub struct FlowPartial {
-    tracks: Tracks<AnyPartial>,
+    streams: StreamSlices<AnyPartial>,
     /// Bytes of the chunks; `None` if only a window of them was selected.
     bytes: Option<u64>,
 }
@@ -145,8 +145,8 @@ impl FlowPartial {
     /// Merges the state of the following chunks into this one.
     pub fn merge(mut self, later: FlowPartial, analysis: &dyn AnyAnalysis) -> FlowPartial {
         let threads = Threads::default();
-        for (track, slices) in later.tracks {
-            let own = self.tracks.entry(track).or_default();
+        for (stream, slices) in later.streams {
+            let own = self.streams.entry(stream).or_default();
             join(own, slices, |earlier, later| analysis.merge(earlier, later, &threads));
         }
         let both = self.bytes.zip(later.bytes);
@@ -157,7 +157,9 @@ impl FlowPartial {
     /// Returns whether its trace streams and threads exist in a trace.
     pub(crate) fn is_of(&self, trace: &Trace<'_>) -> bool {
         let is_there = |slice: &ThreadSlice<_>| (slice.context as usize) < trace.threads.len();
-        self.tracks.iter().all(|(track, slices)| *track < trace.tracks.len() && slices.iter().all(is_there))
+        self.streams
+            .iter()
+            .all(|(stream, slices)| *stream < trace.streams.len() && slices.iter().all(is_there))
     }
 
     /// Makes the table of the complete state.
@@ -165,7 +167,7 @@ impl FlowPartial {
         let threads = Threads::default();
         let merge = |earlier, later| analysis.merge(earlier, later, &threads);
         let (contexts, partials): (Vec<u32>, Vec<AnyPartial>) =
-            by_thread(trace, self.tracks, merge).into_iter().unzip();
+            by_thread(trace, self.streams, merge).into_iter().unzip();
         let thread = |&context: &u32| {
             let known = trace.threads.get(context as usize).copied();
             let comm = known.and_then(|thread| trace.thread_name(thread)).map(Cow::into_owned);
@@ -185,8 +187,8 @@ impl FlowPartial {
             since: slice.since.map(|since| since.0),
             partial: analysis.pack(&slice.partial),
         };
-        let track = |(&track, slices): (&usize, &Vec<_>)| (track, slices.iter().map(slice).collect());
-        PackedFlow(self.tracks.iter().map(track).collect(), self.bytes)
+        let stream = |(&stream, slices): (&usize, &Vec<_>)| (stream, slices.iter().map(slice).collect());
+        PackedFlow(self.streams.iter().map(stream).collect(), self.bytes)
     }
 
     /// Decodes a partial; `None` if the bytes are not of the analysis.
@@ -194,10 +196,10 @@ impl FlowPartial {
         let slice = |PackedThreadSlice { context, since, partial }| {
             Some(ThreadSlice { context, since: since.map(Tsc), partial: analysis.unpack(&partial)? })
         };
-        let track = |(track, slices): (usize, Vec<_>)| {
-            Some((track, slices.into_iter().map(slice).collect::<Option<Vec<_>>>()?))
+        let stream = |(stream, slices): (usize, Vec<_>)| {
+            Some((stream, slices.into_iter().map(slice).collect::<Option<Vec<_>>>()?))
         };
-        let PackedFlow(tracks, bytes) = packed;
-        Some(FlowPartial { tracks: tracks.into_iter().map(track).collect::<Option<_>>()?, bytes })
+        let PackedFlow(streams, bytes) = packed;
+        Some(FlowPartial { streams: streams.into_iter().map(stream).collect::<Option<_>>()?, bytes })
     }
 }

@@ -79,6 +79,7 @@ impl<'f> Traces<'f> {
             // A damaged recording may be recognised as neither; opening it as control flow reports the damage.
             own.flow |= !own.events;
             traces.contents.events |= own.events;
+            // Sideband data is read with control flow, even where there is none.
             own.flow |= needs.sideband;
             traces.contents.flow |= own.flow;
             if needs.flow && own.flow {
@@ -98,7 +99,7 @@ impl<'f> Traces<'f> {
                 && own.events
             {
                 match open(files, path, options.clock_frequency, threads, &progress) {
-                    Ok(own) => traces.events.extend(own),
+                    Ok(opened) => traces.events.extend(opened),
                     Err(problem) => problems.push(problem),
                 }
                 traces.event_inputs.resize(traces.events.len(), number);

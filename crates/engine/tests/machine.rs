@@ -9,7 +9,7 @@ use std::{
 };
 
 use hodo_clock::Nanos;
-use hodo_engine::{Chunks, Files, Input, Options, Reading, Trace, TrackSink, decode_all};
+use hodo_engine::{Chunks, Files, Input, Options, Reading, StreamSink, Trace, decode_all};
 use hodo_formats::{
     perf::{
         layout::{CodeEntry, HodoscopeSection},
@@ -50,6 +50,7 @@ fn trace() -> Vec<u8> {
     let mut encoder = Encoder::new(Settings { return_compression: true, timing }, 1000);
     let mut bytes = Vec::new();
     let out = &mut bytes;
+    // The address space before tracing begins: no packet of it is written.
     encoder.set_cr3(0x5000, 1000, &mut Vec::new());
     encoder.synchronize(None, 1000, out);
     encoder.enable(USER, 1000, out);
@@ -124,7 +125,7 @@ impl Sink for Lines {
     }
 }
 
-impl TrackSink for Lines {
+impl StreamSink for Lines {
     fn begin_segment(&mut self) {}
 }
 
@@ -136,7 +137,7 @@ fn threads_change_while_the_kernel_is_traced() {
     let files = Files::default();
     let input = Input::File(path);
     let trace = Trace::open(&files, &input, &Options::default()).unwrap();
-    assert_eq!(trace.tracks[0].name, "cpu 3");
+    assert_eq!(trace.streams[0].name, "cpu 3");
     let whole = Chunks::Bytes(u64::MAX);
     let reading = Reading { memo: false, ..Reading::new(1, whole) };
     let mut lines = Vec::new();

@@ -91,10 +91,10 @@ impl<'t> Calls<'t> {
         let now = self.reach(track, time)?;
         let thread = &mut self.threads[track as usize];
         let Some(open) = thread.open.pop() else { return Ok(()) };
-        let settled = thread.settled > thread.open.len();
+        let is_settled = thread.settled > thread.open.len();
         thread.settled = thread.settled.min(thread.open.len());
         match (open.begin, now) {
-            (Some(_), Some(now)) if settled => return self.timeline.end(track, now),
+            (Some(_), Some(now)) if is_settled => return self.timeline.end(track, now),
             (Some(_), _) => self.left_out += 1,
             (None, _) => self.untimed += 1,
         }

@@ -38,7 +38,8 @@ fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usi
     }
     reported += &format!("{functions:?}\n");
     let mut calls = Vec::new();
-    flow::calls(&trace, Format::Text, reading, None, &mut calls, |_| true);
+    let limit = None;
+    flow::calls(&trace, Format::Text, reading, limit, &mut calls, |_| true);
     reported + &String::from_utf8_lossy(&calls)
 }
 
@@ -71,8 +72,8 @@ proptest! {
 fn the_results_of_fixtures_have_functions() {
     for name in RECORDINGS {
         let path = format!("{}/../../fixtures/perf/{name}", env!("CARGO_MANIFEST_DIR"));
-        let (chunk_size, threads, memo) = (1 << 20, 1, true);
-        let reported = results(&fs::read(path).unwrap(), None, chunk_size, threads, memo);
+        let (every, chunk_size, threads, memo) = (None, 1 << 20, 1, true);
+        let reported = results(&fs::read(path).unwrap(), every, chunk_size, threads, memo);
         assert!(reported.contains("twice"), "{reported}");
     }
 }

@@ -90,8 +90,15 @@ pub struct Latency {
 pub enum Compared {
     /// The first two recordings.
     Recordings,
-    /// Two executions of a function, counted from 1.
-    Executions(String, u64, u64),
+    /// Two executions of a function.
+    Executions {
+        /// The function's name.
+        function: String,
+        /// The number of the first one among all executions, from 1.
+        n: u64,
+        /// The number of the second one.
+        m: u64,
+    },
 }
 
 /// The differences of two sides.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hodo_analyses::{FrameEntry, calls::Moment};
 use hodo_clock::Nanos;
 use hodo_engine::{
-    CallSink, Chunk, Chunks, Reading, SelectionFilter, Trace, TrackSink, calls, decode_all, numbers,
+    CallSink, Chunk, Chunks, Reading, SelectionFilter, StreamSink, Trace, calls, decode_all, numbers,
 };
 use hodo_flow::{Event, Executed, Sink};
 use hodo_model::FunctionId;
@@ -99,7 +99,7 @@ struct Addresses<'x, 'f> {
     found: Vec<((u32, u64), u64)>,
 }
 
-impl TrackSink for Addresses<'_, '_> {
+impl StreamSink for Addresses<'_, '_> {
     fn begin_segment(&mut self) {
         self.filter.begin_segment();
     }

@@ -108,10 +108,11 @@ impl Index {
             open: BTreeMap::new(),
         };
         let mut wants_more = true;
+        let goes_on = true;
         calls_by_chunk(
             trace,
             reading,
-            |calls| (builder.add(calls), true),
+            |calls| (builder.add(calls), goes_on),
             |done| {
                 wants_more = progress(done);
                 wants_more
@@ -182,6 +183,7 @@ impl Builder {
         let known = threads.entry(part.context).or_default();
         if open.slice.as_ref().is_none_or(|slice| slice.id != part.slice) {
             known.slices.extend(open.slice.take().map(OpenSlice::close));
+            // The slice is added when it is complete, as the next one.
             known.by_id.insert(part.slice, known.slices.len());
             let top = open.frames.last().copied();
             open.slice = Some(OpenSlice {

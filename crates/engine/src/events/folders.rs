@@ -70,7 +70,9 @@ impl<'f> Folder<'f> {
         let format =
             |error| OpenError { file: self.path.join(METADATA), reason: OpenErrorReason::Format(error) };
         let mut class = read_metadata(self.metadata).map_err(format)?;
-        frequency.map(|frequency| class.imply_frequency(frequency));
+        if let Some(frequency) = frequency {
+            class.imply_frequency(frequency);
+        }
         let plans = Plans::new(&class);
         Ok((class, plans))
     }

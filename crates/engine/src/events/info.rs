@@ -157,7 +157,7 @@ fn no_times(trace: &Trace<'_>) -> String {
 }
 
 fn streams(trace: &Trace<'_>) -> Vec<StreamInfo> {
-    let stream = trace.streams.iter().map(|stream| {
+    let streams = trace.streams.iter().map(|stream| {
         let packets = &stream.packets;
         let times = || packets.iter().flat_map(|packet| [packet.begin, packet.end]).flatten();
         let plan = trace.plan(stream).describe();
@@ -174,7 +174,7 @@ fn streams(trace: &Trace<'_>) -> Vec<StreamInfo> {
             plan: if stream.had_pre_pass { plan + ", with a pass ahead for the clock" } else { plan },
         }
     });
-    stream.collect()
+    streams.collect()
 }
 
 fn event(stream_class: u64, event: &EventClass) -> EventInfo {

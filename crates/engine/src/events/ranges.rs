@@ -7,7 +7,7 @@ use hodo_formats::events::{Cursor, Stream, Trace, schema::EventClass};
 use super::{EventReading, GrowingChunk, Traces};
 use crate::parallel::in_order;
 
-/// Smallest share of one of several threads in bytes.
+/// The least bytes of a range, however many threads share the rest.
 const SMALLEST_SHARE: u64 = 2 << 20;
 
 /// Consecutive packets of a stream.

@@ -37,7 +37,7 @@ pub struct Slice {
     pub bytes: u64,
 }
 
-/// Smallest share of one of several threads in bytes. Packets that span a boundary are read twice.
+/// The least bytes of a slice, however many threads share the rest: packets that span a border are read twice.
 const SMALLEST_SHARE: u64 = 8 << 20;
 
 /// Cuts traces into slices as [`EventReading::chunks`] requests.

@@ -91,7 +91,7 @@ impl TraceOrigin {
     fn of_flow(trace: &Trace<'_>) -> TraceOrigin {
         TraceOrigin {
             uuid: None,
-            streams: trace.tracks.len(),
+            streams: trace.streams.len(),
             bytes: trace.bytes(),
             span: trace.span().map(|(first, last)| (first.0.into(), last.0.into())),
         }
@@ -541,21 +541,21 @@ mod tests {
     fn change_track(part: &mut Part, change: impl FnOnce(usize, Slices) -> (usize, Slices)) {
         let packed = &mut part.flows[0][0].0;
         let bytes = postcard::to_allocvec(packed).unwrap();
-        let (mut tracks, trace_bytes): (std::collections::BTreeMap<usize, Slices>, Option<u64>) =
+        let (mut streams, trace_bytes): (std::collections::BTreeMap<usize, Slices>, Option<u64>) =
             postcard::from_bytes(&bytes).unwrap();
-        let (track, slices) = tracks.pop_first().unwrap();
-        tracks.extend([change(track, slices)]);
-        *packed = postcard::from_bytes(&postcard::to_allocvec(&(tracks, trace_bytes)).unwrap()).unwrap();
+        let (stream, slices) = streams.pop_first().unwrap();
+        streams.extend([change(stream, slices)]);
+        *packed = postcard::from_bytes(&postcard::to_allocvec(&(streams, trace_bytes)).unwrap()).unwrap();
     }
 
     #[test]
     fn parts_that_refer_to_unknown_streams_threads_or_analyses_are_damaged() {
         let with = |change: fn(usize, Slices) -> (usize, Slices)| tables(|part| change_track(part, change));
-        assert_eq!(with(|track, slices| (track, slices)), Ok(1));
+        assert_eq!(with(|stream, slices| (stream, slices)), Ok(1));
         assert_eq!(with(|_, slices| (1 << 40, slices)), Err(PartError::Damaged));
-        let of_unknown_context = |track, mut slices: Slices| {
+        let of_unknown_context = |stream, mut slices: Slices| {
             slices[0].context = 1 << 20;
-            (track, slices)
+            (stream, slices)
         };
         assert_eq!(with(of_unknown_context), Err(PartError::Damaged));
         assert_eq!(tables(|part| part.flows.clear()), Err(PartError::Damaged));
@@ -567,9 +567,9 @@ mod tests {
 
     #[test]
     fn bytes_after_a_partial_are_refused() {
-        let longer = |track, mut slices: Slices| {
+        let longer = |stream, mut slices: Slices| {
             slices[0].partial.push(0);
-            (track, slices)
+            (stream, slices)
         };
         let tables = tables(|part| change_track(part, longer));
         assert_eq!(tables, Err(PartError::Partial("functions".to_owned())));

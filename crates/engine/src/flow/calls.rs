@@ -195,7 +195,7 @@ impl ThreadSink for Gathered<'_> {
 
 /// Returns whether threads share streams, as in per-CPU recordings.
 fn has_shared_streams(trace: &Trace<'_>) -> bool {
-    trace.tracks.iter().any(|track| track.thread.is_none())
+    trace.streams.iter().any(|stream| stream.thread.is_none())
 }
 
 /// Passes the calls of each thread to `consume` in order: stream by stream if each stream is of one thread, else the
@@ -210,7 +210,7 @@ fn in_time(
 ) -> Losses {
     let mut chunks = trace.chunks(reading);
     let mut starts = VecDeque::new();
-    if has_shared_streams(trace) && trace.tracks.len() > 1 {
+    if has_shared_streams(trace) && trace.streams.len() > 1 {
         let mut timed: Vec<(Tsc, Chunk)> = with_starts(trace, chunks);
         timed.sort_by_key(|(start, chunk)| (*start, chunk.index));
         starts = timed.iter().map(|&(start, _)| start).skip(1).collect();
@@ -332,13 +332,13 @@ pub fn calls_by_chunk(
 
 /// Returns the chunks, each with a lower bound for the times in it and in later chunks of its stream.
 fn with_starts(trace: &Trace<'_>, chunks: Vec<Chunk>) -> Vec<(Tsc, Chunk)> {
-    let (mut track, mut start) = (usize::MAX, Tsc(0));
+    let (mut stream, mut start) = (usize::MAX, Tsc(0));
     let mut starts = Vec::with_capacity(chunks.len());
     for chunk in chunks {
-        if chunk.track != track {
-            (track, start) = (chunk.track, Tsc(0));
+        if chunk.stream != stream {
+            (stream, start) = (chunk.stream, Tsc(0));
         }
-        let extent = &trace.tracks[chunk.track].extents[chunk.extent];
+        let extent = &trace.streams[chunk.stream].extents[chunk.extent];
         let first = extent.find_segment_within(chunk.span.clone());
         let tsc = first.and_then(|offset| extent.tsc_at(offset));
         start = start.max(tsc.unwrap_or(start));
@@ -398,14 +398,14 @@ pub(crate) fn find<F: Find>(
 ) -> Spans {
     let reading = Reading { window: Window::ALL, numbers: None, spans: None, ..reading };
     let mut threads: BTreeMap<u32, (OpenCalls, F)> = BTreeMap::new();
-    let begins = true;
+    let (begins, goes_on) = (true, true);
     in_time(
         trace,
         reading,
         begins,
         &mut |ThreadCalls { context, calls: part, .. }| {
             let (stack, finder) = threads.entry(context).or_insert_with(|| (OpenCalls::default(), finder()));
-            (stack.follow(part, &mut |moment| finder.moment(&moment)), true)
+            (stack.follow(part, &mut |moment| finder.moment(&moment)), goes_on)
         },
         &mut progress,
     );

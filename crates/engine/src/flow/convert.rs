@@ -12,7 +12,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ConvertedChunk {
     /// Index of the stream.
-    pub track: usize,
+    pub stream: usize,
     /// The packets.
     pub packets: Vec<u8>,
     /// The begin of its last block.
@@ -31,7 +31,7 @@ pub fn convert_logs(
     consume: impl FnMut(ConvertedChunk) -> bool + Send,
 ) {
     let convert = |(): &mut (), chunk: &Chunk| {
-        let extent = &trace.tracks[chunk.track].extents[chunk.extent];
+        let extent = &trace.streams[chunk.stream].extents[chunk.extent];
         let mut converter = extent.converter();
         let (mut packets, mut time, mut damaged) = (Vec::new(), None, 0);
         let mut next = extent.find_segment_within(chunk.span.clone());
@@ -43,7 +43,7 @@ pub fn convert_logs(
                 _ => damaged += 1,
             }
         }
-        ConvertedChunk { track: chunk.track, packets, time, damaged, bytes: chunk.bytes() }
+        ConvertedChunk { stream: chunk.stream, packets, time, damaged, bytes: chunk.bytes() }
     };
     in_order(&trace.chunks(reading), reading.threads, || (), convert, consume);
 }

@@ -11,7 +11,7 @@ use crate::flow::{
     event::{GraphFunctions, arrival, code, run},
     fold::ThreadSink,
     own_share::{OwnShare, Share},
-    segments::TrackSink,
+    segments::StreamSink,
     selection_filter::SelectionFilter,
 };
 
@@ -380,7 +380,7 @@ fn far_transfer(executed: &Executed<'_>) -> FlowEvent<'static> {
     }
 }
 
-impl<T: ThreadSink> TrackSink for FlowEventSink<'_, '_, T> {
+impl<T: ThreadSink> StreamSink for FlowEventSink<'_, '_, T> {
     fn begin_segment(&mut self) {
         self.filter.begin_segment();
         self.open = self.filter.open;

@@ -29,7 +29,7 @@ pub(crate) struct ThreadSlice<P> {
 }
 
 /// Partials of some chunks: for each stream, its thread slices in order.
-pub(crate) type Tracks<P> = BTreeMap<usize, Vec<ThreadSlice<P>>>;
+pub(crate) type StreamSlices<P> = BTreeMap<usize, Vec<ThreadSlice<P>>>;
 
 /// Folds an analysis over all streams. `progress` gets the number of decoded bytes and returns whether to continue.
 pub fn profile<A: FastFlow>(
@@ -52,9 +52,9 @@ pub(crate) fn fold<A: FastFlow>(
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> (Vec<A::Partial>, Losses) {
     let chunks = trace.chunks(reading);
-    let (tracks, losses) = fold_chunks(trace, analysis, &chunks, reading, &mut progress);
+    let (streams, losses) = fold_chunks(trace, analysis, &chunks, reading, &mut progress);
     let merge = |earlier, later| analysis.merge(earlier, later, &Threads::default());
-    (by_thread(trace, tracks, merge).into_iter().map(|(_, partial)| partial).collect(), losses)
+    (by_thread(trace, streams, merge).into_iter().map(|(_, partial)| partial).collect(), losses)
 }
 
 /// Folds some chunks. `progress` is an object, as each copy of this function contains a decoder.
@@ -64,8 +64,8 @@ pub(crate) fn fold_chunks<A: FastFlow>(
     chunks: &[Chunk],
     reading: Reading<'_>,
     progress: &mut (dyn FnMut(u64) -> bool + Send),
-) -> (Tracks<A::Partial>, Losses) {
-    let mut tracks = Tracks::new();
+) -> (StreamSlices<A::Partial>, Losses) {
+    let mut streams = StreamSlices::new();
     let losses = decode_chunks(
         trace,
         chunks,
@@ -78,38 +78,38 @@ pub(crate) fn fold_chunks<A: FastFlow>(
         |sink| sink.into_inner().finish(),
         |chunk, slices| {
             let merge = |earlier, later| analysis.merge(earlier, later, &Threads::default());
-            join(tracks.entry(chunk.track).or_default(), slices, merge);
+            join(streams.entry(chunk.stream).or_default(), slices, merge);
             true
         },
         progress,
     );
-    (tracks, losses)
+    (streams, losses)
 }
 
 /// Appends the thread slices of a chunk to those of its stream.
-pub(crate) fn join<P>(
-    track: &mut Vec<ThreadSlice<P>>,
-    slices: Vec<ThreadSlice<P>>,
-    merge: impl Fn(P, P) -> P,
-) {
+pub(crate) fn join<P>(own: &mut Vec<ThreadSlice<P>>, slices: Vec<ThreadSlice<P>>, merge: impl Fn(P, P) -> P) {
     for slice in slices {
-        match track.pop() {
+        match own.pop() {
             Some(before) if before.context == slice.context => {
                 let partial = merge(before.partial, slice.partial);
-                track.push(ThreadSlice { partial, since: before.since.or(slice.since), ..before });
+                own.push(ThreadSlice { partial, since: before.since.or(slice.since), ..before });
             }
             before => {
-                track.extend(before);
-                track.push(slice);
+                own.extend(before);
+                own.push(slice);
             }
         }
     }
 }
 
 /// Merges the states of each thread over all streams that it ran on. Returns each with the thread's context.
-pub(crate) fn by_thread<P>(trace: &Trace<'_>, tracks: Tracks<P>, merge: impl Fn(P, P) -> P) -> Vec<(u32, P)> {
+pub(crate) fn by_thread<P>(
+    trace: &Trace<'_>,
+    streams: StreamSlices<P>,
+    merge: impl Fn(P, P) -> P,
+) -> Vec<(u32, P)> {
     let mut threads: BTreeMap<u32, Vec<ThreadSlice<P>>> = BTreeMap::new();
-    for slice in tracks.into_values().flatten().filter(|slice| trace.wants(slice.context)) {
+    for slice in streams.into_values().flatten().filter(|slice| trace.wants(slice.context)) {
         threads.entry(slice.context).or_default().push(slice);
     }
     let mut list: Vec<_> = threads.into_iter().collect();

@@ -206,7 +206,7 @@ pub fn info(trace: &Trace<'_>) -> Info {
             counts_time: notes.is_some_and(|notes| notes.counts_time),
         },
         config: settings(&recording.config),
-        other_unit: trace.tracks.iter().find_map(TraceStream::other_unit),
+        other_unit: trace.streams.iter().find_map(TraceStream::other_unit),
         clock: clock.map(|clock| Clock {
             shift: clock.shift().into(),
             multiplier: clock.multiplier().into(),
@@ -247,20 +247,20 @@ fn settings(config: &Config) -> Settings {
 }
 
 fn streams(trace: &Trace<'_>) -> Vec<Stream> {
-    let tracks = trace.tracks.iter().zip(&trace.recording.streams);
-    let stream = tracks.map(|(track, stream)| Stream {
-        name: track.name.clone(),
-        cpu: track.cpu,
-        pid: track.thread.map(|thread| thread.pid),
-        tid: track.thread.map(|thread| thread.tid),
-        command: track.thread.and_then(|thread| trace.thread_name(thread)).map(Cow::into_owned),
-        bytes: track.bytes(),
-        pieces: stream.pieces.len() as u64,
-        cuts: track.extents.len().saturating_sub(1) as u64,
-        segments: track.extents.iter().map(|extent| extent.segments().count() as u64).sum(),
-        ranges: stream.pieces.iter().map(|piece| (piece.file_offset, piece.bytes.len() as u64)).collect(),
+    let streams = trace.streams.iter().zip(&trace.recording.streams);
+    let streams = streams.map(|(stream, recorded)| Stream {
+        name: stream.name.clone(),
+        cpu: stream.cpu,
+        pid: stream.thread.map(|thread| thread.pid),
+        tid: stream.thread.map(|thread| thread.tid),
+        command: stream.thread.and_then(|thread| trace.thread_name(thread)).map(Cow::into_owned),
+        bytes: stream.bytes(),
+        pieces: recorded.pieces.len() as u64,
+        cuts: stream.extents.len().saturating_sub(1) as u64,
+        segments: stream.extents.iter().map(|extent| extent.segments().count() as u64).sum(),
+        ranges: recorded.pieces.iter().map(|piece| (piece.file_offset, piece.bytes.len() as u64)).collect(),
     });
-    stream.collect()
+    streams.collect()
 }
 
 fn modules(trace: &Trace<'_>) -> Vec<ModuleInfo> {

@@ -4,7 +4,7 @@
 //! Recording ──trace──► streams ──stream──► Chunk…                                 which code ran where: `programs`
 //!                                            │ on all cores
 //!                                            ▼
-//! segments: a decoder for each segment ──blocks, paths──► a TrackSink ──► result of the chunk ──► in order
+//! segments: a decoder for each segment ──blocks, paths──► a StreamSink ──► result of the chunk ──► in order
 //!                                                           │
 //!          event_sink: FlowEvents of each thread ◄──────────┤ of analyses, calls, divergence
 //!          lines of text, counts, digests        ◄──────────┘ of scripts, `info`, self_check

@@ -8,7 +8,7 @@ use crate::{
     flow::{
         event_sink::FlowEventSink,
         fold::ThreadSink,
-        segments::{TrackSink, decode_alone},
+        segments::{StreamSink, decode_alone},
         selection_filter::SelectionFilter,
         stream::Chunk,
         trace::Trace,
@@ -100,7 +100,7 @@ impl Sink for WithGaps<'_, '_, '_> {
     }
 }
 
-impl TrackSink for WithGaps<'_, '_, '_> {
+impl StreamSink for WithGaps<'_, '_, '_> {
     fn segment_at(&mut self, file_offset: u64) {
         self.0.segment_at(file_offset);
     }

@@ -57,6 +57,7 @@ impl Trace<'_> {
         if let Some(calls) = executions.calls {
             let found = find_calls(self, calls, reading, |done| pass(before, done));
             before += self.bytes();
+            // A pass that `progress` stopped may have found nothing, too.
             if found.is_empty() && pass(before, 0) {
                 return Err(calls.never_made(self));
             }

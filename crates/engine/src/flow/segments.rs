@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A sink for the flow of one trace stream, segment by segment.
-pub trait TrackSink: Sink {
+pub trait StreamSink: Sink {
     /// Receives the file offset of the PSB of the next segment.
     fn segment_at(&mut self, _file_offset: u64) {}
 
@@ -50,7 +50,7 @@ pub trait TrackSink: Sink {
 /// chunks, and the number of decoded bytes to `progress`; both return whether to continue.
 ///
 /// `start` gets a memory of learned paths, which `finish` returns for later chunks.
-pub fn decode_all<S: TrackSink, M: Default, R: Send>(
+pub fn decode_all<S: StreamSink, M: Default, R: Send>(
     trace: &Trace<'_>,
     reading: Reading<'_>,
     start: impl Fn(&Chunk, M) -> S + Sync,
@@ -70,7 +70,7 @@ pub(crate) fn in_one_piece<S, R>(_: &mut S) -> Option<R> {
 /// Decodes chunks in the given order; see [`decode_all`]. A sink may return a `part` of its result before the chunk is
 /// done, to limit its memory: `consume` gets the parts of a chunk one after the other.
 #[allow(clippy::too_many_arguments, reason = "each is a step of the same pipeline")]
-pub fn decode_chunks<'x, 'f, S: TrackSink, M: Default, R: Send>(
+pub fn decode_chunks<'x, 'f, S: StreamSink, M: Default, R: Send>(
     trace: &'x Trace<'f>,
     chunks: &[Chunk],
     reading: Reading<'x>,
@@ -178,7 +178,7 @@ impl<'x, 'f> Worker<'x, 'f> {
 }
 
 /// Decodes one chunk alone, without a memo. What can't be decoded is reported to the sink at its position.
-pub(crate) fn decode_alone<S: TrackSink>(trace: &Trace<'_>, chunk: &Chunk, sink: &mut S) {
+pub(crate) fn decode_alone<S: StreamSink>(trace: &Trace<'_>, chunk: &Chunk, sink: &mut S) {
     let threads = 1;
     let reading = Reading { memo: false, ..Reading::new(threads, Chunks::Default) };
     let mut losses = Losses::default();
@@ -186,7 +186,7 @@ pub(crate) fn decode_alone<S: TrackSink>(trace: &Trace<'_>, chunk: &Chunk, sink:
 }
 
 /// Decodes a chunk. What can't be decoded is added to `losses`, and reported to the sink at its position.
-fn decode<'x, 'f, S: TrackSink>(
+fn decode<'x, 'f, S: StreamSink>(
     trace: &'x Trace<'f>,
     chunk: &Chunk,
     reading: Reading<'x>,
@@ -196,8 +196,8 @@ fn decode<'x, 'f, S: TrackSink>(
     give: &mut impl FnMut(&mut S),
 ) {
     let Worker { programs, memos, log_memos, paths } = worker;
-    let track = &trace.tracks[chunk.track];
-    let extent = &track.extents[chunk.extent];
+    let stream = &trace.streams[chunk.stream];
+    let extent = &stream.extents[chunk.extent];
     let mut log = extent.log().map(LogReader::new);
     let mut next = extent.find_segment_within(chunk.span.clone());
     let mut skipped = skipped_before(next, extent, chunk);
@@ -212,7 +212,7 @@ fn decode<'x, 'f, S: TrackSink>(
         sink.segment_at(extent.file_offset(start));
         sink.begin_segment();
         let check =
-            SelfCheck::new(&trace.recording, track, (chunk.extent, start..end), S::TAKES_BLOCKS, paths);
+            SelfCheck::new(&trace.recording, stream, (chunk.extent, start..end), S::TAKES_BLOCKS, paths);
         let mut located = Located {
             trace,
             chunk,
@@ -230,14 +230,14 @@ fn decode<'x, 'f, S: TrackSink>(
         }
         match &mut log {
             Some(log) => {
-                let (schedule, learns) = (&track.schedule, reading.memo);
+                let (schedule, learns) = (&stream.schedule, reading.memo);
                 let mut context = LogContext { programs, memos: log_memos, schedule, learns };
                 if log.decode(extent.block_at(start), &mut context, &mut located).is_err() {
                     located.skip(start..end, times[1]);
                 }
             }
             None => {
-                let segment = Segment { trace, track, extent, span: start..end };
+                let segment = Segment { trace, stream, extent, span: start..end };
                 segment.decode(reading, programs, memos, &mut located);
             }
         }
@@ -259,7 +259,7 @@ fn decode<'x, 'f, S: TrackSink>(
 /// A segment of packets.
 struct Segment<'x, 'f> {
     trace: &'x Trace<'f>,
-    track: &'x TraceStream<'f>,
+    stream: &'x TraceStream<'f>,
     extent: &'x Extent<'f>,
     span: Range<u64>,
 }
@@ -277,16 +277,16 @@ impl<'x, 'f> Segment<'x, 'f> {
         let start = self.span.start;
         let bytes = self.extent.with_psb_plus(self.span);
         if let ExtentKind::Etm(config) = self.extent.kind() {
-            let decoder = hodo_etm::flow::Decoder::new(&bytes, 0..length, config, &self.track.schedule);
+            let decoder = hodo_etm::flow::Decoder::new(&bytes, 0..length, config, &self.stream.schedule);
             return decoder.decode(programs, sink);
         }
         if let ExtentKind::RiscV(extent) = self.extent.kind() {
             let options = self.extent.riscv_options(extent, start);
             // Its packets do not say which thread runs.
-            let program = self.track.schedule.first().map_or(0, |first| first.program);
+            let program = self.stream.schedule.first().map_or(0, |first| first.program);
             return extent.settings.decode(&bytes, 0..length, options, &mut programs[program], sink);
         }
-        let decoder = Decoder::new(&bytes, 0..length, &self.trace.recording.config, &self.track.schedule);
+        let decoder = Decoder::new(&bytes, 0..length, &self.trace.recording.config, &self.stream.schedule);
         let decoder = decoder.with_guests(&self.trace.guests);
         match reading.memo {
             true => decoder.decode_with_memo(programs, memos, sink),
@@ -348,7 +348,7 @@ impl<'x, 'f, S: Sink, G: FnMut(&mut S)> Located<'x, 'f, S, G> {
     }
 
     fn extent(&self) -> &'x Extent<'f> {
-        &self.trace.tracks[self.chunk.track].extents[self.chunk.extent]
+        &self.trace.streams[self.chunk.stream].extents[self.chunk.extent]
     }
 
     /// Returns the gap with file offsets.
@@ -379,12 +379,12 @@ impl<'x, 'f, S: Sink, G: FnMut(&mut S)> Located<'x, 'f, S, G> {
         {
             return;
         }
-        let track = &self.trace.tracks[self.chunk.track];
+        let stream = &self.trace.streams[self.chunk.stream];
         let clock = self.trace.recording.config.clock;
         let nanos = |tsc: Option<Tsc>| tsc.zip(clock).map(|(tsc, clock)| clock.nanos(tsc));
         let (since, until) = (nanos(since), nanos(until));
         let time = since.or(until).zip(until.or(since));
-        self.losses.add(Loss { stream: track.name.clone(), cause, bytes, time, count: 1, detail });
+        self.losses.add(Loss { stream: stream.name.clone(), cause, bytes, time, count: 1, detail });
     }
 
     /// Adds a segment to the losses if other instructions were decoded than the recording says ran. `span` is the
@@ -396,17 +396,17 @@ impl<'x, 'f, S: Sink, G: FnMut(&mut S)> Located<'x, 'f, S, G> {
     }
 }
 
-impl<S: TrackSink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
+impl<S: StreamSink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
     /// Adds the instructions of the segment that the sink excludes to the losses. `length` is that of the segment.
     fn lose_untimed(&mut self, length: u64) {
         let instructions = self.sink.untimed();
         if instructions == 0 {
             return;
         }
-        let track = &self.trace.tracks[self.chunk.track];
+        let stream = &self.trace.streams[self.chunk.stream];
         let extent = self.extent();
         self.losses.add(Loss {
-            stream: track.name.clone(),
+            stream: stream.name.clone(),
             cause: Cause::Untimed,
             bytes: extent.file_offset(self.start)..extent.file_offset(self.start + length),
             time: None,

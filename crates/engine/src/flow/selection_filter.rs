@@ -11,7 +11,7 @@ use hodo_model::FunctionRun;
 use crate::{
     flow::{
         event::run,
-        segments::{TrackSink, decode_all},
+        segments::{StreamSink, decode_all},
         stream::Chunk,
         trace::Trace,
     },
@@ -133,7 +133,7 @@ struct Counter<'x, 'f> {
     paths: PathLengths,
 }
 
-impl TrackSink for Counter<'_, '_> {
+impl StreamSink for Counter<'_, '_> {
     fn begin_segment(&mut self) {
         self.filter.begin_segment();
     }
@@ -217,7 +217,7 @@ pub struct SelectionFilter<'x, 'f> {
 impl<'x, 'f> SelectionFilter<'x, 'f> {
     /// Begins before the first segment of a chunk.
     pub fn new(trace: &'x Trace<'f>, chunk: &Chunk, reading: Reading<'x>) -> SelectionFilter<'x, 'f> {
-        let first = trace.tracks[chunk.track].schedule[0].context;
+        let first = trace.streams[chunk.stream].schedule[0].context;
         let starts = reading.numbers.map_or(&[][..], |numbers| {
             assert_eq!(numbers.cut, (reading.chunks, reading.threads), "numbers are of other chunks");
             numbers.chunks.get(chunk.index).map_or(&[][..], Vec::as_slice)

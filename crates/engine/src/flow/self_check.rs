@@ -37,14 +37,14 @@ impl Account {
 /// Returns what the recording says ran in a segment of a stream: `span` of its extent with this index.
 fn recorded(
     recording: &Recording<'_>,
-    track: &TraceStream<'_>,
+    stream: &TraceStream<'_>,
     extent: usize,
     span: Range<u64>,
 ) -> Option<Account> {
-    let cpu = track.cpu?;
+    let cpu = stream.cpu?;
     let all = &recording.recorder.as_ref()?.notes.checkpoints;
     let checkpoints = &all.iter().find(|checkpoints| checkpoints.cpu == cpu)?.places;
-    let before: u64 = track.extents[..extent].iter().map(|extent| extent.length()).sum();
+    let before: u64 = stream.extents[..extent].iter().map(|extent| extent.length()).sum();
     let checkpoint = |position: u64| -> Option<Checkpoint> {
         let position = before.checked_add(position)?;
         let index = checkpoints.binary_search_by_key(&position, |checkpoint| checkpoint.position).ok()?;
@@ -90,7 +90,7 @@ pub(crate) struct SelfCheck<'p> {
 impl<'p> SelfCheck<'p> {
     pub(crate) fn new(
         recording: &Recording<'_>,
-        track: &TraceStream<'_>,
+        stream: &TraceStream<'_>,
         (extent, span): (usize, Range<u64>),
         of_blocks: bool,
         paths: &'p mut PathAccounts,
@@ -99,7 +99,7 @@ impl<'p> SelfCheck<'p> {
         let recorder = recording.recorder.as_ref();
         paths.is_needed = recorder.is_some_and(|recorder| !recorder.notes.checkpoints.is_empty());
         SelfCheck {
-            expected: recorded(recording, track, extent, span),
+            expected: recorded(recording, stream, extent, span),
             of_blocks,
             ..SelfCheck::of_nothing(paths)
         }

@@ -115,7 +115,7 @@ pub struct Chunk {
     /// Index among all chunks.
     pub index: usize,
     /// Index of the stream.
-    pub track: usize,
+    pub stream: usize,
     /// Index of the extent in the stream.
     pub extent: usize,
     /// Positions in the extent.
@@ -208,14 +208,14 @@ impl<'f> TraceStream<'f> {
     }
 
     /// Cuts the stream into chunks. This and later streams have `left` bytes.
-    pub fn chunks(&self, track: usize, reading: Reading<'_>, mut left: u64) -> Vec<Chunk> {
+    pub fn chunks(&self, stream: usize, reading: Reading<'_>, mut left: u64) -> Vec<Chunk> {
         let mut chunks = Vec::new();
         for (index, extent) in self.extents.iter().enumerate() {
             let mut start = 0;
             while start < extent.length() {
                 let end = start.saturating_add(next_size(reading, left)).min(extent.length());
                 left = left.saturating_sub(end - start);
-                chunks.push(Chunk { index: 0, track, extent: index, span: start..end });
+                chunks.push(Chunk { index: 0, stream, extent: index, span: start..end });
                 start = end;
             }
         }

@@ -41,7 +41,7 @@ pub struct Trace<'f> {
     /// The names of each thread.
     names: Names<'f>,
     /// The selected streams of trace.
-    pub tracks: Vec<TraceStream<'f>>,
+    pub streams: Vec<TraceStream<'f>>,
     /// The threads of the streams, by context. If threads are selected by name, a thread has two: one while it has such a
     /// name, and one while it does not.
     pub threads: Vec<Thread>,
@@ -79,9 +79,9 @@ impl<'f> Trace<'f> {
                 && one_of(&options.pids, thread.pid)
                 && !(options.without_recorder && own_share::is_recorders(is_machine, thread))
         };
-        let streams = recording.streams.iter().filter_map(|stream| stream.thread);
+        let of_streams = recording.streams.iter().filter_map(|stream| stream.thread);
         let mut present: Vec<Thread> =
-            streams.chain(recording.sideband.iter().map(|sideband| sideband.thread)).collect();
+            of_streams.chain(recording.sideband.iter().map(|sideband| sideband.thread)).collect();
         let shows = |thread: Thread| wanted(thread) && names.select(thread);
         recording.streams.retain(|stream| stream.thread.is_none_or(shows));
         if options.guests.in_host {
@@ -93,7 +93,7 @@ impl<'f> Trace<'f> {
         }
         let mut programs = ProcessHistory::new(&recording, &modules);
         let mut threads = Vec::new();
-        let tracks = recording
+        let streams = recording
             .streams
             .iter()
             .map(|stream| {
@@ -113,7 +113,7 @@ impl<'f> Trace<'f> {
             names,
             recording,
             modules,
-            tracks,
+            streams,
             threads,
             present,
             wanted,
@@ -136,18 +136,18 @@ impl<'f> Trace<'f> {
 
     /// Returns whether it is a native recording, whose streams are logs instead of packets.
     pub fn is_native(&self) -> bool {
-        self.tracks.iter().any(TraceStream::is_log)
+        self.streams.iter().any(TraceStream::is_log)
     }
 
     /// Returns the origin of the code that a thread sees at an address, at a time if it is known; the context is the thread's
     /// index.
     pub fn origin(&self, context: u32, time: Option<Nanos>, address: u64) -> Option<Origin> {
         let tick = time.zip(self.recording.config.clock).map(|(time, clock)| clock.ticks(time));
-        let programs = self.tracks.iter().filter_map(|track| {
-            let begun = tick.map_or(track.schedule.len(), |now| {
-                track.schedule.partition_point(|switch| switch.at <= now)
+        let programs = self.streams.iter().filter_map(|stream| {
+            let begun = tick.map_or(stream.schedule.len(), |now| {
+                stream.schedule.partition_point(|switch| switch.at <= now)
             });
-            let (before, after) = track.schedule.split_at(begun);
+            let (before, after) = stream.schedule.split_at(begun);
             before.iter().rev().chain(after).find(|switch| switch.context == context)
         });
         // A thread may have run on several CPUs: the newest switch to it counts.
@@ -159,7 +159,7 @@ impl<'f> Trace<'f> {
 
     /// Returns the number of bytes of trace.
     pub fn bytes(&self) -> u64 {
-        self.tracks.iter().map(TraceStream::bytes).sum()
+        self.streams.iter().map(TraceStream::bytes).sum()
     }
 
     /// Explains to the user why the flow was decoded without finding an instruction. `None` if there are instructions,
@@ -178,10 +178,10 @@ impl<'f> Trace<'f> {
     /// Cuts all streams into chunks, in the order of streams and of time.
     pub fn chunks(&self, reading: Reading<'_>) -> Vec<Chunk> {
         let mut left = self.bytes();
-        let tracks = self.tracks.iter().enumerate();
-        let chunks = tracks.flat_map(|(index, track)| {
-            let chunks = track.chunks(index, reading, left);
-            left -= track.bytes();
+        let streams = self.streams.iter().enumerate();
+        let chunks = streams.flat_map(|(index, stream)| {
+            let chunks = stream.chunks(index, reading, left);
+            left -= stream.bytes();
             chunks
         });
         chunks.enumerate().map(|(index, chunk)| Chunk { index, ..chunk }).collect()
@@ -244,7 +244,7 @@ impl<'f> Trace<'f> {
     /// Returns the first and last tick of the recording, as far as known from its sideband and from the TSC packets
     /// after the first and last PSB of its streams.
     pub fn span(&self) -> Option<(Tsc, Tsc)> {
-        let extents = self.tracks.iter().flat_map(|track| &track.extents);
+        let extents = self.streams.iter().flat_map(|stream| &stream.extents);
         let mut span: Option<(Tsc, Tsc)> = None;
         for (first, last) in extents.filter_map(Extent::times) {
             // Times may go back within a stream.

@@ -135,6 +135,7 @@ impl<'f> Kernel<'f> {
             return;
         }
         let underscores = |name: &[u8]| name.iter().take_while(|&&byte| byte == b'_').count();
+        // Of the names of an address the first counts: a visible, plain, short one.
         entries.sort_by_key(|entry| {
             (
                 entry.address,

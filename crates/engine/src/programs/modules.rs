@@ -42,13 +42,13 @@ pub struct Module<'f> {
     /// The files with its debug information.
     debug_files: DebugFiles<'f>,
     /// Its DWARF sections, read on first use.
-    debug: OnceLock<Debug<'f>>,
+    debug: OnceLock<Dwarf<'f>>,
     /// Its line tables, read on first use.
     rows: OnceLock<Rows>,
 }
 
 /// The DWARF sections of the file and of the shared file, or why they can't be read.
-type Debug<'f> = Result<Option<(DebugSections<'f>, Option<DebugSections<'f>>)>, String>;
+type Dwarf<'f> = Result<Option<(DebugSections<'f>, Option<DebugSections<'f>>)>, String>;
 
 impl<'f> Module<'f> {
     pub(crate) fn new(name: &str, source: Source, problem: Option<String>) -> Module<'f> {
@@ -316,21 +316,21 @@ impl<'f> Modules<'f> {
     /// Returns the functions with a name. The name may be demangled or as in the file, or an address such as `0x1234`,
     /// and may end in `@` and the name of the module's file. If there is none, returns those for which the name is short.
     pub fn functions_named(&self, name: &str) -> Vec<FunctionId> {
-        let is_short = |function: &hodo_symbols::Function<'_>, name: &str| {
-            function_name::is_short(name, &function.name())
-        };
-        let in_file = name.rsplit_once('@');
-        let exact = self.named((name, None), is_named);
-        let exact = if exact.is_empty() { self.named_in(in_file, is_named) } else { exact };
-        let found = if exact.is_empty() { self.named((name, None), is_short) } else { exact };
-        if found.is_empty() { self.named_in(in_file, is_short) } else { found }
+        let is_short: IsNamed = |function, name| function_name::is_short(name, &function.name());
+        for matches in [is_named, is_short] {
+            let in_any_file = None;
+            let mut found = self.named(name, in_any_file, matches);
+            if let Some((name, file)) = name.rsplit_once('@').filter(|_| found.is_empty()) {
+                found = self.named(name, Some(file), matches);
+            }
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        Vec::new()
     }
 
-    fn named_in(&self, name: Option<(&str, &str)>, matches: IsNamed) -> Vec<FunctionId> {
-        name.map_or_else(Vec::new, |(name, file)| self.named((name, Some(file)), matches))
-    }
-
-    fn named(&self, (name, file): (&str, Option<&str>), matches: IsNamed) -> Vec<FunctionId> {
+    fn named(&self, name: &str, file: Option<&str>, matches: IsNamed) -> Vec<FunctionId> {
         let functions = self.all_functions(file).filter(|(_, function)| matches(function, name));
         functions.map(|(id, _)| id).collect()
     }
@@ -456,7 +456,7 @@ impl<'f> Modules<'f> {
         }
     }
 
-    fn sections(&self, module: u32) -> &Debug<'f> {
+    fn sections(&self, module: u32) -> &Dwarf<'f> {
         match self.modules.get(module as usize) {
             Some(module) => module.debug.get_or_init(|| read_debug(module)),
             None => &Ok(None),
@@ -464,7 +464,7 @@ impl<'f> Modules<'f> {
     }
 }
 
-fn read_debug<'f>(module: &Module<'f>) -> Debug<'f> {
+fn read_debug<'f>(module: &Module<'f>) -> Dwarf<'f> {
     let own = if is_elf(module.bytes) { DebugSections::read(module.bytes)? } else { None };
     let DebugFiles { separate, shared } = module.debug_files;
     let separate = || if separate.is_empty() { Ok(None) } else { DebugSections::read(separate) };

@@ -35,6 +35,7 @@ impl EarlyLines {
         if self.left_out == 0 && text.len() - begin > EarlyLines::MOST {
             text.truncate(begin);
             text.extend_from_slice(replacement.as_bytes());
+            // 0 stands for nothing dropped.
             self.left_out = self.instructions.max(1);
         } else if self.left_out > 0 {
             self.left_out += instructions;

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt::Write as _, io::Write, mem, str::FromStr};
 
 use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Origin, Printer};
-use hodo_engine::{Chunk, Reading, SelectionFilter, Trace, TrackSink};
+use hodo_engine::{Chunk, Reading, SelectionFilter, StreamSink, Trace};
 use hodo_flow::{Event, Executed, Gap, PacketKind, Sink, Step};
 use hodo_model::{
     Names, Sources,
@@ -128,7 +128,7 @@ struct Paths {
 impl<'x, 'f> InstructionSink<'x, 'f> {
     fn new(filter: SelectionFilter<'x, 'f>, chunk: &Chunk, fields: &'x [Field]) -> Self {
         InstructionSink {
-            cpu: filter.trace.tracks[chunk.track].cpu,
+            cpu: filter.trace.streams[chunk.stream].cpu,
             filter,
             fields,
             format: Format::Text,
@@ -376,7 +376,7 @@ impl TextSink for InstructionSink<'_, '_> {
     }
 }
 
-impl TrackSink for InstructionSink<'_, '_> {
+impl StreamSink for InstructionSink<'_, '_> {
     fn begin_segment(&mut self) {
         self.filter.begin_segment();
         self.time.replace_range(.., "-");

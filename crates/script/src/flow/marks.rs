@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use hodo_code::Origin;
-use hodo_engine::{Chunk, Reading, SelectionFilter, Trace, TrackSink};
+use hodo_engine::{Chunk, Reading, SelectionFilter, StreamSink, Trace};
 use hodo_flow::{Event, Executed, Sink};
 use hodo_model::Names;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ pub fn marks(
 ) -> Outcome {
     let start = |chunk: &Chunk| MarkSink {
         filter: SelectionFilter::new(trace, chunk, reading),
-        track: chunk.track,
+        stream: chunk.stream,
         marks,
         format,
         inside: reading.spans.is_none(),
@@ -65,7 +65,7 @@ pub fn marks(
 
 struct MarkSink<'x, 'f> {
     filter: SelectionFilter<'x, 'f>,
-    track: usize,
+    stream: usize,
     marks: Marks,
     format: Format,
     /// Whether the last instructions were in a selected span.
@@ -85,11 +85,11 @@ struct LastBlock {
 impl MarkSink<'_, '_> {
     fn write(&mut self, event: &Event) {
         let trace = self.filter.trace;
-        let track = &trace.tracks[self.track];
+        let stream = &trace.streams[self.stream];
         let time = self.filter.now.zip(trace.recording.config.clock).map(|(now, clock)| clock.nanos(now));
         let thread = trace.threads.get(self.filter.context as usize);
         if self.format == Format::JsonLines {
-            let mut object = json!({ "ts": time.map(|time| time.0), "stream": track.name });
+            let mut object = json!({ "ts": time.map(|time| time.0), "stream": stream.name });
             if let Some(thread) = thread {
                 (object["pid"], object["tid"]) = (thread.pid.into(), thread.tid.into());
             }
@@ -113,7 +113,7 @@ impl MarkSink<'_, '_> {
             return;
         }
         let time = time.map_or("-".to_owned(), |time| time.to_string());
-        let cpu = track.cpu.map_or("-".to_owned(), |cpu| cpu.to_string());
+        let cpu = stream.cpu.map_or("-".to_owned(), |cpu| cpu.to_string());
         let thread = thread.map_or("-".to_owned(), |thread| format!("{}/{}", thread.pid, thread.tid));
         let what = match event {
             Event::Gap(gap) => format!("gap: {}", trace.describe_gap(gap)),
@@ -149,7 +149,7 @@ impl TextSink for MarkSink<'_, '_> {
     }
 }
 
-impl TrackSink for MarkSink<'_, '_> {
+impl StreamSink for MarkSink<'_, '_> {
     fn begin_segment(&mut self) {
         self.filter.begin_segment();
         self.last = None;

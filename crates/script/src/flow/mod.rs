@@ -18,7 +18,7 @@ pub use sideband::sideband;
 
 use std::{io::Write, mem};
 
-use hodo_engine::{Chunk, Reading, Trace, TrackSink, decode_chunks};
+use hodo_engine::{Chunk, Reading, StreamSink, Trace, decode_chunks};
 
 use crate::{Outcome, lines::Lines};
 
@@ -27,7 +27,7 @@ use crate::{Outcome, lines::Lines};
 const PART: usize = 1 << 20;
 
 /// Formats the events of a chunk as lines.
-trait TextSink: TrackSink {
+trait TextSink: StreamSink {
     /// Memoized paths, which are passed from sink to sink.
     type Memory: Default;
 

@@ -42,13 +42,13 @@ pub fn packets(
 /// Formats the packets from the first PSB of a chunk to the first PSB after the chunk. Returns the last lines, as
 /// [`format_packets`] does.
 fn format_chunk(trace: &Trace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -> bool) -> Vec<u8> {
-    let track = &trace.tracks[chunk.track];
-    let extent = &track.extents[chunk.extent];
+    let stream = &trace.streams[chunk.stream];
+    let extent = &stream.extents[chunk.extent];
     let mut text = Vec::new();
-    if chunk.span.start == 0 && trace.tracks.len() > 1 {
-        text.extend_from_slice(format!("# {}\n", track.name).as_bytes());
+    if chunk.span.start == 0 && trace.streams.len() > 1 {
+        text.extend_from_slice(format!("# {}\n", stream.name).as_bytes());
     }
-    if let Some(unit) = track.other_unit() {
+    if let Some(unit) = stream.other_unit() {
         let from = extent.file_offset(chunk.span.start);
         text.extend_from_slice(
             format!("{from:08x}: # {} bytes of {unit}, whose packets are not listed\n", chunk.bytes())

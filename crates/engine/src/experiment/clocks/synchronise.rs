@@ -19,10 +19,10 @@ use super::{
     matching::{End, Key, Peer, names_slave},
     relate, synchronised,
 };
-use crate::refusal::Refusal;
 use crate::{
     input::Input,
     losses::Losses,
+    refusal::Refusal,
     traces::{Traces, cover},
 };
 
@@ -215,10 +215,11 @@ fn synchronise(
     let (half_widths, steps) = (0..clocks.len() as u32)
         .map(|clock| clock_quality(ClockId(clock), &members, &tickings, &timeline, zero))
         .unzip();
-    let entry = |(index, curve): (usize, &Vec<TimeKnot>)| {
-        entry((&members[index], &tickings[index]), index == 0, curve, &timeline)
-    };
-    let entries = curves.iter().enumerate().map(entry).collect();
+    let mut entries = Vec::new();
+    for (index, curve) in curves.iter().enumerate() {
+        let is_reference = index == 0;
+        entries.push(entry((&members[index], &tickings[index]), is_reference, curve, &timeline));
+    }
     let named = members.iter().map(|member| member.unit.label.clone()).zip(curves).collect();
     Ok(Some(SyncOutcome {
         synchronised: Synchronised::new(request.method, entries),

@@ -50,6 +50,9 @@ fn divergence(question: &Question<'_>) -> Result<Answer, Failure> {
 fn compared(question: &Question<'_>) -> Result<Compared, Failure> {
     match question.text("function") {
         "" => Ok(Compared::Recordings),
-        name => Ok(Compared::Executions(name.to_owned(), question.number("n")?, question.number("m")?)),
+        function => {
+            let (n, m) = (question.number("n")?, question.number("m")?);
+            Ok(Compared::Executions { function: function.to_owned(), n, m })
+        }
     }
 }

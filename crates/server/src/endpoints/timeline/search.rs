@@ -41,7 +41,8 @@ pub(super) fn search(question: &Question<'_>) -> Result<Answer, Failure> {
         }
         for &name in &names {
             let wanted = Wanted { value: Some(name), ..Wanted::ALL };
-            let records = table.records(&wanted, None, MOST, &budget)?;
+            let after = None;
+            let records = table.records(&wanted, after, MOST, &budget)?;
             is_cut |= records.len() == MOST;
             let of_name = |Record { begin, end, lane, .. }| Found { begin, table: number, lane, end, name };
             found.extend(records.into_iter().map(of_name));
