@@ -74,7 +74,10 @@ impl Cause {
             ),
             What::Calls { callee, before, now } => format!(
                 "{} of `{}` from `{function}` ({} instead of {}), which cost {} instructions",
-                counted(now.saturating_sub(*before), "more call").replacen("1 more", "one more", 1),
+                match now.saturating_sub(*before) {
+                    1 => "one more call".to_owned(),
+                    more => format!("{} more calls", grouped(more)),
+                },
                 callee.function,
                 grouped(*now),
                 grouped(*before),
@@ -168,6 +171,7 @@ mod tests {
     use super::*;
     use crate::Spread;
 
+    /// A function, its own and its total instructions, its calls, and the calls by each caller.
     struct Row(&'static str, u64, u64, u64, &'static [(&'static str, u64)]);
 
     fn name(function: &str) -> FunctionName {
@@ -209,12 +213,20 @@ mod tests {
     #[test]
     fn the_caller_that_calls_more_often_is_named_and_not_what_it_calls() {
         let now = [
-            Row("main", 100, 313_100, 1, &[]),
-            Row("push", 10_000, 313_000, 100, &[("main", 100)]),
-            Row("grow", 303_000, 303_000, 30, &[("push", 30)]),
+            Row("main", 100, 323_200, 1, &[]),
+            Row("push", 10_000, 323_100, 100, &[("main", 100)]),
+            Row("grow", 313_100, 313_100, 31, &[("push", 31)]),
         ];
         let expected =
-            "20 more calls of `grow` from `push` (30 instead of 10), which cost 202,000 instructions";
+            "21 more calls of `grow` from `push` (31 instead of 10), which cost 212,100 instructions";
+        assert_eq!(sentences(BEFORE, &now), [expected]);
+        let now = [
+            Row("main", 100, 121_200, 1, &[]),
+            Row("push", 10_000, 121_100, 100, &[("main", 100)]),
+            Row("grow", 111_100, 111_100, 11, &[("push", 11)]),
+        ];
+        let expected =
+            "one more call of `grow` from `push` (11 instead of 10), which cost 10,100 instructions";
         assert_eq!(sentences(BEFORE, &now), [expected]);
     }
 

@@ -201,17 +201,19 @@ impl Tree {
         // What was added here may be less than what fell away.
         let is_net = node.total.more() * sign >= changed * MOST_OF_IT;
         let often = self.per_caller(index);
-        let is_counted = match sign > 0.0 {
-            true => often.b >= often.a * OFTEN,
-            false => often.a >= often.b * OFTEN,
-        };
+        let ran_in_both = often.a > 0.0 && often.b > 0.0;
+        let is_by_frequency = ran_in_both
+            && match sign > 0.0 {
+                true => often.b >= often.a * OFTEN,
+                false => often.a >= often.b * OFTEN,
+            };
         let is_of_both = node.total.a > 0.0 && node.total.b > 0.0;
         let large: Vec<usize> =
             node.children.iter().copied().filter(|&child| self.nodes[child].changed(sign) >= least).collect();
         let in_these: f64 = large.iter().map(|&child| self.nodes[child].changed(sign)).sum();
         // What several callees have in small parts arises here.
         let is_spread = large.is_empty() || in_these < changed * (1.0 - MOST_OF_IT);
-        if is_net && (!is_of_both || is_spread || is_counted && often.a > 0.0 && often.b > 0.0) {
+        if is_net && (!is_of_both || is_spread || is_by_frequency) {
             found.push(Arisen { index, amount: node.total, is_own: false });
             return;
         }

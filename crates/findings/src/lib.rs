@@ -122,28 +122,34 @@ pub struct Question {
 
 /// Returns the functions whose executions are worth a closer look. Their [`patterns`] are further evidence ([`PATTERNS`]).
 pub fn questions(evidence: &Evidence<'_>) -> Vec<Question> {
-    let mut questions: Vec<Question> = Vec::new();
-    let mut ask = |row: &Row<'_>, compares: bool, counts: bool| {
-        let [function, module] = ["function", "module"].map(|name| row.text(name).to_owned());
-        // Lengths in the table are rounded by up to 1/64.
+    let mut questions = Vec::new();
+    for function in rules::tails::heavy(evidence) {
+        question_of(&mut questions, &function.row).compares = true;
+    }
+    for row in rules::growth::candidates(evidence) {
+        question_of(&mut questions, &row).counts = true;
+    }
+    for row in rules::rhythm::candidates(evidence) {
+        question_of(&mut questions, &row);
+    }
+    questions
+}
+
+/// Returns the question about the function of a row, which is added if there is none yet.
+fn question_of<'q>(questions: &'q mut Vec<Question>, row: &Row<'_>) -> &'q mut Question {
+    let [function, module] = ["function", "module"].map(|name| row.text(name).to_owned());
+    let known = questions.iter().position(|known| known.function == function && known.module == module);
+    let index = known.unwrap_or_else(|| {
         let slow_from = match row.integer("slow_from") {
             0 => row.integer("instructions_p99"),
             from => from,
         };
+        // Lengths in the table are rounded by up to 1/64.
         let slow_from = slow_from - slow_from / 32;
-        let is_known = |known: &&mut Question| known.function == function && known.module == module;
-        match questions.iter_mut().find(is_known) {
-            Some(known) => {
-                known.compares |= compares;
-                known.counts |= counts;
-            }
-            None => questions.push(Question { function, module, slow_from, compares, counts }),
-        }
-    };
-    rules::tails::heavy(evidence).iter().for_each(|one| ask(&one.row, true, false));
-    rules::growth::candidates(evidence).iter().for_each(|row| ask(row, false, true));
-    rules::rhythm::candidates(evidence).iter().for_each(|row| ask(row, false, false));
-    questions
+        questions.push(Question { function, module, slow_from, compares: false, counts: false });
+        questions.len() - 1
+    });
+    &mut questions[index]
 }
 
 /// Returns the reports that rules need beside [`needs`], because of what they found in these.

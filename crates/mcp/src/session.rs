@@ -203,7 +203,8 @@ impl Session<'_> {
             let part = arguments.get("answer").and_then(Value::as_u64);
             let part = part.and_then(|number| self.pages.next(number, most));
             let told = part.unwrap_or_else(|| "this answer has no further part, or is not kept".to_owned());
-            return Some(result(id, content(&told, false)));
+            let failed = false;
+            return Some(result(id, content(&told, failed)));
         }
         let stop = self.calls.begin(id);
         let answer = self.tools.call(name, arguments, &stop);

@@ -11,7 +11,7 @@ use crate::{
     verdict::{Change, Outcome, Varying},
 };
 
-/// What a report is about: the verdicts, and where the baseline lies.
+/// What a report is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'v> {
     /// The verdicts, in the order of the configuration.

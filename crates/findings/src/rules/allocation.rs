@@ -62,22 +62,32 @@ struct Allocations {
     instructions: u64,
 }
 
+/// What a function of an allocator does.
+#[derive(Clone, Copy)]
+enum Kind {
+    Allocates,
+    Frees,
+}
+
 impl Allocations {
-    fn add(&mut self, row: &Row<'_>, is_allocation: bool) {
-        let count = if is_allocation { &mut self.allocated } else { &mut self.freed };
+    fn add(&mut self, row: &Row<'_>, kind: Kind) {
+        let count = match kind {
+            Kind::Allocates => &mut self.allocated,
+            Kind::Frees => &mut self.freed,
+        };
         *count = count.saturating_add(row.integer("entries"));
         self.instructions = self.instructions.saturating_add(row.integer("total_instructions"));
     }
 }
 
-/// Whether a function allocates memory; `None` if it does not free any either. A version of Rust's has a hash in its name.
-fn kind(function: &str) -> Option<bool> {
+/// Returns what a function of an allocator does; `None` for other functions. A version of Rust's has a hash in its name.
+fn kind(function: &str) -> Option<Kind> {
     let name = match function.split_once("::__rust_") {
         Some((_, name)) => format!("__rust_{name}"),
         None => function.to_owned(),
     };
     let is_in = |names: &[&str]| names.contains(&name.as_str());
-    if is_in(ALLOCATES) { Some(true) } else { is_in(FREES).then_some(false) }
+    if is_in(ALLOCATES) { Some(Kind::Allocates) } else { is_in(FREES).then_some(Kind::Frees) }
 }
 
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
@@ -88,16 +98,16 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
             let program = call_tree::program(&rows);
             let (mut all, mut paths) = (Allocations::default(), BTreeMap::<String, Allocations>::new());
             call_tree::visit(&rows, |node| {
-                let Some(is_allocation) = kind(node.row.text("function")) else { return };
+                let Some(kind_of_row) = kind(node.row.text("function")) else { return };
                 let is_outermost = node.callers.iter().all(|caller| kind(caller.text("function")).is_none());
                 // What a library allocates counts for the function that the program called.
                 let is_direct = std::ptr::eq(node.entry(program).0, node.row);
                 if is_outermost && is_direct {
-                    all.add(node.row, is_allocation);
+                    all.add(node.row, kind_of_row);
                     let callers =
                         node.callers.iter().map(|caller| caller.text("function")).collect::<Vec<_>>();
                     let path = callers.join(" → ");
-                    paths.entry(path).or_default().add(node.row, is_allocation);
+                    paths.entry(path).or_default().add(node.row, kind_of_row);
                 }
             });
             let weight = share(all.instructions, figure(table, "instructions"));

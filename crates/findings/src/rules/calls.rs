@@ -33,7 +33,8 @@ struct Habit {
     longest: u64,
 }
 
-/// Instructions count for more in control flow: what a program waits for is not in it.
+/// The factor of the weight of a habit that is found in control flow: there, instructions count for more than time that
+/// passes outside.
 const OF_FLOW: f64 = 0.5;
 
 const POLLING_HABIT: Habit = Habit {

@@ -6,6 +6,7 @@ use crate::{Evidence, Finding, Rule, link, numbers::Numbers, text::share};
 const RUNNING_PER_MIGRATION: u64 = 1_000_000;
 /// Least number of migrations for a finding.
 const FEWEST: u64 = 200;
+
 pub(crate) const RULE: Rule = Rule {
     name: "migrations",
     help: "threads that move to another CPU more than once per millisecond of running, at least 200 times",

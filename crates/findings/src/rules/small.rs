@@ -21,7 +21,7 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let span = span(table);
     let rows = evidence.rows(("io", "thread"));
     let operations = evidence.rows(("io", "operation"));
-    // Of which thread opens, syncs and the like are is not in the table: each may have made all of them.
+    // The table does not say which thread made the other operations, such as opens and syncs: each may have made all.
     let others = operations.iter().filter(|row| !["read", "write"].contains(&row.text("operation")));
     let (mut other_count, mut other_time) = (0u64, 0u64);
     for row in others {

@@ -79,7 +79,8 @@ fn code(guide: &str, text: &str) -> String {
         return String::new();
     }
     let content = format!("{}{text}", guide.replace(' ', "\u{a0}")).replace('|', "\\|");
-    // The fence is longer than any run of backticks in the text, and is separated from backticks at its ends.
+    // The fence is longer than any run of backticks in the text, and is separated from backticks at its ends. Of blanks
+    // at both ends, Markdown drops one each.
     let longest = content.split(|character| character != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let needs_gap = content.starts_with(['`', ' ']) || content.ends_with(['`', ' ']);

@@ -35,6 +35,7 @@ pub(super) fn plot(rows: &Rows, begin: usize, end_or_duration: usize) -> Plot {
             span = (span.0.min(begin), span.1.max(end));
         }
     });
+    // Without rows it is still `u64::MAX..0`.
     span.0 = span.0.min(span.1);
     let (lane, value) = columns(rows);
     let (mut lanes, mut names) = (Numbers::default(), Numbers::default());
@@ -57,6 +58,7 @@ pub(super) fn plot(rows: &Rows, begin: usize, end_or_duration: usize) -> Plot {
             Some(before) if before.colour == colour && from < before.end + GAP => {
                 before.end = before.end.max(to)
             }
+            // Of another colour, but hidden by the bar before.
             Some(before) if to < before.end + GAP && from >= before.begin => {}
             _ => {
                 last[lane] = Some(bars.len());

@@ -26,6 +26,7 @@ pub(super) fn plot(rows: &Rows, time: usize, value: usize) -> Plot {
             (high, labels[1]) = (number, words(schema, row, value));
         }
     });
+    // Without rows it is still `u64::MAX..0`.
     span.0 = span.0.min(span.1);
     let range = if high > low { high - low } else { 1.0 };
     let y_of = |number: f64| HEIGHT * (high - number) / range;
