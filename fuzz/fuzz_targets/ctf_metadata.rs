@@ -1,4 +1,5 @@
-//! Any bytes as metadata of CTF 1.8 or 2, and the rest of them as packets under it, or under what it says without events.
+//! Any bytes as metadata of CTF 1.8 or 2, and the rest of them as packets under it. `read_head`, which skips the events, must
+//! find the same packets.
 
 #![no_main]
 

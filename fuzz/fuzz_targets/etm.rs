@@ -34,7 +34,7 @@ struct Input {
     steps: Vec<Step>,
 }
 
-/// A part of a stream. Random bytes are seldom synchronizations and addresses.
+/// A part of a stream: packets by their header bytes. Random bytes are seldom synchronizations and addresses.
 #[derive(Arbitrary, Debug)]
 enum Step {
     Synchronization { state: u8 },
@@ -50,6 +50,7 @@ impl Step {
         match self {
             Step::Synchronization { state } => {
                 out.extend(A_SYNC);
+                // Trace Info with some of its sections; the content of each is 1.
                 out.extend([1, state & 0x0f, 1, 1, 1, 1]);
             }
             Step::Address(place) => out.extend([0x95, place & 0x7f]),
@@ -87,11 +88,12 @@ fuzz_target!(|input: Input| {
     let mut space = AddressSpace::new();
     let content = Content { bytes: &code, origin: Origin::default() };
     space.map(BASE..BASE + code.len() as u64, content, 0);
-    let [id0, id2, id1] = input.ids;
+    let [id0, id1, id2] = input.ids;
     let registers = Registers {
         config: input.config,
         trace_id: 0x10,
         id0,
+        // The major version and the architecture part of an ETE.
         id1: if input.is_ete { id1 | 0xf00 } else { id1 },
         id2,
         id8: input.speculation.into(),

@@ -29,11 +29,11 @@ fuzz_target!(|blocks: Vec<FuzzedBlock>| {
     for block in &blocks {
         let kinds = [BlockKind::Log, BlockKind::Table, BlockKind::Clock, BlockKind::Loss, BlockKind::Snapshot, BlockKind::Facts];
         let kind = kinds[usize::from(block.kind) % kinds.len()];
-        // Packed words are longer than their bytes.
-        let length = block.content.len() as u32 * if block.packed { 8 } else { 1 };
+        let packed = block.packed && kind == BlockKind::Log;
         let header = BlockHeader {
-            codec: Codec { packed: block.packed && kind == BlockKind::Log, lz4: false },
-            length,
+            codec: Codec { packed, lz4: false },
+            // How many bytes packed ones become is a guess.
+            length: block.content.len() as u32 * if block.packed { 8 } else { 1 },
             key: (block.key % 4).into(),
             table_key: (block.table % 4).into(),
             sequence: (block.sequence % 8).into(),

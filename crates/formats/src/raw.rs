@@ -162,9 +162,8 @@ pub fn max_nonturbo_ratio(text: &str) -> Result<u8, OptionError> {
 /// trace begins.
 ///
 /// `settings` is the processor's configuration from the options; TSC packets are assumed to be enabled. `kind` is how the
-/// buffer is read. `code` comes
-/// with the length of each file in bytes, `elf` with the content of each file. Paths become the names of the
-/// mappings.
+/// buffer is read. `code` comes with the length of each file in bytes, `elf` with the content of each file. Paths become
+/// the names of the mappings.
 ///
 /// # Errors
 /// An invalid ELF file, or one without loadable segments. Code outside its file is a loss.

@@ -67,7 +67,7 @@ impl Flow {
     }
 
     /// Returns the error of `next` while tracing is off.
-    pub(crate) fn refuse(&self) -> Result<(), Error> {
+    pub(crate) fn check_enabled(&self) -> Result<(), Error> {
         match self.walk.enabled {
             true => Ok(()),
             false if self.walk.status.has(Status::END) => Err(Error::END),

@@ -31,6 +31,7 @@ impl LivePacketReader {
             Stream { class, id, name: String::new(), packets: Vec::new(), had_pre_pass: false, number: None };
         if let Some(clock) = trace.clock(&stream) {
             packet.set_times(clock);
+            // A time of less bits wraps: only the events say how often, up to the next packet.
             if packet.packet.begin.is_none_or(|begin| begin.size < 64) {
                 let mut reader = trace.reader(&stream);
                 reader.open(packet.bytes, &packet.packet, packet.clock);

@@ -199,7 +199,7 @@ impl<'t, 'a> Packets<'t, 'a> {
         Packets { trace, file, position: 0, slots, foreign: Cell::new(0), other: Cell::default() }
     }
 
-    /// The next packet; `None` at the end of the file. Do not continue after an error.
+    /// The next packet; `None` at the end of the file, and after an error.
     fn next_packet(&mut self) -> Option<Result<(Packet, Option<PacketTrouble>), PacketTrouble>> {
         if self.position >= self.file.len() {
             return None;

@@ -83,6 +83,7 @@ fn read_all<'a>(
             }
             Some(Ok(record)) if is_packed(&record) => {
                 reader.count(record.kind);
+                // The first one stands for all of the file, as they contain one compressed stream.
                 packed.take().into_iter().for_each(|packed| read_packed(reader, input, packed, source));
                 continue;
             }

@@ -104,8 +104,8 @@ impl<'a> Records<'a> {
         Ok((Record { offset, kind, misc, body, trailing }, end))
     }
 
-    /// Reads the data after a record that begins with its size. If some is missing, returns the rest and sets the
-    /// pending error.
+    /// Reads the data after a record whose first field is the size of the data. If some is missing, returns the rest and
+    /// sets the pending error.
     fn trailing(&mut self, kind: u32, body: &[u8], cursor: &mut Cursor<'a>) -> Result<&'a [u8], Error> {
         let start = cursor.offset();
         let mut head = Cursor::new(body, start - body.len() as u64);

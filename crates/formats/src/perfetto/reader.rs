@@ -16,11 +16,11 @@ pub(super) struct Context {
     pub(super) position: FilePosition,
     /// The thread that runs before its first event.
     pub(super) running: Running,
-    /// Events lost before it; 0 if there were some.
+    /// Events lost before it: 0 if their number is unknown, `None` if none were lost.
     pub(super) lost: Option<u64>,
     /// Whether packets of its sequence were lost before it.
     pub(super) is_after_gap: bool,
-    /// Events of its CPU that were lost at a time that is unknown, if it is the last.
+    /// For the last bundle of a CPU: events that were lost at an unknown time.
     pub(super) lost_after: u64,
 }
 
@@ -136,7 +136,7 @@ impl<'t, 'a> BundleReader<'t, 'a> {
         self.trouble.get_or_insert_with(|| EventTrouble { position: bit(offset), reason: reason.to_owned() });
     }
 
-    /// The next event, or a loss before them; `None` after the last. Sets the slots that its fields are read from.
+    /// The next event, or a loss before the events; `None` after the last. Sets the slots that its fields are read from.
     pub(crate) fn find(&mut self, slots: &Slots) -> Result<Option<Found>, EventTrouble> {
         if let Some(lost) = self.lost.pop() {
             return Ok(Some(Found::Lost(lost)));

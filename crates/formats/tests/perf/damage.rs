@@ -110,6 +110,7 @@ fn check_cut(whole: &[u8], end: usize) {
     let bytes: usize =
         cut.streams.iter().flat_map(|stream| &stream.pieces).map(|piece| piece.bytes.len()).sum();
     let pieces: usize = cut.streams.iter().map(|stream| stream.pieces.len()).sum();
+    // Each piece is padded to a multiple of 8 bytes.
     assert!(bytes as u64 <= traced && traced - bytes as u64 <= 7 * pieces as u64, "trace bytes before {end}");
     let lost: Vec<Cause> = cut.loss.iter().map(|loss| loss.cause).collect();
     assert_eq!(lost.iter().filter(|cause| **cause == Cause::CutShort).count(), 1, "{lost:?} at {end}");
@@ -186,6 +187,7 @@ fn reading_goes_on_at_the_next_trace_that_the_index_knows() {
     let file = small();
     let mut bytes = file.finish();
     let start = (file.data_start() + file.traces[1]) as usize;
+    // The record after an AUXTRACE record of 48 bytes and its 40 bytes of trace.
     let damaged = start + 48 + 40;
     bytes[damaged + 6..damaged + 8].fill(0);
     let recording = read(&bytes).unwrap();

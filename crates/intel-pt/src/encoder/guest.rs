@@ -27,8 +27,8 @@ pub struct Exit {
 }
 
 impl Encoder {
-    /// The instruction at `ip` enters a guest at `target` (SDM, "Tracing of VMX"): emits
-    /// CFE and FUP (event trace), VMCS, PIP with NR, MODE.Exec if the width changes, TIP.
+    /// The instruction at `ip` enters a guest at `target` (SDM, "Tracing of VMX"): emits CFE and FUP (event trace), VMCS,
+    /// PIP with NR, MODE.Exec if the width changes, TIP.
     pub fn enter_guest(&mut self, ip: u64, guest: Guest, target: Target, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
@@ -40,7 +40,8 @@ impl Encoder {
         self.ip_packet(TIP, target.ip, sink);
     }
 
-    /// A guest exits, and the host, whose code has 64 bits, continues at `target` with its `cr3`: emits EVD with the reason, CFE (event trace), FUP, PIP, MODE.Exec if the width changes, TIP.
+    /// A guest exits, and the host, whose code has 64 bits, continues at `target` with its `cr3`: emits EVD with the reason,
+    /// CFE (event trace), FUP, PIP, MODE.Exec if the width changes, TIP.
     pub fn exit_guest(&mut self, exit: Exit, target: u64, cr3: u64, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);

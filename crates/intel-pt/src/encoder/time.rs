@@ -61,6 +61,7 @@ impl State {
         self.mtc_ticks
     }
 
+    /// Omits the MTC packets up to `now`.
     pub(super) fn skip(&mut self, now: u64) {
         if self.mtc != 0 {
             self.next_mtc = (now / self.mtc_ticks + 1) * self.mtc_ticks;
@@ -100,6 +101,7 @@ impl State {
         self.alignment(now, sink);
     }
 
+    /// Counts no cycles before `now`.
     pub(super) fn forget(&mut self, now: u64) {
         self.last_cyc = now;
     }

@@ -237,6 +237,7 @@ impl Decoder<'_> {
             Err(trouble) => {
                 let trouble = self.explain(trouble, context);
                 self.lose(trouble);
+                // In doubt, only a whole address counts: `lose` forgot the one before.
                 if let Some(ip) = self.last_ip.join(payload) {
                     self.resume_at(ip, context);
                 }

@@ -62,8 +62,8 @@ impl Blocks {
     /// Creates a decoder that is not synchronized.
     pub(crate) fn new(settings: Settings) -> Blocks {
         let flags = settings.raw.flags[0];
-        let flag = |index: u32| flags >> index & 1 == 1;
-        Blocks { end_on_call: flag(0), end_on_jump: flag(2), walk: Walk::new(settings, flag(1)) }
+        let [end_on_call, ticks, end_on_jump] = [0, 1, 2].map(|bit| flags >> bit & 1 == 1);
+        Blocks { end_on_call, end_on_jump, walk: Walk::new(settings, ticks) }
     }
 
     fn reset(&mut self) {

@@ -207,7 +207,7 @@ pub(crate) unsafe extern "C" fn pt_insn_next(
         if to.is_null() {
             return Err(Error::INVALID);
         }
-        decoder.refuse()?;
+        decoder.check_enabled()?;
         let speculative = decoder.walk.speculative;
         let mut instruction = Instruction::default();
         let status = decoder.next(&mut instruction);

@@ -69,7 +69,7 @@ unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
 }
 
-/// Stores the first `size` bytes of a structure; what the caller's is longer is zeroed, if `zeroes` says so.
+/// Stores the first `size` bytes of a structure. If the caller's is longer, `beyond` says what becomes of the rest.
 ///
 /// # Safety
 /// The pointer is valid for writes of `size` bytes.

@@ -359,7 +359,7 @@ impl Decoder<'_> {
             && self.walk.tick != u64::MAX
     }
 
-    /// Follows a timing packet and returns its size; 0 for any other packet, or a rare form.
+    /// Follows a timing packet or padding, and returns its size; 0 for any other packet, or a rare form.
     #[inline]
     pub(in crate::flow) fn follow_clock<L: Labels, S: Sink>(
         &mut self,
@@ -369,6 +369,7 @@ impl Decoder<'_> {
     ) -> usize {
         let opcode = word as u8;
         match opcode {
+            // PAD, then MTC.
             0 => 1,
             0x59 => {
                 self.timing.follow(&Packet::Mtc((word >> 8) as u8));
@@ -451,7 +452,11 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
                 let to = transitions.number(State { sink, ..reached.state });
                 transitions.insert(from, packets, to, path, reached.bytes);
             }
-            None => transitions.insert(from, packets, from, 0, 0),
+            None => {
+                // The first packet is left to the decoder.
+                let (path, bytes) = (0, 0);
+                transitions.insert(from, packets, from, path, bytes);
+            }
         }
         let learned = &mut *self.learned;
         learned.paths += 1;

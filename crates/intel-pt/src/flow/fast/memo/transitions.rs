@@ -1,10 +1,8 @@
 //! Numbers for decoding states, and the transitions between them.
 
-use hodo_code::BlockId;
+use hodo_code::{Back, BlockId, DEPTH, ReturnStack, ReturnTarget};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
-
-use hodo_code::{Back, DEPTH, ReturnStack, ReturnTarget};
 
 /// Everything that determines the effect of plain packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +49,7 @@ impl Chains {
     pub(super) fn pop(&self, returns: Returns) -> Option<(u64, Returns)> {
         let count = returns.count.checked_sub(1)?;
         let (below, address) = self.links[returns.link as usize];
+        // Calls that fell out of the stack are still in the chain.
         Some((address, Returns { link: if count == 0 { BOTTOM } else { below }, count }))
     }
 
@@ -132,7 +131,7 @@ impl TransitionTable {
         }
     }
 
-    /// Discards everything, but keeps the allocation.
+    /// Discards all transitions, states and chains, but keeps their memory. What occurred is only a hint, and stays.
     pub(super) fn clear(&mut self) {
         self.slots.fill(EMPTY_SLOT);
         self.used = 0;

@@ -6,6 +6,7 @@ use crate::packet::{LONG_TNT, Tnt, tnt};
 /// address bytes.
 pub(in crate::flow) static PLAIN: [u8; 256] = {
     let mut sizes = [0; 256];
+    // 0 is PAD, and 2 begins longer packets.
     let mut opcode = 4;
     while opcode < 256 {
         sizes[opcode] = match opcode {
