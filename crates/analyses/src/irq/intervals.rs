@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{columns::interval_columns, pairs::Pairs, settling::SettlingRows};
 
-use super::{InterruptIntervalEnd, Phase, SOFTIRQS, key};
+use super::{InterruptIntervalEnd, NUMBER, Phase, SOFTIRQS, key};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,7 @@ impl Analysis for InterruptIntervals {
     fn fold(&self, partial: &mut HandlerRuns, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let HandlerRuns { hard, soft, rows } = partial;
-        let Some(number) = event.integer(0).map(|number| number as u32) else { return };
+        let Some(number) = event.integer(NUMBER).map(|number| number as u32) else { return };
         let Record { time, cpu, .. } = **event;
         let (key, end) = (key(cpu, number), InterruptIntervalEnd { time, cpu, number });
         let complete = match event.kind {

@@ -121,6 +121,10 @@ pub struct HandlerState {
     sums: HandlerSums,
 }
 
+/// The field of the interrupt's number, of both kinds.
+const NUMBER: usize = field::irq::IRQ;
+const _: () = assert!(NUMBER == field::softirq::VEC);
+
 /// CPU and number as one key.
 fn key(cpu: u32, number: u32) -> u64 {
     u64::from(cpu) << 32 | u64::from(number)
@@ -147,7 +151,7 @@ impl Analysis for Interrupts {
     fn fold(&self, partial: &mut HandlerState, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let HandlerState { names, hard, soft, raised, sums } = partial;
-        let Some(number) = event.integer(0).map(|number| number as u32) else { return };
+        let Some(number) = event.integer(NUMBER).map(|number| number as u32) else { return };
         let (time, cpu) = (event.time, event.cpu);
         let (key, end) = (key(cpu, number), InterruptIntervalEnd { time, cpu, number });
         match event.kind {
