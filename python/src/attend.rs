@@ -16,6 +16,9 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*};
 /// Time between two looks for signals.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// For work whose progress nobody asked for.
+pub(crate) const NO_PROGRESS: Option<&Py<PyAny>> = None;
+
 /// The process that used the engine first.
 static USER: OnceLock<u32> = OnceLock::new();
 

@@ -20,7 +20,7 @@ use pyo3::{
 };
 
 use crate::{
-    attend::attended,
+    attend::{NO_PROGRESS, attended},
     events::PyEvents,
     store::PyStore,
     table::{PyPlot, PyTable},
@@ -58,53 +58,54 @@ fn make(py: Python<'_>, arguments: Vec<OsString>, progress: Option<Py<PyAny>>) -
 /// Reads the events that `script` selects: those of this name, or all.
 #[pyfunction]
 fn read_events(py: Python<'_>, arguments: Vec<OsString>, name: Option<String>) -> PyResult<PyEvents> {
-    let events = attended(py, None, |_| tables::events(&arguments, name.as_deref()))?.map_err(raised)?;
+    let events =
+        attended(py, NO_PROGRESS, |_| tables::events(&arguments, name.as_deref()))?.map_err(raised)?;
     Ok(PyEvents::new(events))
 }
 
 /// Opens the store of the inputs of `index`, which is built if there is none.
 #[pyfunction]
 fn open_store(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<PyStore> {
-    let store = attended(py, None, |progress| tables::store(&arguments, progress))?.map_err(raised)?;
+    let store = attended(py, NO_PROGRESS, |progress| tables::store(&arguments, progress))?.map_err(raised)?;
     store.map(PyStore).ok_or_else(|| PyKeyboardInterrupt::new_err(()))
 }
 
 /// Describes the inputs of `info`, as JSON.
 #[pyfunction]
 fn describe(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<String> {
-    attended(py, None, |_| tables::description(&arguments))?.map_err(raised)
+    attended(py, NO_PROGRESS, |_| tables::description(&arguments))?.map_err(raised)
 }
 
 /// Checks that the inputs of `info` exist and have a known format.
 #[pyfunction]
 fn check(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<()> {
-    attended(py, None, |_| tables::check(&arguments))?.map_err(raised)
+    attended(py, NO_PROGRESS, |_| tables::check(&arguments))?.map_err(raised)
 }
 
 /// Divides a report into tasks: the lines that `hodo plan` prints. The arguments are those of `plan`.
 #[pyfunction]
 fn plan(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Vec<String>> {
-    attended(py, None, |_| tables::plan(&arguments))?.map_err(raised)
+    attended(py, NO_PROGRESS, |_| tables::plan(&arguments))?.map_err(raised)
 }
 
 /// Folds a task into a part. The inputs stay open for the next task of the same plan, if it has a name.
 #[pyfunction]
 #[pyo3(signature = (task, plan=None))]
 fn fold(py: Python<'_>, task: String, plan: Option<String>) -> PyResult<Vec<u8>> {
-    let part = attended(py, None, |progress| tables::fold(&task, plan, progress))?.map_err(raised)?;
+    let part = attended(py, NO_PROGRESS, |progress| tables::fold(&task, plan, progress))?.map_err(raised)?;
     part.ok_or_else(|| PyKeyboardInterrupt::new_err(()))
 }
 
 /// Merges parts of one request into one.
 #[pyfunction]
 fn merge(py: Python<'_>, parts: Vec<Vec<u8>>) -> PyResult<Vec<u8>> {
-    attended(py, None, |_| tables::merge(&parts))?.map_err(raised)
+    attended(py, NO_PROGRESS, |_| tables::merge(&parts))?.map_err(raised)
 }
 
 /// Makes the tables of the merged parts.
 #[pyfunction]
 fn finish(py: Python<'_>, part: Vec<u8>) -> PyResult<Vec<PyTable>> {
-    let outcome = attended(py, None, |_| tables::finish(&part))?.map_err(raised)?;
+    let outcome = attended(py, NO_PROGRESS, |_| tables::finish(&part))?.map_err(raised)?;
     Ok(outcome.tables.into_iter().map(PyTable).collect())
 }
 

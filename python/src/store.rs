@@ -8,7 +8,11 @@ use pyo3::{
     prelude::*,
 };
 
-use crate::{attend::attended, raised, table::PyTable};
+use crate::{
+    attend::{NO_PROGRESS, attended},
+    raised,
+    table::PyTable,
+};
 
 /// The records of inputs by time, on disk: what a timeline shows.
 #[pyclass(frozen, name = "Store", module = "hodoscope")]
@@ -43,8 +47,9 @@ impl PyStore {
         limit: Option<usize>,
     ) -> PyResult<PyTable> {
         let limit = limit.unwrap_or(usize::MAX);
-        let read =
-            attended(py, None, |progress| tables::records(&self.0, table, (begin, end), limit, progress))?;
+        let read = attended(py, NO_PROGRESS, |progress| {
+            tables::records(&self.0, table, (begin, end), limit, progress)
+        })?;
         read.map_err(raised)?.map(PyTable).ok_or_else(|| PyKeyboardInterrupt::new_err(()))
     }
 

@@ -32,8 +32,8 @@ impl RootArguments {
 }
 
 /// Returns the only function named `name`: as in tables, or as in the file, with `@FILE` if several files have one.
-pub fn find(name: &str, experiment: &Trace<'_>) -> Result<FunctionId, Failure> {
-    Ok(latency::function(experiment, name)?)
+pub fn find(name: &str, trace: &Trace<'_>) -> Result<FunctionId, Failure> {
+    Ok(latency::function(trace, name)?)
 }
 
 /// Returns the root of call paths that the user's root stands for in the recordings: itself, or one with a full name.
@@ -76,7 +76,7 @@ pub fn root(root: &Root, experiment: &Experiment) -> Result<Root, Failure> {
 }
 
 /// Returns the calls named by `FUNC`, `FUNC#N` or `FUNC#N..M`: all, the N-th, or the N-th to the M-th.
-pub fn calls(text: &str, experiment: &Trace<'_>) -> Result<NthCalls, Failure> {
+pub fn calls(text: &str, trace: &Trace<'_>) -> Result<NthCalls, Failure> {
     let wrong = || {
         Failure::usage(format!(
             "--call {text}: expected FUNC, FUNC#N or FUNC#N..M, where calls are counted from 1"
@@ -94,5 +94,5 @@ pub fn calls(text: &str, experiment: &Trace<'_>) -> Result<NthCalls, Failure> {
     if numbers.is_empty() {
         return Err(wrong());
     }
-    Ok(NthCalls { function: find(name, experiment)?, numbers })
+    Ok(NthCalls { function: find(name, trace)?, numbers })
 }

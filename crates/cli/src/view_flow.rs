@@ -107,8 +107,8 @@ impl Opened {
     fn compared(&self, compared: &Compared) -> Result<Box<Diff>, Refused> {
         let words: Vec<String> = match compared {
             Compared::Recordings => vec![],
-            Compared::Executions(name, n, m) => {
-                vec![format!("--function={name}"), format!("--nth={n},{m}")]
+            Compared::Executions { function, n, m } => {
+                vec![format!("--function={function}"), format!("--nth={n},{m}")]
             }
         };
         let all = ["hodo".to_owned(), "diff".to_owned()].into_iter().chain(words);

@@ -42,7 +42,7 @@ struct Version<'a> {
 #[derive(Clone, Debug)]
 struct Slot<'a> {
     end: u64,
-    /// Ordered by the first tick of their validity; the last one is valid forever.
+    /// Ordered by the first tick of their validity; never empty, and the last one is valid forever.
     versions: Vec<Version<'a>>,
 }
 
@@ -211,23 +211,19 @@ impl<'a> AddressSpace<'a> {
         let Some(slot) = Arc::make_mut(&mut self.slots).get_mut(&start) else { return };
         let length = usize::try_from(slot.end - start).unwrap_or(usize::MAX);
         let clip = |bytes: &'a [u8]| &bytes[..length.min(bytes.len())];
-        match slot.versions.last_mut() {
-            Some(last) if last.valid.end == u64::MAX => {
-                let (before, now) = (clip(last.content.bytes), clip(content.bytes));
-                if before == now && last.content.origin == content.origin {
-                    return;
-                }
-                // Content found later also holds for earlier ticks: the clocks agree only roughly.
-                if before.is_empty() && !now.is_empty() {
-                    last.content = content;
-                    return;
-                }
-                let from = tick.max(last.valid.start);
-                last.valid.end = from;
-                slot.versions.push(Version { content, valid: from..u64::MAX });
-            }
-            _ => slot.versions.push(Version { content, valid: 0..u64::MAX }),
+        let Some(last) = slot.versions.last_mut() else { return };
+        let (before, now) = (clip(last.content.bytes), clip(content.bytes));
+        if before == now && last.content.origin == content.origin {
+            return;
         }
+        // Content found later also holds for earlier ticks: the clocks agree only roughly.
+        if before.is_empty() && !now.is_empty() {
+            last.content = content;
+            return;
+        }
+        let from = tick.max(last.valid.start);
+        last.valid.end = from;
+        slot.versions.push(Version { content, valid: from..u64::MAX });
         self.versioned = true;
     }
 }

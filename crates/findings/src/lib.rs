@@ -144,7 +144,7 @@ fn question_of<'q>(questions: &'q mut Vec<Question>, row: &Row<'_>) -> &'q mut Q
             0 => row.integer("instructions_p99"),
             from => from,
         };
-        // Lengths in the table are rounded by up to 1/64.
+        // Lengths in the table are rounded by up to 1/64: with twice that, no slow execution is missed.
         let slow_from = slow_from - slow_from / 32;
         questions.push(Question { function, module, slow_from, compares: false, counts: false });
         questions.len() - 1

@@ -44,7 +44,7 @@ fn skip_until(characters: &mut Peekable<CharIndices<'_>>, ends: impl Fn(char, ch
     }
 }
 
-/// Returns the first word of a statement in small letters, after comments.
+/// Returns the word with which a statement begins, in small letters.
 pub(crate) fn first_word(statement: &str) -> String {
     statement.chars().take_while(|character| character.is_alphabetic()).flat_map(char::to_lowercase).collect()
 }

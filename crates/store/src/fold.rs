@@ -153,9 +153,11 @@ impl Fold {
                 scratch.values.extend(weights);
                 scratch.values.sort_unstable_by_key(|(value, _)| *value);
                 scratch.values.dedup_by(|next, kept| {
-                    let same = next.0 == kept.0;
-                    kept.1 = if same { kept.1.saturating_add(next.1) } else { kept.1 };
-                    same
+                    let is_same = next.0 == kept.0;
+                    if is_same {
+                        kept.1 = kept.1.saturating_add(next.1);
+                    }
+                    is_same
                 });
             }
         }
@@ -219,7 +221,9 @@ pub(crate) struct SummaryZone {
     /// Number of values of all entries.
     pub(crate) values: u32,
     pub(crate) offset: u64,
+    /// Size in bytes.
     pub(crate) length: u32,
+    /// Size in bytes before compression.
     pub(crate) raw: u32,
     pub(crate) crc: u32,
 }

@@ -9,6 +9,9 @@ use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym};
 use crate::elf::{addresses, within_file};
 use crate::names::StringTable;
 
+/// Whether symbol and type of relocations are laid out as on MIPS64 EL.
+const IS_MIPS64EL: bool = false;
+
 /// An entry of the table: a few instructions that jump to the address in a word of memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PltEntry<'a> {
@@ -131,9 +134,10 @@ fn relocations<'a, Elf: FileHeader<Endian = Endianness>>(
     for section in lazy_first {
         let Ok(Some((entries, _))) = section.rela(endian, bytes) else { continue };
         for entry in entries {
-            let target = match entry.r_type(endian, false) {
+            let target = match entry.r_type(endian, IS_MIPS64EL) {
                 elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT => {
-                    let symbol = entry.symbol(endian, false).and_then(|index| symbols.symbol(index).ok());
+                    let symbol =
+                        entry.symbol(endian, IS_MIPS64EL).and_then(|index| symbols.symbol(index).ok());
                     Target::Symbol(symbol.map_or(&[], |s| strings.name(s.st_name(endian))))
                 }
                 elf::R_X86_64_IRELATIVE => Target::ChosenBy(entry.r_addend(endian).into() as u64),

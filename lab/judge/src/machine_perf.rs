@@ -131,7 +131,7 @@ fn core(segments: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let mut offset = start;
     for (address, bytes) in segments {
         let length = bytes.len() as u64;
-        // PT_LOAD, readable, writable and executable.
+        // PT_LOAD, readable, writable and executable; without a physical address.
         [1u32, 7].iter().for_each(|word| put(&word.to_le_bytes()));
         [offset, *address, u64::MAX, length, length, PAGE].iter().for_each(|word| put(&word.to_le_bytes()));
         offset += length;

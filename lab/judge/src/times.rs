@@ -148,7 +148,9 @@ mod tests {
     fn each_difference_has_its_reason() {
         let mut times = Times::default();
         let ours = digest(&[(2, 100), (10, 200), (16, 300)]);
-        times.add(7, &ours, &digest(&[(0, 100), (9, 200), (12, 205), (16, 200), (19, 300)]), true);
+        let theirs = digest(&[(0, 100), (9, 200), (12, 205), (16, 200), (19, 300)]);
+        let has_cyc = true;
+        times.add(7, &ours, &theirs, has_cyc);
         assert_eq!(times.instructions, 18);
         let apart = |instructions, most, number| Apart {
             instructions,

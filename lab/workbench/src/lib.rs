@@ -4,7 +4,7 @@
 //! setup     what the machine needs, installed        release  the programs as they are shipped and measured
 //! command   other programs started, their output     workloads  the programs that are recorded, their input
 //! machine   what an emulated machine is made of, fetched
-//! web       the page of `hodo view`
+//! web       the page of `hodo view`                  lttng    a session of LTTng in user space
 //! wheel     the Python package
 //! embedded  the C code for boards, compiled        board    the programs of emulated boards, built
 //! ```

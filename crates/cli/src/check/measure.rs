@@ -94,7 +94,8 @@ fn counts(case: &Case, recording: &Path) -> Result<Option<Measured>, Failure> {
     input.files = vec![recording.to_owned()];
     input.call.clone_from(&case.function);
     let experiment = input::experiment(&input, Needs { flow: true, sideband: false, events: false })?;
-    let begin = &|bytes| Progress::new(bytes, true);
+    let quiet = true;
+    let begin = &|bytes| Progress::new(bytes, quiet);
     let reports = [Role::CallPaths, Role::Branches, Role::Mnemonics].map(report_for);
     let tables = run(&input, &experiment, reports.to_vec(), Parameters::default(), begin)?;
     let Some(tables) = tables else { return Ok(None) };

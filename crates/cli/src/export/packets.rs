@@ -93,7 +93,7 @@ fn write(
             threads.len() - 1
         })
     };
-    let sources: Vec<usize> = trace.tracks.iter().map(|track| track.thread).map(of_track).collect();
+    let sources: Vec<usize> = trace.streams.iter().map(|stream| stream.thread).map(of_track).collect();
     let command: Vec<Vec<u8>> = std::env::args_os().map(OsString::into_encoded_bytes).collect();
     let host = recording.facts.iter().find(|(name, _)| *name == "host").map_or("", |(_, host)| host);
     let setup = Setup {
@@ -117,7 +117,7 @@ fn write(
     convert_logs(trace, reading, |chunk| {
         let end = chunk.time.map_or(Nanos(0), |tsc| clock.nanos(tsc));
         let length = chunk.packets.len() as u64;
-        result = writer.trace(sources[chunk.track], end, length, chunk.packets.as_slice());
+        result = writer.trace(sources[chunk.stream], end, length, chunk.packets.as_slice());
         damaged += chunk.damaged;
         done += chunk.bytes;
         result.is_ok() && keep_going(done)

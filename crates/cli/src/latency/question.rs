@@ -142,7 +142,7 @@ fn system_call(name: &str, experiment: &Experiment) -> Result<Intervals, Failure
 }
 
 /// Returns the only trace of control flow.
-pub fn only<'t, 'f>(traces: &'t Traces<'f>) -> Result<&'t hodo_engine::Trace<'f>, Failure> {
+pub fn only<'t, 'f>(traces: &'t Traces<'f>) -> Result<&'t Trace<'f>, Failure> {
     match traces.flows.as_slice() {
         [flow] => Ok(flow),
         [] => Err(Failure::usage(

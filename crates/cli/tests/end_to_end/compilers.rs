@@ -54,6 +54,7 @@ fn bolt_reads_every_branch() {
     let recording = record_source(&folder, "fib.c", &[]);
     let file = export(&folder, "bolt", &["--module", "program"], &recording);
     let text = fs::read_to_string(&file).unwrap();
+    // `B FROM TO EXECUTIONS MISPREDICTED`, where code outside the module is at the last address.
     let elsewhere = format!("{:x}", u64::MAX);
     let inner = text.lines().filter(|line| line.starts_with('B') && !line.contains(&elsewhere));
     let count = |line: &str| line.split(' ').nth(3).and_then(|count| count.parse::<u64>().ok()).unwrap();

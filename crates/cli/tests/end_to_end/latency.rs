@@ -101,7 +101,7 @@ fn with_absence(folder: &Folder, recording: &str, [from, to]: [u64; 2]) -> Strin
     let begins = begins.expect("the thread begins");
     let switch = |misc, time: u64| {
         let mut body = recorded.records[begins].body.clone();
-        // After the thread.
+        // The time follows the process and the thread.
         body[8..16].copy_from_slice(&time.to_le_bytes());
         RawRecord::new(record_type::SWITCH, misc, body)
     };
@@ -236,6 +236,7 @@ fn latencies_of_kernel_traces_equal_their_reports() {
         for row in rows("syscalls").iter().take(4) {
             let found = latency(&["--syscall", row[0].as_str().unwrap()], &trace);
             let summary = &found["summary"];
+            // Rows of `syscalls` begin with name, count and total; the maximum is the last duration.
             let reported = [&summary["count"], &summary["time_total_ns"], &summary["time_max_ns"]];
             assert_eq!(reported, [&row[1], &row[2], &row[8]], "{row}");
             let executions = ["--by", "executions", "--format", "csv"];
@@ -252,6 +253,7 @@ fn latencies_of_kernel_traces_equal_their_reports() {
             compared += 1;
         }
         for row in rows("irq").iter().filter(|row| row[0] == "hard") {
+            // Rows of `irq` begin with kind, number, name, count and total.
             let found = latency(&["--irq", &row[1].to_string()], &trace);
             let summary = &found["summary"];
             assert_eq!([&summary["count"], &summary["time_total_ns"]], [&row[3], &row[4]], "{row}");

@@ -25,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// LTTng daemons of this test, which end with it.
 pub(crate) struct Lttng {
     pub(crate) folder: TempDir,
+    /// The relay daemon's ports: control, data, live.
     ports: [u16; 3],
     daemons: Vec<Child>,
 }
@@ -182,7 +183,7 @@ fn sessions_are_read_while_they_are_recorded_and_nothing_is_missing_or_twice() {
     until("a third of the events", || fs::metadata(file("one")).is_ok_and(|file| file.len() > 20_000_000));
     lttng.lttng("stop one");
     lttng.lttng("stop two");
-    // A third viewer is refused while another one reads. The error for an unknown session lists the existing ones.
+    // The error for an unknown session lists the existing ones. A further viewer of an existing one would be refused.
     assert!(hodo(&["script", &format!("{two}x")]).stderr.contains("no such session; there are"));
     lttng.lttng("destroy --no-wait one");
     lttng.lttng("destroy --no-wait two");

@@ -179,6 +179,7 @@ fn what_cannot_be_recorded_natively_is_refused() {
         assert!(ran.code != 0 && ran.stderr.contains(reason), "{ran:?}");
         assert!(fs::read_dir(folder.file("")).unwrap().next().is_none(), "nothing is left behind");
     }
+    // Whether the first process may be recorded depends on the user's rights.
     let ran = hodo(&["record", "--engine", "native", "-o", &out, "--pid", "1", "--for", "1s"]);
     assert!(ran.code != 0 || ran.stderr.contains("recorded"), "{ran:?}");
 }
@@ -201,6 +202,7 @@ fn a_running_process_is_recorded_for_a_while() {
     let (out, pid) = (folder.file("attached.data"), server.id().to_string());
     let words = ["record", "--engine", "native", "-o", &out, "--pid", &pid, "--for", "2s"];
     let recorder = command(&words).spawn().expect("hodo starts");
+    // The runtime's arena is mapped there.
     while !fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("\n2010")) {
         thread::sleep(Duration::from_millis(2));
     }

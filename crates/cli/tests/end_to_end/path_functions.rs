@@ -1,4 +1,4 @@
-//! `hodo path` with Intel PT: the functions that ran in each stretch.
+//! `hodo path` with Intel PT: the functions that ran in each piece.
 
 use std::{collections::BTreeMap, fs, ops::Range, path::Path};
 
@@ -108,25 +108,25 @@ struct Cost {
 }
 
 /// A piece of a path, and the functions below it.
-struct Stretch<'r> {
-    piece: &'r Value,
+struct PathPiece<'r> {
+    row: &'r Value,
     functions: BTreeMap<&'r str, Cost>,
 }
 
-fn stretches(rows: &[Value]) -> Vec<Stretch<'_>> {
-    let mut stretches: Vec<Stretch<'_>> = Vec::new();
+fn pieces(rows: &[Value]) -> Vec<PathPiece<'_>> {
+    let mut pieces: Vec<PathPiece<'_>> = Vec::new();
     for row in rows {
         match row["cause"].as_str() {
             Some("function") => {
                 let name = row["detail"].as_str().unwrap();
                 let cost =
                     Cost { instructions: number(&row["instructions"]), time_ns: number(&row["duration_ns"]) };
-                assert!(stretches.last_mut().unwrap().functions.insert(name, cost).is_none());
+                assert!(pieces.last_mut().unwrap().functions.insert(name, cost).is_none());
             }
-            _ => stretches.push(Stretch { piece: row, functions: BTreeMap::new() }),
+            _ => pieces.push(PathPiece { row, functions: BTreeMap::new() }),
         }
     }
-    stretches
+    pieces
 }
 
 #[test]
@@ -147,13 +147,13 @@ fn a_whole_run_has_the_numbers_of_the_report() {
             (name, Cost { instructions, time_ns: number(&row["self_time_ns"]) })
         })
         .collect();
-    let stretches = stretches(&rows);
-    let stretch = stretches.iter().find(|stretch| !stretch.functions.is_empty()).unwrap();
-    let piece = stretch.piece;
-    assert_eq!((number(&piece["begin_ns"]), number(&piece["duration_ns"])), (1_000_000_000, 20_731));
-    assert_eq!((piece["cause"].as_str(), number(&piece["instructions"])), (Some("running"), 20_731));
-    assert_eq!(stretch.functions.len(), expected.len());
-    for (name, cost) in &stretch.functions {
+    let pieces = pieces(&rows);
+    let piece = pieces.iter().find(|piece| !piece.functions.is_empty()).unwrap();
+    let row = piece.row;
+    assert_eq!((number(&row["begin_ns"]), number(&row["duration_ns"])), (1_000_000_000, 20_731));
+    assert_eq!((row["cause"].as_str(), number(&row["instructions"])), (Some("running"), 20_731));
+    assert_eq!(piece.functions.len(), expected.len());
+    for (name, cost) in &piece.functions {
         let reported = expected[*name];
         assert_eq!(cost.instructions, reported.instructions, "{name}");
         // The report rounds sums down, the path the end of each run.
@@ -173,7 +173,7 @@ fn a_whole_run_has_the_numbers_of_the_report() {
 }
 
 #[test]
-fn stretches_divide_what_ran() {
+fn pieces_divide_what_ran() {
     let folder = Folder::new();
     let mut kernel = Kernel::new();
     kernel.switch(0, 0, 0, TINY);
@@ -185,12 +185,12 @@ fn stretches_divide_what_ran() {
     let inputs = inputs(&folder, &kernel);
     let command = ["path", "--thread", "tiny", "--by", "piece", "--functions", "9"];
     let (rows, summary) = table(&command, &inputs);
-    let divided = stretches(&rows);
+    let divided = pieces(&rows);
     let spans: Vec<(Range<u64>, &str)> = divided
         .iter()
-        .map(|Stretch { piece, .. }| {
-            let begin = number(&piece["begin_ns"]) - 1_000_000_000;
-            (begin..begin + number(&piece["duration_ns"]), piece["comm"].as_str().unwrap())
+        .map(|PathPiece { row, .. }| {
+            let begin = number(&row["begin_ns"]) - 1_000_000_000;
+            (begin..begin + number(&row["duration_ns"]), row["comm"].as_str().unwrap())
         })
         .filter(|(span, _)| span.start < 20_731)
         .collect();
@@ -198,18 +198,18 @@ fn stretches_divide_what_ran() {
         spans,
         [(0..5_000, "tiny"), (5_000..8_000, "other"), (8_000..9_000, "tiny"), (9_000..20_731, "tiny")]
     );
-    // A stretch has the time of its functions, to the nanosecond; the other thread has no trace.
+    // A piece has the time of its functions, to the nanosecond; the other thread has no trace.
     for (index, expected) in [5_000, 0, 0, 11_731].into_iter().enumerate() {
         assert_eq!(divided[index].functions.values().map(|cost| cost.time_ns).sum::<u64>(), expected);
     }
-    // A stretch has the instructions of the same span of time in `report functions`. There is a clock reading at least every
+    // A piece has the instructions of the same span of time in `report functions`. There is a clock reading at least every
     // 77 instructions, and the two may assign the instructions between two readings differently.
     for (index, span) in [(0, "1,1.000005"), (3, "1.000009,")] {
         let (report, _) = table(&["report", "functions", "--time", span], &flow(&inputs));
         let expected: u64 = report.iter().map(|row| number(&row["self_instructions"])).sum();
         let ran: u64 = divided[index].functions.values().map(|cost| cost.instructions).sum();
         assert!(ran.abs_diff(expected) <= 77, "{ran}, not {expected}");
-        assert_eq!(number(&divided[index].piece["instructions"]), ran);
+        assert_eq!(number(&divided[index].row["instructions"]), ran);
     }
     assert_eq!(number(&summary["untraced_ns"]), 3_000);
     // Any chunks and threads give the same.

@@ -117,7 +117,7 @@ fn function(name: &str, body: &str) -> String {
     format!(".type {name}, @function\n{name}:\n{body}\n.size {name}, . - {name}\n")
 }
 
-/// Four system calls, and a kernel in which both of them jump to one function.
+/// Four system calls, and a kernel whose read and write jump to one function.
 fn kernel() -> String {
     let user = function("main", "syscall; nop; syscall; nop; syscall; nop; syscall");
     let kernel = [

@@ -71,15 +71,19 @@ pub(crate) fn elf_at(loaded_at: u64, code: &[u8], build_id: [u8; 20]) -> Vec<u8>
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     // ET_EXEC, x86-64, version 1; entry, segments at 64, no sections; sizes and counts of headers.
     file.extend([2, 0, 62, 0, 1, 0, 0, 0]);
-    file.extend([ENTRY, HEADER_SIZE, 0].iter().flat_map(|word| word.to_le_bytes()));
+    file.extend([loaded_at + CODE_OFFSET, HEADER_SIZE, 0].iter().flat_map(|word| word.to_le_bytes()));
     file.extend([0, 0, 0, 0, 64, 0, 56, 0, 2, 0, 64, 0, 0, 0, 0, 0]);
     let mut segment = |kind: u32, flags: u32, offset: u64, size: u64, alignment: u64| {
         file.extend(kind.to_le_bytes().into_iter().chain(flags.to_le_bytes()));
         let words = [offset, loaded_at + offset, loaded_at + offset, size, size, alignment];
         file.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     };
-    segment(1, 5, 0, whole, 4096);
-    segment(4, 4, NOTE_OFFSET, NOTE_SIZE, 4);
+    const LOAD: u32 = 1;
+    const NOTE: u32 = 4;
+    const READ: u32 = 4;
+    const EXECUTE: u32 = 1;
+    segment(LOAD, READ | EXECUTE, 0, whole, 4096);
+    segment(NOTE, READ, NOTE_OFFSET, NOTE_SIZE, 4);
     file.extend(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0");
     file.extend(build_id);
     file.resize(CODE_OFFSET as usize, 0);

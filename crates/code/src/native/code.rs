@@ -1,7 +1,7 @@
 //! Native code for blocks.
 //!
-//! Registers: `r8` branch outcomes, `r9` instruction count, `r10` the function run, `r11` the newest call, `rdx` the
-//! return stack, or the block's checked entry on exit before a block; `rcx` base address of the code, `rsi` the value
+//! Registers: `r8` branch outcomes, `r9` instruction count, `r10` the function run, `r11` the newest call's
+//! offset in [`ReturnStack::codes`], whose low byte wraps, `rdx` the return stack, or the block's checked entry on exit before a block; `rcx` base address of the code, `rsi` the value
 //! of `r8` that stops the walk at a checked entry, `rbx` the branch batch, `rdi` the [`State`].
 //!
 //! Code of the common path lies at the low end, block after block; exits lie at the high end.

@@ -45,11 +45,12 @@ fn walk(
     let id = graph.at(from, 0).unwrap();
     let mut function_runs = FunctionRuns::default();
     function_runs.begin(from, graph.compact(id));
-    graph.has_code(true);
+    let are_returns_compressed = true;
+    graph.has_code(are_returns_compressed);
     let count = 63 - outcomes.trailing_zeros() as u8;
     let mut branch_batches = BranchBatches::default();
     assert!(branch_batches.push(*outcomes >> (63 - count) >> 1, count, Some(START).filter(|_| !stops)));
-    let rules = Rules { tick: 0, are_returns_compressed: true };
+    let rules = Rules { tick: 0, are_returns_compressed };
     let exit = graph.run(id, &mut branch_batches, &mut function_runs, returns, rules).expect("there is code");
     *outcomes = branch_batches.current().map_or(NO_OUTCOMES, |batch| batch.outcomes);
     (exit, function_runs)
@@ -220,7 +221,8 @@ fn full_code_is_discarded_and_gets_more_space() {
     let bytes: Vec<u8> = [0x74, 1, 0x90].repeat(2000);
     let space = space(&bytes);
     let mut graph = Graph::new(&space, &Functions, Isa::X86_64);
-    graph.native = Native::Made(Box::new(Code::new(1 << 14, true).unwrap()));
+    let are_returns_compressed = true;
+    graph.native = Native::Made(Box::new(Code::new(1 << 14, are_returns_compressed).unwrap()));
     let mut returns = ReturnStack::default();
     let (mut from, mut instructions) = (START, 0);
     for taken in [0, u64::MAX >> 1].into_iter().cycle().take(30) {

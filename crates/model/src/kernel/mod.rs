@@ -148,8 +148,8 @@ pub struct Words {
     /// Event names; one that ends in `*` is a prefix.
     pub names: &'static [&'static str],
     /// Field names, by position in the record. `fd|fildes` is the first that exists, `args.0` an array element,
-    /// `(context) pid` a context field, `(label) next` the name of an enumeration's value, and [`ALL`] the text of
-    /// all fields, `(state) prev_state` a [`PrevState`].
+    /// `(context) pid` a context field, `(label) next` the name of an enumeration's value, `(state) prev_state` a
+    /// [`PrevState`], and [`ALL`] the text of all fields.
     pub fields: &'static [&'static str],
 }
 

@@ -151,7 +151,7 @@ impl Records {
     pub fn event(&self, index: usize) -> KernelEvent<'_> {
         let record = &self.records[index];
         let end = self.records.get(index + 1).map_or(self.fields.len(), |next| next.fields as usize);
-        // Nothing to compute if the fields are not read.
+        // Without a panic, the compiler drops this where no field is read.
         let fields = self.fields.get(record.fields as usize..end).unwrap_or_default();
         KernelEvent { record, fields, records: self }
     }

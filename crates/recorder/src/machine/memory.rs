@@ -31,12 +31,13 @@ const DATA_HEAD: usize = 1024;
 pub(super) struct Memory(File);
 
 impl Memory {
+    /// Creates the memory, which QEMU inherits.
+    ///
     /// # Errors
     /// The system's error.
     pub(super) fn new() -> io::Result<Memory> {
         let file: OwnedFd = memfd_create("hodo-machine", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, SIZE)?;
-        // QEMU inherits the file.
         fcntl_setfd(&file, FdFlags::empty())?;
         Ok(Memory(file.into()))
     }

@@ -67,12 +67,12 @@ impl Table<'_> {
     fn from(&self, cell: &Cell, limit: u64, budget: &Budget) -> Result<Vec<Record>, Error> {
         let limit = usize::try_from(limit).ok().filter(|limit| *limit <= MOST_ROWS);
         let limit = limit.ok_or(Error::TooMuch(budget.rows))?;
-        // Greater than every record that begins before the cell.
-        let all_before = cell.begin.checked_sub(1).map(|begin| {
+        // A record that is greater than all that begin before the cell.
+        let after = cell.begin.checked_sub(1).map(|begin| {
             let (lane, end, value) = (u32::MAX, u64::MAX, Some(u64::MAX));
             Record { lane, begin, end, value, cells: Vec::new() }
         });
-        self.records_from(cell.begin, all_before.as_ref(), limit, budget)
+        self.records_from(cell.begin, after.as_ref(), limit, budget)
     }
 
     /// Returns a cell in which the record with a number begins: divides the time of all records into ever smaller cells, as
@@ -86,6 +86,7 @@ impl Table<'_> {
         while whole.shift > 0 && whole.rows > FEW_ROWS {
             let quarters = self.quarters(whole, budget)?;
             let holds = |quarter: &&Cell| index < quarter.before + quarter.rows;
+            // The counts of a damaged store may not add up.
             whole = *quarters.iter().find(holds).unwrap_or(&quarters[QUARTERS - 1]);
         }
         Ok(whole)

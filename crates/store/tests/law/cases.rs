@@ -87,13 +87,14 @@ impl Case {
 pub struct Writing {
     pub threads: usize,
     pub run_rows: usize,
+    /// Whether the records are in random order.
     pub shuffled: bool,
     /// Number of parts; after each, the store is finished if `finished` is set, and the next part is appended.
     pub steps: usize,
     /// Whether it is finished.
     pub finished: bool,
-    /// Whether names and lanes are added in order before the first record.
-    pub known_first: bool,
+    /// Whether names and lanes, which are added before the first record, are in order.
+    pub in_order: bool,
 }
 
 /// Returns the name with a number; names sort by number.
@@ -132,9 +133,10 @@ impl Writing {
 
     fn declare(&self, writer: &Writer, case: &Case, plain: &Plain) -> Result<(), Error> {
         let mut feed = writer.feed(writer.table(&plain.schema)?);
+        // Lanes have two names.
         let (mut names, mut lanes): (Vec<u64>, Vec<u32>) =
             ((0..case.values.clamp(2, 64)).collect(), (0..case.lanes).collect());
-        if !self.known_first {
+        if !self.in_order {
             Rng::with_seed(8).shuffle(&mut names);
             Rng::with_seed(9).shuffle(&mut lanes);
         }

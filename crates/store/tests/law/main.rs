@@ -104,10 +104,10 @@ const CASES: &[Case] = &[
 ];
 
 const WAYS: &[Writing] = &[
-    Writing { threads: 1, run_rows: 1 << 19, shuffled: false, steps: 1, finished: true, known_first: true },
-    Writing { threads: 3, run_rows: 997, shuffled: true, steps: 1, finished: true, known_first: false },
-    Writing { threads: 2, run_rows: 5_000, shuffled: true, steps: 3, finished: true, known_first: false },
-    Writing { threads: 2, run_rows: 3_000, shuffled: true, steps: 1, finished: false, known_first: true },
+    Writing { threads: 1, run_rows: 1 << 19, shuffled: false, steps: 1, finished: true, in_order: true },
+    Writing { threads: 3, run_rows: 997, shuffled: true, steps: 1, finished: true, in_order: false },
+    Writing { threads: 2, run_rows: 5_000, shuffled: true, steps: 3, finished: true, in_order: false },
+    Writing { threads: 2, run_rows: 3_000, shuffled: true, steps: 1, finished: false, in_order: true },
 ];
 
 #[test]

@@ -44,11 +44,10 @@ pub(crate) fn encode(code: &Code, addresses: &[u64], configuration: &Configurati
         let after = address + u64::from(step.length);
         let next = addresses.get(index + 1).copied();
         encoder.pass_cycles(1);
-        if let (Terminator::Conditional, true, Some(to)) =
-            (step.terminator, speculates && index.is_multiple_of(5), next)
-            && to == if step.target == after { 0 } else { step.target }
-        {
-            encoder.mispredicted(true);
+        let is_taken =
+            step.terminator == Terminator::Conditional && step.target != after && next == Some(step.target);
+        if is_taken && speculates && index.is_multiple_of(5) {
+            encoder.mispredicted(is_taken);
         } else {
             let to =
                 next.filter(|&to| leads_to(&step, after, is_64, to)).unwrap_or(continuation(&step, after));

@@ -50,8 +50,10 @@ impl Container {
                 record::AUXTRACE_INFO => {
                     snapshot = Some(offset + HEADER + 8 * (1 + intel_pt_info::SNAPSHOT_MODE))
                 }
-                record::AUX if aux.replace(offset..end).is_some() => {
-                    return Err("more than one AUX record".into());
+                record::AUX => {
+                    if aux.replace(offset..end).is_some() {
+                        return Err("more than one AUX record".into());
+                    }
                 }
                 record::AUXTRACE => {
                     auxtrace = Some(offset..end);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hodo_code::Terminator;
-use hodo_engine::{Chunks, FileSearchPaths, Files, Input, Options, Reading, Trace, TrackSink, decode_all};
+use hodo_engine::{Chunks, FileSearchPaths, Files, Input, Options, Reading, StreamSink, Trace, decode_all};
 use hodo_flow::{Event, Executed, Gap, Sink, Trouble};
 
 /// The instructions between one PSB and the next.
@@ -67,7 +67,7 @@ impl Collector {
     }
 }
 
-impl TrackSink for Collector {
+impl StreamSink for Collector {
     fn segment_at(&mut self, file_offset: u64) {
         self.next = Some(file_offset);
     }

@@ -1,6 +1,6 @@
 //! The law: whatever code is missing, the decoded instructions are those that ran.
 
-use hodo_engine::{Chunk, Trace, TrackSink, decode_all};
+use hodo_engine::{Chunk, StreamSink, Trace, decode_all};
 use hodo_flow::{Event, Executed, PacketKind, Sink};
 
 use crate::truth::{READING, Segment, Segments};
@@ -22,7 +22,7 @@ pub(crate) fn check(trace: &Trace<'_>, truth: &[&Segments]) -> Shown {
     decode_all(
         trace,
         READING,
-        |chunk: &Chunk, ()| Recorder { stream: chunk.track, ..Recorder::default() },
+        |chunk: &Chunk, ()| Recorder { stream: chunk.stream, ..Recorder::default() },
         |recorder| (recorder, ()),
         |_, recorder| {
             for decoded_segment in recorder.segments {
@@ -70,7 +70,7 @@ struct Recorder {
     segments: Vec<DecodedSegment>,
 }
 
-impl TrackSink for Recorder {
+impl StreamSink for Recorder {
     fn begin_segment(&mut self) {
         self.segments.push(DecodedSegment::default());
     }

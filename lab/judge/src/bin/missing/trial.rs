@@ -41,7 +41,7 @@ pub(crate) struct Subject {
     symfs: Option<PathBuf>,
     /// Folder for temporary files.
     folder: PathBuf,
-    tracks: Vec<Segments>,
+    streams: Vec<Segments>,
     /// The code of each trace stream's process, if it never changes.
     code: Vec<Option<Vec<Piece>>>,
 }
@@ -63,13 +63,13 @@ impl Subject {
         let mut subject = Subject {
             name: name.to_owned(),
             file: file.to_owned(),
-            tracks: Vec::new(),
+            streams: Vec::new(),
             code: Vec::new(),
             symfs,
             folder,
         };
-        let (tracks, code, counted) = subject.open(subject.symfs.as_deref(), |trace| {
-            let threads = trace.tracks.iter().map(|track| track.thread);
+        let (streams, code, counted) = subject.open(subject.symfs.as_deref(), |trace| {
+            let threads = trace.streams.iter().map(|stream| stream.thread);
             let code = threads.map(|thread| match thread {
                 Some(thread) => code::of_process(trace, thread, subject.symfs.as_deref(), &subject.folder),
                 None => Ok(None),
@@ -80,8 +80,8 @@ impl Subject {
             let code: Result<Vec<_>, String> = code.collect();
             Ok((truth::read(trace), code?, counted))
         })?;
-        (subject.tracks, subject.code) = (tracks, code);
-        let mut segments = subject.tracks.iter().flatten();
+        (subject.streams, subject.code) = (streams, code);
+        let mut segments = subject.streams.iter().flatten();
         if let Some(gap) = segments.clone().find_map(|segment| segment.gap.as_ref()) {
             return Err(format!("{name} has a gap: {gap}"));
         }
@@ -115,7 +115,7 @@ impl Subject {
     }
 
     fn ran(&self) -> u64 {
-        self.tracks.iter().flatten().map(|segment| segment.instructions.len() as u64).sum()
+        self.streams.iter().flatten().map(|segment| segment.instructions.len() as u64).sum()
     }
 
     /// The trial with this number, which is deterministic; `None` if the recording has nothing to withhold in this way.
@@ -132,31 +132,31 @@ impl Subject {
 
     /// One trace stream as a raw buffer, with a part of its code.
     fn raw(&self, way: Withholding, random: &mut Rng) -> Result<Option<Trial>, String> {
-        let longest = (0..self.tracks.len()).filter(|&track| self.code[track].is_some());
+        let longest = (0..self.streams.len()).filter(|&stream| self.code[stream].is_some());
         let instructions =
-            |track: &usize| self.tracks[*track].iter().map(|segment| segment.instructions.len());
-        let Some(track) = longest.max_by_key(|track| instructions(track).sum::<usize>()) else {
+            |stream: &usize| self.streams[*stream].iter().map(|segment| segment.instructions.len());
+        let Some(stream) = longest.max_by_key(|stream| instructions(stream).sum::<usize>()) else {
             return Ok(None);
         };
-        let Some(pieces) = &self.code[track] else { return Ok(None) };
+        let Some(pieces) = &self.code[stream] else { return Ok(None) };
         if way == Withholding::Generated && pieces.iter().all(|piece| piece.module.is_some()) {
             return Ok(None);
         }
         let (trace, config, left) = self.open(self.symfs.as_deref(), |trace| {
             let left = way.leave(pieces, trace, random);
-            let parts: Vec<_> = trace.tracks[track].parts(u64::MAX).collect();
+            let parts: Vec<_> = trace.streams[stream].parts(u64::MAX).collect();
             Ok((parts.concat(), trace.recording.config.clone(), left))
         })?;
         let with_events = match random.bool() {
-            true => Some(events::insert(&trace, &self.tracks[track], random)?),
+            true => Some(events::insert(&trace, &self.streams[stream], random)?),
             false => None,
         };
         let file = self.folder.join("trace");
         fs::write(&file, with_events.as_ref().unwrap_or(&trace)).map_err(text)?;
         let all_code: Vec<_> = pieces.iter().map(|piece| (Owner::Traced, piece.option())).collect();
         let truth = match &with_events {
-            Some(_) => &self.with_events(track, &file, &config, all_code)?,
-            None => &self.tracks[track],
+            Some(_) => &self.with_events(stream, &file, &config, all_code)?,
+            None => &self.streams[stream],
         };
         let code = left.iter().map(|piece| (Owner::Traced, piece.option())).collect();
         let raw = RawInput { trace: file, code, config, ..RawInput::default() };
@@ -179,7 +179,7 @@ impl Subject {
     /// Reads a stream with inserted events and all of its code. It shows the instructions of the recording, without a gap.
     fn with_events(
         &self,
-        track: usize,
+        stream: usize,
         file: &Path,
         config: &Config,
         code: Vec<(Owner, Code)>,
@@ -194,7 +194,7 @@ impl Subject {
         if let Some(gap) = segments.iter().find_map(|segment| segment.gap.as_ref()) {
             return Err(format!("with events and all code there is a gap: {gap}"));
         }
-        match ran(&segments) == ran(&self.tracks[track]) {
+        match ran(&segments) == ran(&self.streams[stream]) {
             true => Ok(segments),
             false => Err("with events other instructions are shown".to_owned()),
         }
@@ -231,13 +231,13 @@ impl Subject {
             file = self.folder.join("without-kept-code.perf.data");
             fs::write(&file, bytes).map_err(text)?;
         }
-        let truth: Vec<&Segments> = self.tracks.iter().collect();
+        let truth: Vec<&Segments> = self.streams.iter().collect();
         let shown = self.open_file(&file, Some(&root), |trace| Ok(check(trace, &truth)))?;
         let is_given = |module: u32| {
             let name = names[module as usize].as_str();
             !removed.contains(name) && (keep_code || name.starts_with('/'))
         };
-        let given = self.tracks.iter().flatten().flat_map(|segment| segment.with_modules());
+        let given = self.streams.iter().flatten().flat_map(|segment| segment.with_modules());
         Ok(Trial {
             what: if keep_code { "files removed".into() } else { "files removed, no kept code".into() },
             ran: self.ran(),

@@ -1,6 +1,6 @@
 //! What really ran: a recording decoded with all of its code.
 
-use hodo_engine::{Chunk, Chunks, Reading, Trace, TrackSink, Window, decode_all};
+use hodo_engine::{Chunk, Chunks, Reading, StreamSink, Trace, Window, decode_all};
 use hodo_flow::{Event, Executed, PacketKind, Sink};
 
 /// The segments of a trace stream, in order.
@@ -43,14 +43,14 @@ pub(crate) const READING: Reading<'static> = Reading {
 
 /// Reads all trace streams.
 pub(crate) fn read(trace: &Trace<'_>) -> Vec<Segments> {
-    let mut streams = vec![Segments::new(); trace.tracks.len()];
+    let mut streams = vec![Segments::new(); trace.streams.len()];
     decode_all(
         trace,
         READING,
         |_: &Chunk, ()| Collector::default(),
         |collector| (collector.0, ()),
         |chunk, segments| {
-            streams[chunk.track].extend(segments);
+            streams[chunk.stream].extend(segments);
             true
         },
         |_| true,
@@ -61,7 +61,7 @@ pub(crate) fn read(trace: &Trace<'_>) -> Vec<Segments> {
 #[derive(Default)]
 struct Collector(Segments);
 
-impl TrackSink for Collector {
+impl StreamSink for Collector {
     fn begin_segment(&mut self) {
         self.0.push(Segment::default());
     }

@@ -23,7 +23,7 @@ use std::{
 use hodo_analyses::{calls::Moment, profile::Functions};
 use hodo_code::{Graph, Labels};
 use hodo_engine::{
-    CHUNKS_IN_ORDER, CallSink, Chunks, Files, Input, Options, Reading, Trace, TrackSink, decode_all, profile,
+    CHUNKS_IN_ORDER, CallSink, Chunks, Files, Input, Options, Reading, StreamSink, Trace, decode_all, profile,
 };
 use hodo_intel_pt::{
     flow::{Event, Executed, Sink, Step},
@@ -46,14 +46,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let files = Files::default();
     let input = Input::File(PathBuf::from(recording));
     let mut trace = Trace::open(&files, &input, &Options::default())?;
-    let bytes: u64 = trace.tracks.iter().map(|track| track.bytes()).sum();
+    let bytes: u64 = trace.streams.iter().map(|stream| stream.bytes()).sum();
     if what == "digests" {
         let chunks = CHUNKS_IN_ORDER;
         digests(&trace, Reading { memo, ..Reading::new(threads, chunks) });
         return Ok(());
     }
-    let twice = trace.tracks.clone();
-    trace.tracks.extend(twice);
+    let twice = trace.streams.clone();
+    trace.streams.extend(twice);
     let chunks = if what == "functions" { Chunks::Default } else { CHUNKS_IN_ORDER };
     let reading = Reading { memo, ..Reading::new(threads, chunks) };
     let begin = processor_time();
@@ -104,8 +104,8 @@ const PART: u64 = 1 << 17;
 
 fn packets(trace: &Trace<'_>, mut progress: impl FnMut(u64) -> bool) -> u64 {
     let (mut done, mut count, mut sum, mut errors) = (0, 0, 0u64, 0);
-    for track in &trace.tracks {
-        for bytes in track.parts(PART) {
+    for stream in &trace.streams {
+        for bytes in stream.parts(PART) {
             let take = |packet| {
                 count += 1;
                 sum = sum.wrapping_add(payload(packet));
@@ -185,15 +185,15 @@ const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Prints the number of instructions of each stream, the digest of their addresses, and the number of gaps.
 fn digests(trace: &Trace<'_>, reading: Reading<'_>) {
-    let mut streams = vec![Digest::default(); trace.tracks.len()];
+    let mut streams = vec![Digest::default(); trace.streams.len()];
     let consume = |chunk: &hodo_engine::Chunk, of_chunk: Digest| {
-        streams[chunk.track].join(&of_chunk);
+        streams[chunk.stream].join(&of_chunk);
         true
     };
     let start = |_: &_, ()| Digest::default();
     decode_all(trace, reading, start, |sink: Digest| (sink, ()), consume, |_| true);
-    for (track, stream) in trace.tracks.iter().zip(streams) {
-        println!("{}: {} {} gaps {}", track.name, stream.count, stream.digest, stream.gaps);
+    for (stream, digest) in trace.streams.iter().zip(streams) {
+        println!("{}: {} {} gaps {}", stream.name, digest.count, digest.digest, digest.gaps);
     }
 }
 
@@ -238,7 +238,7 @@ impl Sink for Digest {
     }
 }
 
-impl TrackSink for Digest {
+impl StreamSink for Digest {
     fn begin_segment(&mut self) {}
 }
 
@@ -314,7 +314,7 @@ impl Sink for Addresses {
     }
 }
 
-impl TrackSink for Addresses {
+impl StreamSink for Addresses {
     fn begin_segment(&mut self) {}
 }
 
