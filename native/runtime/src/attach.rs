@@ -20,7 +20,8 @@ use crate::{
 
 /// Called by `hodo_attach` on a stack of its own, with all signals blocked; `vectors`: where `xmm0` to `xmm15` are. Returns
 /// 0 if the thread is recorded from here on.
-pub extern "C" fn hodo_attached(_: u64, vectors: u64) -> u64 {
+pub extern "C" fn hodo_attached(_description: u64, vectors: u64) -> u64 {
+    // All threads are described at this address, one after the other.
     let thread: &Attached = raw::shared(ARENA + ATTACHED);
     // Before its stack for signals is replaced.
     let mut alternative = [0u64, DISABLED, 0];

@@ -91,6 +91,7 @@ impl Observer for ChangingQueues {
         }
         match now {
             Some(Activity::Runnable(cpu)) => self.change_by(cpu, time, 1),
+            // From here on the CPU has a queue, though perhaps an empty one.
             Some(Activity::Running(cpu)) => self.change_by(cpu, time, 0),
             _ => {}
         }

@@ -124,6 +124,7 @@ impl Observer for RunQueues {
         }
         match now {
             Some(Activity::Runnable(cpu)) => self.change_by(cpu, time, 1),
+            // From here on the CPU has a queue, though perhaps an empty one.
             Some(Activity::Running(cpu)) => self.change_by(cpu, time, 0),
             _ => {}
         }

@@ -47,6 +47,7 @@ pub(crate) fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
         Terminator::Conditional => End::Conditional,
         Terminator::Jump => End::Jump,
         Terminator::Call | Terminator::IndirectCall if block.is_call() => End::Call,
+        // It reads the instruction pointer, or only pushes an address.
         Terminator::Call | Terminator::IndirectCall => End::Jump,
         Terminator::Return => End::Return,
         Terminator::IndirectJump => End::Indirect,

@@ -10,7 +10,7 @@
 //! | `latency/histogram` | – | bins |
 //! | `latency/executions` | measure, from_value, until_value | JSON: how many are in the range, and the greatest |
 //! | `latency/groups` | measure, fast, slow | JSON: number and sum of those below `fast`, from `slow` on, and between |
-//! | `latency/at` | – | JSON: all in order of time, at most 1,000 from `after` on |
+//! | `latency/at` | after (may be missing) | JSON: all that begin from `after` on in order of time, at most 1,000 |
 //! | `latency/trees` | nth | the call tree of an execution beside a typical one |
 
 use std::{cmp::Reverse, sync::Arc};
