@@ -257,7 +257,7 @@ fn causes(compared: &[(&Asked<'_>, Vec<SampledExecution>)], trees: Vec<CallTree>
         let trees: Vec<CallTree> = trees.by_ref().take(sides.len()).collect();
         if let Some((typical, slow)) = trees.split_first() {
             let summary = vec![("function", one.question.function.as_str().into())];
-            tables.push((CAUSES, latency::compare(typical, slow).causes_table(summary)));
+            tables.push((CAUSES, latency::causes(typical, slow).causes_table(summary)));
         }
     }
     tables

@@ -24,7 +24,7 @@ const SHARE: f64 = 0.1;
 /// The most functions that are looked at: each takes a pass over the recording.
 const MOST: usize = 2;
 
-const EXECUTIONS: Need = ("latency", "histogram");
+const EXECUTIONS: Need = ("latency", "instructions");
 const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {

@@ -61,7 +61,7 @@ const MOST: usize = 3;
 /// The least share of all extra instructions with which a cause is named.
 const LEAST_SHARE: f64 = 0.1;
 
-const EXECUTIONS: Need = ("latency", "histogram");
+const EXECUTIONS: Need = ("latency", "instructions");
 const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
