@@ -111,17 +111,10 @@ impl<'a> Tree<'a> {
         for batch in table.batches() {
             let cells = cells(batch);
             let of = |name: &str| column(name).map(|index| &cells[index]);
-            let [mut functions, mut modules] =
-                ["function", "module"].map(|name| NameColumn::new(of(name)));
-            let numbers = [
-                "depth",
-                "entries",
-                "recursion",
-                "total_instructions",
-                "self_instructions",
-                "total_time_ns",
-            ]
-            .map(of);
+            let [mut functions, mut modules] = ["function", "module"].map(|name| NameColumn::new(of(name)));
+            let numbers =
+                ["depth", "entries", "recursion", "total_instructions", "self_instructions", "total_time_ns"]
+                    .map(of);
             for row in 0..batch.num_rows() {
                 let [depth, entries, recursion, total_instructions, self_instructions, total_time_ns] =
                     numbers.map(|cells| integer(cells, row));
@@ -137,8 +130,7 @@ impl<'a> Tree<'a> {
                 });
             }
         }
-        let mut tree =
-            Tree { table, rows, names, program: None, is_own: Vec::new(), is_stub: Vec::new() };
+        let mut tree = Tree { table, rows, names, program: None, is_own: Vec::new(), is_stub: Vec::new() };
         tree.is_stub = tree.marked(is_stub);
         tree.program = tree.find_program();
         tree.is_own = tree.marked(is_jitted);
@@ -169,8 +161,8 @@ impl<'a> Tree<'a> {
         let main = self.rows.iter().find(|row| row.function == name)?;
         let whole = main.total_instructions;
         let started = self.rows.iter().find(|row| {
-            let is_most = row.total_instructions <= whole
-                && row.total_instructions as f64 > whole as f64 * STARTED;
+            let is_most =
+                row.total_instructions <= whole && row.total_instructions as f64 > whole as f64 * STARTED;
             let is_of_other = row.module != main.module && !self.is_stub[row.function as usize];
             is_most && row.entries == 1 && is_of_other
         });

@@ -36,7 +36,7 @@ pub(crate) struct CountedSlice {
 pub struct Numbers {
     /// By the index of the chunk.
     chunks: Vec<Vec<u64>>,
-    /// By the index of the chunk, its only thread slice; `None` if it has several.
+    /// By the index of the chunk, its only thread slice; `None` if it has several, or may have.
     whole: Vec<Option<WholeChunk>>,
     /// The settings that determine the chunks for which the numbers hold: their size and the number of threads.
     cut: (Chunks, usize),
@@ -48,6 +48,48 @@ struct WholeChunk {
     context: u32,
     /// Their numbers in the thread.
     instructions: Range<u64>,
+}
+
+/// Numbers instructions as the calls of threads arrive in order.
+pub(crate) struct Numberer {
+    numbers: Numbers,
+    /// By the index of the chunk, whether its stream is that of a thread.
+    is_of_thread: Vec<bool>,
+}
+
+impl Numberer {
+    pub(crate) fn new(trace: &Trace<'_>, reading: Reading<'_>) -> Numberer {
+        let chunks = trace.chunks(reading);
+        let is_of_thread = |chunk: &Chunk| trace.tracks[chunk.track].thread.is_some();
+        Numberer {
+            is_of_thread: chunks.iter().map(is_of_thread).collect(),
+            numbers: Numbers {
+                whole: vec![None; chunks.len()],
+                chunks: vec![Vec::new(); chunks.len()],
+                cut: (reading.chunks, reading.threads),
+            },
+        }
+    }
+
+    /// Adds a part of a thread slice: the index of its chunk, that of the slice in the chunk, its context, and the numbers of its
+    /// instructions.
+    pub(crate) fn add(&mut self, chunk: usize, slice: usize, context: u32, instructions: Range<u64>) {
+        let starts = &mut self.numbers.chunks[chunk];
+        if starts.len() > slice {
+            if let Some(whole) = &mut self.numbers.whole[chunk] {
+                whole.instructions.end = instructions.end;
+            }
+            return;
+        }
+        // Nothing ran in slices before it that are left out.
+        starts.resize(slice + 1, instructions.start);
+        let is_only = slice == 0 && self.is_of_thread[chunk];
+        self.numbers.whole[chunk] = is_only.then_some(WholeChunk { context, instructions });
+    }
+
+    pub(crate) fn finish(self) -> Numbers {
+        self.numbers
+    }
 }
 
 /// How much of a chunk is selected by spans.
@@ -140,13 +182,15 @@ fn all_numbers(
         slice: CountedSlice,
     }
     let mut slices: Vec<IndexedSlice> = Vec::new();
-    let mut lengths = Vec::new();
+    let (mut lengths, mut is_of_thread) = (Vec::new(), Vec::new());
     decode_all(
         trace,
         reading,
         |chunk, paths| Counter { filter: SelectionFilter::new(trace, chunk, reading), paths },
         |counter| (counter.filter.slices, counter.paths),
-        |_, of_chunk| {
+        |chunk, of_chunk| {
+            // On the stream of a CPU slices are in order of their times, which decoding finds.
+            is_of_thread.push(trace.tracks[chunk.track].thread.is_some());
             lengths.push(of_chunk.len());
             let chunk = lengths.len() - 1;
             let indexed = of_chunk.into_iter().enumerate();
@@ -165,7 +209,7 @@ fn all_numbers(
         chunks[chunk][index] = *number;
         let instructions = *number..*number + slice.instructions;
         *number = instructions.end;
-        if chunks[chunk].len() == 1 {
+        if chunks[chunk].len() == 1 && is_of_thread[chunk] {
             whole[chunk] = Some(WholeChunk { context: slice.context, instructions });
         }
     }

@@ -121,8 +121,10 @@ impl<A: FastFlow, B: FastFlow> FastFlow for Pair<A, B> {
     }
 
     fn state(&self, partial: &mut Self::Partial) -> Option<u32> {
-        let states = [self.0.state(&mut partial.first)?, self.1.state(&mut partial.second)?];
-        Some(partial.paths.number(states))
+        // A call tree notes the state from which paths continue, so it is asked when the others have agreed.
+        let second = self.1.state(&mut partial.second)?;
+        let first = self.0.state(&mut partial.first)?;
+        Some(partial.paths.number([first, second]))
     }
 
     fn learn(

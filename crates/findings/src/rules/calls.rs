@@ -12,7 +12,7 @@ use crate::{
     text::{self, count, share},
 };
 
-const CALLS: Need = ("syscalls", "call");
+pub(super) const CALLS: Need = ("syscalls", "call");
 
 /// Calls that programs make too often, as a habit.
 struct Habit {
@@ -236,7 +236,7 @@ struct Made {
 }
 
 /// Such as `brk 1,000 times`.
-fn times(row: &Row<'_>) -> String {
+pub(super) fn times(row: &Row<'_>) -> String {
     format!("{} {} times", row.text("call"), count(row.integer("count")))
 }
 

@@ -265,8 +265,7 @@ fn is_of_library(evidence: &Evidence<'_>, one: &Executions<'_>) -> bool {
     for tree in evidence.trees() {
         let of = names(&one.row);
         let [is_function, is_module] = [0, 1].map(|part| tree.marked(|name| name == of[part]));
-        let is_one =
-            |row: &TreeRow| is_function[row.function as usize] && is_module[row.module as usize];
+        let is_one = |row: &TreeRow| is_function[row.function as usize] && is_module[row.module as usize];
         let has_tail = tree.marked(|name| tails.iter().any(|[function, _]| *function == name));
         tree.visit(|node| {
             calls |= has_tail[node.row.function as usize]

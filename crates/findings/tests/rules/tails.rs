@@ -200,8 +200,9 @@ fn two_kinds_of_executions_are_one_finding_however_many_are_slow() {
 #[test]
 fn one_long_execution_is_no_tail() {
     // The run has 1,000 instructions.
-    let found =
-        |longest: u64, share| found(&[(("latency", "instructions"), &kinds([149, 1], [5, longest], share, 5))]);
+    let found = |longest: u64, share| {
+        found(&[(("latency", "instructions"), &kinds([149, 1], [5, longest], share, 5))])
+    };
     assert_eq!(found(405, 0.4), []);
     assert_eq!(found(205, 0.5).len(), 1, "others have most of it");
     assert_eq!(found(605, 0.6).len(), 1, "half of the run");
@@ -220,7 +221,10 @@ fn callers_that_only_get_slow_executions_decide() {
         let all: Vec<Execution> = (0..3000).map(execution).collect();
         let slow = all.iter().filter(|one| one.instructions > 5).copied().collect();
         let patterns = patterns("get", "program", &Executions { all, step: 1, slow });
-        found(&[(("latency", "instructions"), &kinds([2970, 30], [5, 80_000], 0.9, 5)), (PATTERNS, &patterns)])
+        found(&[
+            (("latency", "instructions"), &kinds([2970, 30], [5, 80_000], 0.9, 5)),
+            (PATTERNS, &patterns),
+        ])
     };
     assert_eq!(found(|_| 1)[0].rule, "heavy-tail");
     assert_eq!(found(|number| number % 100 / 8)[0].rule, "heavy-tail", "its caller gets fast ones too");

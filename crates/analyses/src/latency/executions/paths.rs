@@ -39,7 +39,10 @@ enum PathStep {
     /// The newest frame of those before the path is left.
     Leave,
     /// At the first of these executions; several of one length are one step.
-    Executions { each: PathExecution, times: u32 },
+    Executions {
+        each: PathExecution,
+        times: u32,
+    },
     /// A frame that was left later: its execution is a step of its own.
     Left,
 }
