@@ -23,6 +23,9 @@ const DEEPEST: usize = 1 << 9;
 
 /// Receives the effect of runs.
 pub(crate) trait Notes {
+    /// Called before each arrival, with the edge that leads there.
+    fn arrives(&mut self, _edge: FlowEdge, _at: &Arrival) {}
+
     /// Called when a frame is entered, as the newest of `context`.
     fn enter(&mut self, context: ContextId, frame: &StackFrame<ContextId>);
 
@@ -174,6 +177,7 @@ impl PathStates {
     ) -> Option<u32> {
         let (mut context, mut edge) = self.states[state as usize];
         for run in runs {
+            notes.arrives(edge, &run.at);
             context = self.contexts.arrive(context, edge, &run.at, notes)?;
             notes.ran(context, &run);
             edge = FlowEdge::after(&run);
@@ -185,6 +189,11 @@ impl PathStates {
     /// Returns the context of a state: its stack.
     pub(crate) fn context(&self, state: u32) -> ContextId {
         self.states[state as usize].0
+    }
+
+    /// Returns the edge of a state.
+    pub(crate) fn edge(&self, state: u32) -> FlowEdge {
+        self.states[state as usize].1
     }
 
     /// Returns the stack of a state, and the edge after it. The note of each frame is its own context.

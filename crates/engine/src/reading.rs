@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use hodo_clock::{Nanos, OriginNanos, Tsc};
 
 use crate::{
-    flow::selection_filter::{Numbers, Spans},
+    flow::selection_filter::{ChunkSelection, Numbers, Spans},
     parallel::share,
 };
 
@@ -88,6 +88,8 @@ pub struct Reading<'a, T = Tsc> {
     pub numbers: Option<&'a Numbers>,
     /// Parts of the threads to select, which need `numbers`; everything if `None`.
     pub spans: Option<&'a Spans>,
+    /// Whether to leave out chunks without a selected span: only the number of their instructions is reported.
+    pub skims: bool,
     /// Whether to memoize the effect of packets, which is faster and does not change the results.
     pub memo: bool,
 }
@@ -98,7 +100,15 @@ pub type EventReading = Reading<'static, OriginNanos>;
 impl<T> Reading<'_, T> {
     /// Reads everything.
     pub fn new(threads: usize, chunks: Chunks) -> Self {
-        Reading { threads, chunks, window: Window::ALL, numbers: None, spans: None, memo: true }
+        Reading { threads, chunks, window: Window::ALL, numbers: None, spans: None, skims: false, memo: true }
+    }
+
+    /// Returns how much of a chunk the spans select, if chunks without a selected span are left out.
+    pub(crate) fn selects(&self, chunk: usize) -> ChunkSelection {
+        match self.numbers.zip(self.spans).filter(|_| self.skims) {
+            Some((numbers, spans)) => numbers.selected(chunk, spans),
+            None => ChunkSelection::Unknown,
+        }
     }
 
     /// Returns whether everything in the chunks is selected.

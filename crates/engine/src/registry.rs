@@ -7,7 +7,7 @@
 //! The loop is compiled for each analysis of control flow: dynamic dispatch happens per fold of many chunks, never per
 //! item. Each copy contains a decoder, so analyses of events get none.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{any::Any, borrow::Cow, collections::BTreeMap};
 
 use hodo_clock::Tsc;
 use hodo_model::{
@@ -50,6 +50,9 @@ impl FlowLoop for EngineLoop {
 
 /// An analysis of control flow that the engine can run.
 pub trait AnyFlow: AnyAnalysis {
+    /// Returns the analysis, to compare its type.
+    fn as_any(&self) -> &dyn Any;
+
     /// Folds chunks of control flow. `progress` receives the number of bytes decoded so far, and returns whether to
     /// continue.
     fn fold_flow(
@@ -102,6 +105,10 @@ pub fn empty_table(report: &AnyReport, view: &str) -> Table {
 }
 
 impl<A: FastFlow> AnyFlow for A {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
     fn fold_flow(
         &self,
         trace: &Trace<'_>,
@@ -117,8 +124,8 @@ impl<A: FastFlow> AnyFlow for A {
         };
         let any_stream =
             |(stream, slices): (usize, Vec<_>)| (stream, slices.into_iter().map(any_slice).collect());
-        let bytes = reading.is_of_all().then(|| chunks.iter().map(Chunk::bytes).sum());
-        (FlowPartial { streams: streams.into_iter().map(any_stream).collect(), bytes }, losses)
+        let streams = streams.into_iter().map(any_stream).collect();
+        (FlowPartial::of(streams, chunks, reading), losses)
     }
 }
 
@@ -142,6 +149,12 @@ pub(crate) struct PackedThreadSlice {
 pub struct PackedFlow(BTreeMap<usize, Vec<PackedThreadSlice>>, Option<u64>);
 
 impl FlowPartial {
+    /// Creates the state of an analysis from that of some chunks.
+    pub(crate) fn of(streams: StreamSlices<AnyPartial>, chunks: &[Chunk], reading: Reading<'_>) -> FlowPartial {
+        let bytes = reading.is_of_all().then(|| chunks.iter().map(Chunk::bytes).sum());
+        FlowPartial { streams, bytes }
+    }
+
     /// Merges the state of the following chunks into this one.
     pub fn merge(mut self, later: FlowPartial, analysis: &dyn AnyAnalysis) -> FlowPartial {
         let threads = Threads::default();

@@ -1,10 +1,13 @@
 //! The tables that rules read.
 
-use std::rc::Rc;
+use std::{cell::OnceCell, rc::Rc};
 
 use hodo_model::{Cell, Cells, Table, Value, cells};
 
-use crate::Need;
+use crate::{
+    Need,
+    call_tree::{TREE, Tree},
+};
 
 /// The name of tables that say why executions of functions were slow.
 pub const CAUSES: Need = ("causes", "");
@@ -19,6 +22,8 @@ pub const SIZES: Need = ("sizes", "");
 #[derive(Debug)]
 pub struct Evidence<'a> {
     tables: Vec<(Need, &'a Table)>,
+    /// The call trees, once a rule has asked for them.
+    trees: OnceCell<Vec<Tree<'a>>>,
 }
 
 /// A row of a table, which is read in place: call trees have many rows, and rules read them again and again.
@@ -34,7 +39,7 @@ pub struct Row<'a> {
 impl<'a> Evidence<'a> {
     /// Creates evidence from tables, each with the name and the view of its report.
     pub fn new(tables: Vec<(Need, &'a Table)>) -> Evidence<'a> {
-        Evidence { tables }
+        Evidence { tables, trees: OnceCell::new() }
     }
 
     /// Returns the tables of a report, one per trace.
@@ -50,6 +55,11 @@ impl<'a> Evidence<'a> {
     /// Returns the rows of a report's tables.
     pub fn rows(&self, need: Need) -> Vec<Row<'a>> {
         self.tables(need).flat_map(Row::all).collect()
+    }
+
+    /// Returns the call trees, one per trace.
+    pub(crate) fn trees(&self) -> &[Tree<'a>] {
+        self.trees.get_or_init(|| self.tables(TREE).map(Tree::new).collect())
     }
 
     /// Returns the tables that say why executions of functions were slow, from [`crate::questions`]. The summary names

@@ -65,6 +65,7 @@ pub const RULES: &[Rule] = &[
     rules::waits::DISKS,
     rules::small::RULE,
     rules::calls::POLLING,
+    rules::expiring::RULE,
     rules::calls::YIELDING,
     rules::calls::SYNCING,
     rules::calls::MAPPING,

@@ -12,7 +12,7 @@ use std::mem;
 use hodo_clock::Nanos;
 use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Numbering, Run};
 
-pub use paths::CallPaths;
+pub use paths::{CallPaths, WantedCalls};
 
 use self::{paths::FrameStep, timed::Timed};
 use crate::{
@@ -204,6 +204,7 @@ pub struct ChunkCalls {
     at_clock: u64,
     log: UntimedOperations,
     paths: CallPaths,
+    wanted: WantedCalls,
 }
 
 impl ChunkCalls {
@@ -217,7 +218,13 @@ impl ChunkCalls {
             at_clock: 0,
             log: UntimedOperations::default(),
             paths: CallPaths::default(),
+            wanted: WantedCalls::All,
         }
+    }
+
+    /// Leaves out calls that are not wanted, as far as they begin and end on a memoized path and contain no wanted one.
+    pub fn only(self, wanted: WantedCalls) -> ChunkCalls {
+        ChunkCalls { wanted, ..self }
     }
 
     /// Folds the next event.
@@ -335,6 +342,11 @@ impl ChunkCalls {
         }
     }
 
+    /// Returns the number of instructions so far.
+    pub fn instructions(&self) -> u64 {
+        self.log.instructions
+    }
+
     /// Returns the number of the current state, which determines the effect of further runs; `None` if they may reach
     /// frames below the known ones.
     pub fn state(&mut self) -> Option<u32> {
@@ -346,7 +358,7 @@ impl ChunkCalls {
 
     /// Memoizes the effect of runs in a state: returns the number of their path, and the state after it.
     pub fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
-        self.paths.learn(state, runs, self.timed.begins)
+        self.paths.learn(state, runs, self.timed.begins, &self.wanted)
     }
 
     /// Folds a path.

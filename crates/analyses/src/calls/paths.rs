@@ -1,6 +1,9 @@
 //! Memoized paths, and the calls that begin and end on them.
 
+use std::sync::Arc;
+
 use hodo_model::{FunctionId, Run};
+use rustc_hash::FxHashSet;
 
 use crate::{
     contexts::{ContextId, Notes, PathStates},
@@ -19,6 +22,15 @@ pub(super) enum FrameStep {
         instructions: u32,
         above: u32,
     },
+}
+
+/// The calls that a receiver wants.
+#[derive(Clone, Debug)]
+pub enum WantedCalls {
+    /// All.
+    All,
+    /// Those of these functions, and the calls that contain them.
+    Of(Arc<FxHashSet<FunctionId>>),
 }
 
 /// A memoized path.
@@ -48,11 +60,15 @@ impl CallPaths {
         state: u32,
         runs: impl Iterator<Item = Run>,
         begins: bool,
+        wanted: &WantedCalls,
     ) -> Option<(u32, u32)> {
         self.new_steps.clear();
         let mut gatherer = StepGatherer { steps: &mut self.new_steps, instructions: 0 };
         let to = self.states.follow(state, runs, &mut gatherer)?;
         let instructions = gatherer.instructions;
+        if let WantedCalls::Of(functions) = wanted {
+            drop_others(&mut self.new_steps, functions);
+        }
         self.keep(begins);
         self.paths.push(CallPath { instructions, steps_end: self.steps.len() as u32 });
         Some((self.paths.len() as u32 - 1, to))
@@ -109,6 +125,36 @@ impl CallPaths {
         }
         new_steps.clear();
     }
+}
+
+/// Drops the calls that begin and end among these steps, unless they are of these functions or contain a call of one.
+fn drop_others(steps: &mut Vec<(u32, FrameStep)>, functions: &FxHashSet<FunctionId>) {
+    /// A call that began on the path.
+    struct Begun {
+        index: usize,
+        is_wanted: bool,
+    }
+    let (mut dropped, mut open): (_, Vec<Begun>) = (vec![false; steps.len()], Vec::new());
+    for (index, (_, step)) in steps.iter().enumerate() {
+        match step {
+            FrameStep::Enter(function, _) => {
+                open.push(Begun { index, is_wanted: functions.contains(function) });
+            }
+            _ => {
+                let Some(Begun { index: begin, is_wanted }) = open.pop() else { continue };
+                if !is_wanted {
+                    (dropped[begin], dropped[index]) = (true, true);
+                } else if let Some(caller) = open.last_mut() {
+                    caller.is_wanted = true;
+                }
+            }
+        }
+    }
+    let mut index = 0;
+    steps.retain(|_| {
+        index += 1;
+        !dropped[index - 1]
+    });
 }
 
 /// Gathers the steps of a path.

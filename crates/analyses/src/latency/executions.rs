@@ -3,6 +3,8 @@
 //! A partial begins with an unknown stack. Executions above the oldest known frame are reported immediately. What reaches
 //! below it is stored in [`FrameLogEntry`]s until [`ExecutionsPartial::merge`] combines it with the earlier partials.
 
+mod paths;
+
 use std::mem;
 
 use hodo_clock::Nanos;
@@ -10,6 +12,7 @@ use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Numbering, Place};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::paths::ExecutionPaths;
 use super::{
     IntervalEnd,
     outermost::{Outermost, OutermostSum},
@@ -30,6 +33,8 @@ pub(super) enum Which {
     One(FunctionId),
     /// All functions; sums are kept.
     Each,
+    /// All functions; sums are kept, of instructions alone. Without times, paths can be memoized.
+    EachUntimed,
     /// System calls, from the kernel's entry to the return to user space: interrupts in which one of these functions,
     /// in order, is called; each execution is kept.
     SystemCalls { name: String, functions: Vec<FunctionId> },
@@ -47,14 +52,20 @@ impl Which {
     fn implements(&self, function: FunctionId) -> bool {
         match self {
             Which::SystemCalls { functions, .. } => functions.binary_search(&function).is_ok(),
-            Which::One(_) | Which::Each => false,
+            Which::One(_) | Which::Each | Which::EachUntimed => false,
         }
     }
 
     /// Whether the outermost executions of each function are summed.
     #[inline(always)]
     fn is_each(&self) -> bool {
-        matches!(self, Which::Each)
+        matches!(self, Which::Each | Which::EachUntimed)
+    }
+
+    /// Whether marks need their times.
+    #[inline(always)]
+    fn is_timed(&self) -> bool {
+        !matches!(self, Which::EachUntimed)
     }
 
     fn is_of_system_calls(&self) -> bool {
@@ -146,6 +157,9 @@ pub struct ExecutionsPartial {
     /// How many items are stamped.
     #[serde(skip)]
     stamped: StampedMarks,
+    /// The memoized paths.
+    #[serde(skip)]
+    paths: ExecutionPaths,
 }
 
 /// The executions of a whole thread.
@@ -198,7 +212,7 @@ impl Watch<BegunExecution> for Watcher<'_> {
         let is_outermost = self.which.is_each() && self.outermost.leave(frame.function);
         let Interrupted { is_asked, begins } = match self.which {
             Which::One(function) => Interrupted { is_asked: *function == frame.function, begins: !is_root },
-            Which::Each => Interrupted { is_asked: true, begins: !is_root },
+            Which::Each | Which::EachUntimed => Interrupted { is_asked: true, begins: !is_root },
             Which::SystemCalls { .. } => self.leave_kernel(frame),
         };
         if !is_asked || is_root && self.below == Below::Unknown {
@@ -217,7 +231,7 @@ impl Watch<BegunExecution> for Watcher<'_> {
         let done = CompletedExecution { begin, end, function, caller, level, ended };
         match self.which {
             Which::One(_) | Which::SystemCalls { .. } => self.items.push(FrameLogEntry::Done(done)),
-            Which::Each => {
+            Which::Each | Which::EachUntimed => {
                 if is_outermost && ended.is_complete() {
                     self.outermost.see(function, end.before.saturating_sub(begin.before));
                 }
@@ -291,6 +305,7 @@ impl ExecutionsPartial {
             outermost: Outermost::default(),
             waiting: Vec::new(),
             stamped: StampedMarks::default(),
+            paths: ExecutionPaths::default(),
         }
     }
 
@@ -332,7 +347,10 @@ impl ExecutionsPartial {
             }
             FlowEvent::Begin(_) | FlowEvent::Time(_) | FlowEvent::Cycles(_) | FlowEvent::End => {
                 let mut clocks = mem::take(&mut self.clocks);
-                clocks.fold(event, |reading| self.stamp(reading));
+                match which.is_timed() {
+                    true => clocks.fold(event, |reading| self.stamp(reading)),
+                    false => self.sum_waiting(),
+                }
                 self.clocks = clocks;
             }
             FlowEvent::Number(_) | FlowEvent::Interrupts(_) => {}
@@ -352,7 +370,7 @@ impl ExecutionsPartial {
         // The time of each mark is known before the runs are folded, so that none has to wait for it.
         let mut after = self.clocks.clone();
         after.instructions += FunctionRun::instructions(runs);
-        let reading = until.map(|until| after.time(until));
+        let reading = until.filter(|_| which.is_timed()).map(|until| after.time(until));
         reading.iter().for_each(|reading| self.stamp(reading));
         let mut edge = self.edge;
         for run in FunctionRun::runs(runs, functions) {
@@ -374,6 +392,7 @@ impl ExecutionsPartial {
     fn run(&mut self, which: &Which, edge: FlowEdge, at: &Arrival, mark: Mark) {
         let arrived = Arrived { edge, at: *at, entered: edge.enters() };
         if let Err(edge) = self.arrive(which, Below::Unknown, &arrived, mark) {
+            self.count_paths();
             self.log_outermost();
             self.items.push(FrameLogEntry::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
         }
@@ -413,6 +432,7 @@ impl ExecutionsPartial {
     fn forget(&mut self, which: &Which, below: Below, at: Mark) {
         self.leave_all(which, below, at, IntervalEnd::Lost);
         if below == Below::Unknown {
+            self.count_paths();
             self.log_outermost();
             self.items.push(FrameLogEntry::Forget(at));
         }

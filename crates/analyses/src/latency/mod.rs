@@ -28,7 +28,7 @@ use std::sync::Arc;
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Description, FastFlow, FinishContext, FlowInterest, FlowLoop, FunctionId, FunctionRun,
-    Interest, Intervals, Item, Made, Marker, Nesting, Numbering, Report, Role, Start, Table, Takes,
+    Interest, Intervals, Item, Made, Marker, Nesting, Numbering, Report, Role, Run, Start, Table, Takes,
     kernel::Threads,
 };
 use rustc_hash::FxHashMap;
@@ -153,18 +153,24 @@ impl Interval {
     }
 }
 
+/// The view of all functions without times, which takes less work.
+const INSTRUCTIONS: &str = "instructions";
+
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
             name: "latency",
             roles: &[Role::Intervals],
             help: "exact counts of function executions, the heaviest tails first; see `hodo latency` for one function",
-            views: &["histogram", "executions", "thread", "caller", "cpu", "time"],
+            views: &["histogram", "executions", "thread", "caller", "cpu", "time", INSTRUCTIONS],
             takes: Takes { threads: true, intervals: true, ..Takes::NOTHING },
             ..Description::EMPTY
         },
         make: |parameters| match &parameters.intervals {
-            None | Some(Intervals::Functions) => Made::of_flow(Executions { which: Which::Each }),
+            None | Some(Intervals::Functions) => Made::of_flow(match parameters.selection.view.as_str() {
+                INSTRUCTIONS => Executions::untimed(),
+                _ => Executions { which: Which::Each },
+            }),
             Some(Intervals::Function(function)) => Made::of_flow(Executions { which: Which::One(*function) }),
             Some(Intervals::SystemCalls { name, functions }) => {
                 let (name, mut functions) = (name.clone(), functions.clone());
@@ -186,6 +192,18 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 #[derive(Clone, Debug)]
 pub struct Executions {
     which: Which,
+}
+
+impl Executions {
+    /// Returns the analysis of all functions without times.
+    pub fn untimed() -> Executions {
+        Executions { which: Which::EachUntimed }
+    }
+
+    /// Returns whether its paths are memoized: it is that of all functions without times.
+    pub fn takes_paths(&self) -> bool {
+        self.which == Which::EachUntimed
+    }
 }
 
 impl Analysis for Executions {
@@ -216,7 +234,7 @@ impl Analysis for Executions {
 
     fn finish(&self, threads: Vec<Self::Partial>, context: &FinishContext<'_>) -> Table {
         let subject = match &self.which {
-            Which::Each => return functions::table(threads, context),
+            Which::Each | Which::EachUntimed => return functions::table(threads, context),
             Which::One(function) => context.functions().names(*function).0,
             Which::SystemCalls { name, .. } => name.clone(),
         };
@@ -232,9 +250,39 @@ impl Analysis for Executions {
 }
 
 impl FastFlow for Executions {
-    type Memory = ();
+    type Memory = executions::ExecutionPaths;
 
     const TAKES_FUNCTION_RUNS: bool = true;
+
+    fn exchange(&self, partial: &mut Self::Partial, memory: &mut Self::Memory) {
+        partial.exchange(memory);
+    }
+
+    fn state(&self, partial: &mut Self::Partial) -> Option<u32> {
+        if self.takes_paths() { partial.state() } else { None }
+    }
+
+    fn learn(
+        &self,
+        partial: &mut Self::Partial,
+        state: u32,
+        runs: impl Iterator<Item = Run>,
+    ) -> Option<(u32, u32)> {
+        partial.learn(state, runs)
+    }
+
+    fn join(&self, partial: &mut Self::Partial, first: u32, second: u32) -> Option<u32> {
+        Some(partial.join(first, second))
+    }
+
+    #[inline]
+    fn fold_path(&self, partial: &mut Self::Partial, path: u32) {
+        partial.fold_path(path);
+    }
+
+    fn resume(&self, partial: &mut Self::Partial, state: u32) {
+        partial.resume(state);
+    }
 
     #[inline]
     fn fold_function_runs(

@@ -80,6 +80,15 @@ impl Outermost {
         sum.instructions.see(instructions);
     }
 
+    /// As many executions of this length ended.
+    pub(super) fn see_times(&mut self, function: FunctionId, instructions: u64, times: u64) {
+        let sum = self.sums.entry(function).or_default();
+        if sum.instructions.count == 0 {
+            sum.first = instructions;
+        }
+        sum.instructions.see_times(instructions, times);
+    }
+
     /// Adds later executions above the known frames: those of functions without a frame are outermost.
     pub(super) fn add(&mut self, later: FxHashMap<FunctionId, OutermostSum>) {
         for (function, sum) in later {

@@ -143,10 +143,11 @@ fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> 
     let mut columns = vec![Column::name("call"), Column::integer("count", Unit::Count)];
     columns.extend(duration_columns());
     columns.push(Column::integer("errors", Unit::Count));
+    columns.push(Column::integer("returned", Unit::None).secondary());
     let rows = calls.into_iter().map(|(name, sum)| {
         let mut row: Vec<Value> = vec![called(names, name).into(), sum.durations.count.into()];
         row.extend(duration_cells(&sum.durations));
-        row.push(sum.errors.into());
+        row.extend([sum.errors.into(), sum.returned.into()]);
         ((sum.durations.total, called(names, name).to_owned()), row)
     });
     (columns, most_first(rows))

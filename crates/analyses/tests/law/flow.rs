@@ -1,4 +1,4 @@
-//! The law for control flow: any chunks, merged in any grouping, give the table of one chunk.
+//! The law for control flow: any chunks, merged in any grouping, give the table of one chunk; so do function runs and paths.
 
 use hodo_model::{Analysis, AnyAnalysis, FastFlow, FlowEvent, FlowInterest, Table};
 use proptest::{
@@ -6,6 +6,7 @@ use proptest::{
     test_runner::{RngAlgorithm, TestRng, TestRunner},
 };
 
+use crate::paths::table_of_paths;
 use crate::traces::{
     config,
     flow::{Case, case, finish, fold, merge_all, parts, table_of_function_runs},
@@ -27,12 +28,20 @@ fn tables(
 pub(crate) trait FlowLaw: AnyAnalysis {
     /// The table; `None` if the analysis takes no function runs.
     fn table_of_function_runs(&self, segments: &[Vec<FlowEvent<'_>>], timed: bool) -> Option<Table>;
+
+    /// The same of paths.
+    fn table_of_paths(&self, segments: &[Vec<FlowEvent<'_>>]) -> Option<Table>;
 }
 
 impl<A: FastFlow> FlowLaw for A {
     fn table_of_function_runs(&self, segments: &[Vec<FlowEvent<'_>>], timed: bool) -> Option<Table> {
         let takes = A::TAKES_FUNCTION_RUNS && Analysis::interest(self).flow != FlowInterest::Numbered;
         takes.then(|| table_of_function_runs(self, segments, timed))
+    }
+
+    fn table_of_paths(&self, segments: &[Vec<FlowEvent<'_>>]) -> Option<Table> {
+        let takes = Analysis::interest(self).flow != FlowInterest::Numbered;
+        takes.then(|| table_of_paths(self, segments))
     }
 }
 
@@ -42,11 +51,14 @@ fn holds(analysis: &dyn AnyAnalysis, Case { thread, cuts, choices }: &Case) -> R
     Ok(whole)
 }
 
-/// Checks that the table is the same for every cut, and from function runs, in `cases` cases.
+/// Checks that the table is the same for every cut, from function runs and from paths, in `cases` cases.
 pub(crate) fn holds_always(analysis: &dyn FlowLaw, cases: u32) -> Result<(), String> {
     let mut runner = TestRunner::new(config(cases));
     let run = runner.run(&case(), |case| {
         let whole = holds(analysis, &case)?;
+        if let Some(table) = analysis.table_of_paths(&case.thread) {
+            prop_assert_eq!(&whole, &table);
+        }
         for timed in [false, true] {
             if let Some(table) = analysis.table_of_function_runs(&case.thread, timed) {
                 prop_assert_eq!(&whole, &table);

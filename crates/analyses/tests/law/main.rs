@@ -7,6 +7,7 @@ mod counts;
 mod cut;
 mod events;
 mod flow;
+mod paths;
 
 #[path = "../traces/mod.rs"]
 mod traces;
@@ -101,6 +102,11 @@ struct Case {
     views: Vec<&'static str>,
 }
 
+/// Whether an analysis with times has a cheaper one without, of the same type.
+fn is_untimed(parameters: &Parameters) -> bool {
+    parameters.view() == "instructions"
+}
+
 /// Every distinct analysis that a report makes.
 fn analyses(report: &'static Report<Law>) -> Vec<Case> {
     let mut all: Vec<Case> = Vec::new();
@@ -112,6 +118,7 @@ fn analyses(report: &'static Report<Law>) -> Vec<Case> {
             known.made.analysis().partial() == made.analysis().partial()
                 && known.parameters.every == parameters.every
                 && known.parameters.intervals == parameters.intervals
+                && is_untimed(&known.parameters) == is_untimed(&parameters)
         };
         match all.iter_mut().find(is_same) {
             Some(known) if known.views.contains(&view) => {}

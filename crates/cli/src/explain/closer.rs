@@ -2,18 +2,17 @@
 //! slow ones are slow.
 //!
 //! ```text
-//! questions ──1 pass──► executions of all these functions ──► patterns
-//!                          │ some of them
-//!                          ├──numbers──► typical and slow ones ──1 pass──► call trees ──► causes
-//!                          └──numbers──► 200 of all lengths ──1 pass──► iterations of loops ──► sizes
+//! questions ──1 pass──► executions of all these functions, numbers of instructions ──► patterns
+//!                          │ some of them, of which only the chunks are decoded
+//!                          ├──► typical and slow ones ──► call trees ──► causes
+//!                          └──► 200 of all lengths ──► iterations of loops ──► sizes
 //! ```
 
 use std::cmp::Reverse;
 
 use hodo_engine::{
-    Experiment, Reading, Request, Trace,
+    Experiment, Numbers, Reading, Request, Trace,
     latency::{self, CallTree, ExecutionSample, LoopBlock, SampledExecution, WantedFunction},
-    numbers,
 };
 use hodo_findings::{
     BlockSizes, CAUSES, Execution, Executions, Need, PATTERNS, Question, SIZES, Sized, patterns, sizes,
@@ -133,7 +132,7 @@ struct Look<'l, 'f> {
 impl Look<'_, '_> {
     /// Returns the tables; `None` if interrupted.
     fn tables(&self, questions: &[Question]) -> Option<Vec<(Need, Table)>> {
-        let asked = self.executions(questions)?;
+        let (asked, numbers) = self.executions(questions)?;
         let mut tables: Vec<(Need, Table)> = asked.iter().map(|one| (PATTERNS, patterns_of(one))).collect();
         let compared: Vec<(&Asked<'_>, Vec<SampledExecution>)> = asked
             .iter()
@@ -144,9 +143,9 @@ impl Look<'_, '_> {
         if compared.is_empty() && counted.is_empty() {
             return Some(tables);
         }
-        let progress = Progress::new(self.flow.bytes() * 3, self.quiet);
-        let numbers = numbers(self.flow, self.reading, |done| progress.set(done));
-        let mut before = self.flow.bytes();
+        let passes = u64::from(!compared.is_empty()) + u64::from(!counted.is_empty());
+        let progress = Progress::new(self.flow.bytes() * passes, self.quiet);
+        let mut before = 0;
         if !compared.is_empty() {
             let locations: Vec<_> =
                 compared.iter().flat_map(|(_, sides)| sides).map(|one| one.location(self.flow)).collect();
@@ -169,9 +168,9 @@ impl Look<'_, '_> {
         (!progress.is_interrupted()).then_some(tables)
     }
 
-    /// Returns the executions of the functions in question; `None` if interrupted. Of several functions with one name in
+    /// Returns the executions of the functions in question, and the numbers of instructions; `None` if interrupted. Of several functions with one name in
     /// a file none are returned.
-    fn executions<'q>(&self, questions: &'q [Question]) -> Option<Vec<Asked<'q>>> {
+    fn executions<'q>(&self, questions: &'q [Question]) -> Option<(Vec<Asked<'q>>, Numbers)> {
         let named = questions.iter().filter_map(|question| {
             let name = format!("{}@{}", question.function, question.module);
             Some((question, latency::function(self.flow, &name).ok()?))
@@ -182,13 +181,14 @@ impl Look<'_, '_> {
             .map(|&(question, function)| WantedFunction { function, slow_from: question.slow_from })
             .collect();
         let progress = Progress::new(self.flow.bytes(), self.quiet);
-        let (samples, _) = latency::sample(self.flow, &wanted, self.reading, |done| progress.set(done));
+        let (samples, numbers) = latency::sample(self.flow, &wanted, self.reading, |done| progress.set(done));
         progress.finish();
         if progress.is_interrupted() {
             return None;
         }
         let samples = named.into_iter().zip(samples);
-        Some(samples.map(|((question, function), sample)| Asked { question, function, sample }).collect())
+        let asked = samples.map(|((question, function), sample)| Asked { question, function, sample });
+        Some((asked.collect(), numbers))
     }
 
     /// Returns the table of the size that the cost of executions depends on.
@@ -257,7 +257,7 @@ fn causes(compared: &[(&Asked<'_>, Vec<SampledExecution>)], trees: Vec<CallTree>
         let trees: Vec<CallTree> = trees.by_ref().take(sides.len()).collect();
         if let Some((typical, slow)) = trees.split_first() {
             let summary = vec![("function", one.question.function.as_str().into())];
-            tables.push((CAUSES, latency::compare(typical, slow).causes_table(summary)));
+            tables.push((CAUSES, latency::causes(typical, slow).causes_table(summary)));
         }
     }
     tables

@@ -8,7 +8,7 @@ use crate::{
     flow::{calls::NthCalls, passes::Executions},
     reading::Chunks,
     refusal::Refusal,
-    registry::{AnyReport, RunnableAnalysis},
+    registry::{AnyFlow, AnyReport, RunnableAnalysis},
 };
 
 /// A selection by time.
@@ -74,6 +74,14 @@ pub(super) struct Requested {
 impl Requested {
     pub(super) fn analysis(&self) -> &dyn AnyAnalysis {
         self.made.analysis()
+    }
+
+    /// Returns the analysis of control flow.
+    ///
+    /// # Panics
+    /// If it reads none.
+    pub(super) fn flow(&self) -> &dyn AnyFlow {
+        self.made.flow().expect("the analysis reads control flow")
     }
 }
 

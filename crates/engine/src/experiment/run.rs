@@ -17,7 +17,7 @@ use crate::{
         Counting, Folded, MOST_BINS, PacketRange, fold_all, fold_counts, no_such_period, plan, reads_wakeups,
         tables,
     },
-    flow::{passes::Progress, trace::Trace},
+    flow::{passes::Progress, stream::Chunk, together::Overview, trace::Trace},
     losses::Losses,
     reading::{EventReading, Reading, Window},
     refusal::Refusal,
@@ -89,13 +89,24 @@ impl Experiment {
     /// Returns the number of bytes that a request reads; bytes read in several passes count several times.
     pub fn work(&self, request: &Request) -> u64 {
         let analyses = request.analyses();
-        let flow_passes = request.executions(&analyses.flow).passes() + analyses.flow.len() as u64;
+        let flow_passes = request.executions(&analyses.flow).passes() + passes(&analyses.flow);
         let event_passes = analyses.counts.len() as u64 + u64::from(!analyses.events.is_empty());
         self.with(|traces| {
             let flows: u64 = traces.flows.iter().map(|flow| flow.bytes()).sum();
             flows * flow_passes + traces.event_bytes() * event_passes
         })
     }
+}
+
+/// Returns the number of passes that fold these analyses of control flow.
+fn passes(analyses: &[Requested]) -> u64 {
+    let together = overview(analyses).map_or(0, |_| Overview::ANALYSES - 1);
+    analyses.len() as u64 - together
+}
+
+/// Returns the analyses that are folded in one pass, if all are requested.
+fn overview(analyses: &[Requested]) -> Option<Overview> {
+    Overview::of(analyses.iter().map(Requested::flow))
 }
 
 /// Refuses a period or a filter that no event of the traces can satisfy.
@@ -241,15 +252,9 @@ impl<'t, 'f> Plan<'t, 'f> {
             if let Some(portion) = self.portion {
                 chunks = portion.choose(chunks, |chunk| chunk.bytes());
             }
-            let mut folded = Vec::with_capacity(analyses.len());
-            for (requested, earlier) in analyses.iter().zip(0..) {
-                let flow = requested.made.flow().expect("the analysis reads control flow");
-                let done = |bytes| progress(earlier * trace.bytes() + bytes);
-                folded.push(flow.fold_flow(trace, &chunks, reading, &mut { done }));
-            }
-            folded
+            fold_each(trace, &chunks, reading, analyses, progress)
         };
-        *before += trace.bytes() * (executions.passes() + analyses.len() as u64);
+        *before += trace.bytes() * (executions.passes() + passes(analyses));
         trace.read(reading, executions, &mut |done| progress(start + done), work)
     }
 
@@ -263,6 +268,34 @@ impl<'t, 'f> Plan<'t, 'f> {
             fold_all(self.traces, pass, &slices, &self.events, &mut losses, |_, _, read| progress(read));
         EventResults { folded, names, losses }
     }
+}
+
+/// Folds analyses of control flow.
+fn fold_each(
+    trace: &Trace<'_>,
+    chunks: &[Chunk],
+    reading: Reading<'_>,
+    analyses: &[Requested],
+    progress: Progress<'_>,
+) -> FlowResults {
+    let mut before = 0;
+    let mut folded: Vec<Option<(FlowPartial, Losses)>> = analyses.iter().map(|_| None).collect();
+    let together = overview(analyses);
+    if let Some(overview) = &together {
+        let (tracks, losses) = overview.fold(trace, chunks, reading, progress);
+        before += trace.bytes();
+        for (index, tracks) in tracks {
+            folded[index] = Some((FlowPartial::of(tracks, chunks, reading), losses.clone()));
+        }
+    }
+    for (index, requested) in analyses.iter().enumerate() {
+        if together.as_ref().is_none_or(|overview| !overview.contains(index)) {
+            let done = |bytes| progress(before + bytes);
+            folded[index] = Some(requested.flow().fold_flow(trace, chunks, reading, &mut { done }));
+            before += trace.bytes();
+        }
+    }
+    folded.into_iter().map(|result| result.expect("each analysis is folded")).collect()
 }
 
 /// Makes the tables of a complete result, on `threads` threads.

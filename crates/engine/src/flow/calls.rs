@@ -8,7 +8,7 @@ use std::{
 
 use hodo_analyses::{
     FrameEntry,
-    calls::{CallPaths, ChunkCalls, Moment, OpenCalls, Spare},
+    calls::{CallPaths, ChunkCalls, Moment, OpenCalls, Spare, WantedCalls},
 };
 use hodo_clock::{Nanos, Tsc};
 use hodo_model::{FlowEvent, FunctionId, FunctionRun, Names, Numbering, Run};
@@ -18,7 +18,7 @@ use crate::{
         event_sink::FlowEventSink,
         fold::ThreadSink,
         segments::decode_chunks,
-        selection_filter::{SelectionFilter, Spans},
+        selection_filter::{Numberer, Numbers, SelectionFilter, Spans},
         stream::Chunk,
         trace::Trace,
     },
@@ -86,8 +86,7 @@ struct Gathered<'s> {
     chunk: usize,
     /// Buffers of consumed parts.
     spares: &'s Spares,
-    /// Whether to report where calls begin.
-    begins: bool,
+    reported: &'s Reported,
     slices: Vec<ThreadCalls>,
     /// The memoized paths, except while a thread slice borrows them.
     paths: CallPaths,
@@ -177,7 +176,8 @@ impl ThreadSink for Gathered<'_> {
             Some(slice) if slice.context == context => slice.since = slice.since.or(since),
             _ => {
                 self.exchange();
-                let calls = ChunkCalls::unknown(self.begins, self.spares.take());
+                let Reported { begins, wanted } = self.reported;
+                let calls = ChunkCalls::unknown(*begins, self.spares.take()).only(wanted.clone());
                 let slice = SliceId { chunk: self.chunk, slice: self.slices.len() as u32 };
                 self.slices.push(ThreadCalls {
                     context,
@@ -198,13 +198,25 @@ fn has_shared_streams(trace: &Trace<'_>) -> bool {
     trace.streams.iter().any(|stream| stream.thread.is_none())
 }
 
+/// What is reported of calls.
+struct Reported {
+    /// Whether to report where they begin.
+    begins: bool,
+    wanted: WantedCalls,
+}
+
+impl Reported {
+    /// The begins and ends of all calls.
+    const BEGINS: Reported = Reported { begins: true, wanted: WantedCalls::All };
+}
+
 /// Passes the calls of each thread to `consume` in order: stream by stream if each stream is of one thread, else the
-/// thread slices of all CPUs in order of time. `begins`: whether to report where calls begin. `consume` and `progress`
+/// thread slices of all CPUs in order of time. `consume` and `progress`
 /// return whether to continue; they are objects, as each copy of this function would contain a decoder.
 fn in_time(
     trace: &Trace<'_>,
     reading: Reading<'_>,
-    begins: bool,
+    reported: &Reported,
     consume: &mut (dyn FnMut(ThreadCalls) -> (Spare, bool) + Send),
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Losses {
@@ -231,7 +243,7 @@ fn in_time(
         reading,
         |chunk, paths| {
             let (chunk_index, slices) = (chunk.index, Vec::new());
-            let gathered = Gathered { chunk: chunk_index, spares: &spares, begins, slices, paths };
+            let gathered = Gathered { chunk: chunk_index, spares: &spares, reported, slices, paths };
             FlowEventSink::new(gathered, SelectionFilter::new(trace, chunk, reading))
         },
         |sink| if shared { None } else { sink.thread_sink().part() },
@@ -269,6 +281,11 @@ pub trait CallSink {
     /// Returns whether to report where calls begin.
     fn begins(&self) -> bool;
 
+    /// Returns which calls it wants. It may receive others.
+    fn wanted(&self) -> WantedCalls {
+        WantedCalls::All
+    }
+
     /// Switches to the calls of the thread with this context.
     fn thread(&mut self, context: u32);
 
@@ -287,15 +304,26 @@ pub fn calls<S: CallSink + Send>(
     trace: &Trace<'_>,
     reading: Reading<'_>,
     sink: &mut S,
-    mut progress: impl FnMut(u64) -> bool + Send,
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
+    numbered_calls(trace, reading, sink, progress).0
+}
+
+/// As [`calls`], and returns the numbers of the instructions, which are right if everything is selected.
+pub(crate) fn numbered_calls<S: CallSink + Send>(
+    trace: &Trace<'_>,
+    reading: Reading<'_>,
+    sink: &mut S,
+    mut progress: impl FnMut(u64) -> bool + Send,
+) -> (Losses, Numbers) {
+    let mut numberer = Numberer::new(trace, reading);
     let mut threads: BTreeMap<u32, OpenCalls> = BTreeMap::new();
     let shared = has_shared_streams(trace);
     let losses = in_time(
         trace,
         reading,
-        sink.begins(),
-        &mut |ThreadCalls { context, calls: part, .. }| {
+        &Reported { begins: sink.begins(), wanted: sink.wanted() },
+        &mut |ThreadCalls { context, calls: part, slice, .. }| {
             // A thread with its own stream ends with the stream.
             if !shared && !threads.contains_key(&context) {
                 let before = std::mem::take(&mut threads);
@@ -303,6 +331,9 @@ pub fn calls<S: CallSink + Send>(
             }
             sink.thread(context);
             let calls = threads.entry(context).or_default();
+            let before = calls.instructions();
+            let instructions = before..before + part.instructions();
+            numberer.add(slice.chunk, slice.slice as usize, context, instructions);
             let spare = calls.follow(part, &mut |moment| sink.moment(moment));
             (spare, sink.wants_more())
         },
@@ -314,7 +345,7 @@ pub fn calls<S: CallSink + Send>(
             calls.end(&mut |moment| sink.moment(moment));
         }
     }
-    losses
+    (losses, numberer.finish())
 }
 
 /// Passes the calls of each thread in order, chunk by chunk, to `consume`, which returns their buffer and whether to continue:
@@ -326,8 +357,7 @@ pub fn calls_by_chunk(
     mut consume: impl FnMut(ThreadCalls) -> (Spare, bool) + Send,
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
-    let begins = true;
-    in_time(trace, reading, begins, &mut consume, &mut progress)
+    in_time(trace, reading, &Reported::BEGINS, &mut consume, &mut progress)
 }
 
 /// Returns the chunks, each with a lower bound for the times in it and in later chunks of its stream.
@@ -398,11 +428,11 @@ pub(crate) fn find<F: Find>(
 ) -> Spans {
     let reading = Reading { window: Window::ALL, numbers: None, spans: None, ..reading };
     let mut threads: BTreeMap<u32, (OpenCalls, F)> = BTreeMap::new();
-    let (begins, goes_on) = (true, true);
+    let goes_on = true;
     in_time(
         trace,
         reading,
-        begins,
+        &Reported::BEGINS,
         &mut |ThreadCalls { context, calls: part, .. }| {
             let (stack, finder) = threads.entry(context).or_insert_with(|| (OpenCalls::default(), finder()));
             (stack.follow(part, &mut |moment| finder.moment(&moment)), goes_on)

@@ -395,6 +395,11 @@ impl<T: ThreadSink> StreamSink for FlowEventSink<'_, '_, T> {
         self.resume_thread();
     }
 
+    fn skip(&mut self, instructions: u64) {
+        self.filter.ran(instructions);
+        self.take(FlowEvent::Skip { instructions });
+    }
+
     fn end_segment(&mut self) {
         self.report_run();
         self.joins = false;

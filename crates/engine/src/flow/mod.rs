@@ -19,6 +19,7 @@
 //!   before the first time of a segment, until that time says whether it is selected.
 //! * `passes` are what comes before the pass that folds: finding calls (`calls`) and system calls (`system_calls`), and
 //!   numbering the instructions.
+//! * `together` folds several analyses in one pass.
 //! * `border` and `own_share` change what sinks see: code beyond an address filter's range, and what the recorder of a
 //!   machine made the machine do.
 //! * `log` decodes the logs of native recordings, of which a block is a segment. `convert` makes packets of them, for
@@ -46,4 +47,5 @@ pub(crate) mod selection_filter;
 pub(crate) mod self_check;
 pub(crate) mod stream;
 pub(crate) mod system_calls;
+pub(crate) mod together;
 pub(crate) mod trace;

@@ -18,6 +18,7 @@ use hodo_model::{Cause, Loss};
 use crate::{
     flow::{
         log::{LogContext, LogMemos, LogReader},
+        selection_filter::ChunkSelection,
         self_check::{PathAccounts, SelfCheck},
         stream::{Chunk, Extent, ExtentKind, TraceStream},
         trace::Trace,
@@ -35,6 +36,9 @@ pub trait StreamSink: Sink {
 
     /// Begins a segment. The decoder restarts, with the first context of the stream.
     fn begin_segment(&mut self);
+
+    /// Receives the number of instructions of a chunk that is left out, see [`Reading::skims`].
+    fn skip(&mut self, _instructions: u64) {}
 
     /// Ends the segment.
     fn end_segment(&mut self) {}
@@ -195,6 +199,12 @@ fn decode<'x, 'f, S: StreamSink>(
     sink: &mut S,
     give: &mut impl FnMut(&mut S),
 ) {
+    if let ChunkSelection::Nothing { instructions } = reading.selects(chunk.index) {
+        sink.begin_segment();
+        sink.skip(instructions);
+        sink.end_segment();
+        return;
+    }
     let Worker { programs, memos, log_memos, paths } = worker;
     let stream = &trace.streams[chunk.stream];
     let extent = &stream.extents[chunk.extent];

@@ -36,8 +36,90 @@ pub(crate) struct CountedSlice {
 pub struct Numbers {
     /// By the index of the chunk.
     chunks: Vec<Vec<u64>>,
+    /// By the index of the chunk, its only thread slice; `None` if it has several, or may have.
+    whole: Vec<Option<WholeChunk>>,
     /// The settings that determine the chunks for which the numbers hold: their size and the number of threads.
     cut: (Chunks, usize),
+}
+
+/// The instructions of a chunk in which one thread ran.
+#[derive(Clone, Debug)]
+struct WholeChunk {
+    context: u32,
+    /// Their numbers in the thread.
+    instructions: Range<u64>,
+}
+
+/// Numbers instructions as the calls of threads arrive in order.
+pub(crate) struct Numberer {
+    numbers: Numbers,
+    /// By the index of the chunk, whether its stream is that of a thread.
+    is_of_thread: Vec<bool>,
+}
+
+impl Numberer {
+    pub(crate) fn new(trace: &Trace<'_>, reading: Reading<'_>) -> Numberer {
+        let chunks = trace.chunks(reading);
+        let is_of_thread = |chunk: &Chunk| trace.tracks[chunk.track].thread.is_some();
+        Numberer {
+            is_of_thread: chunks.iter().map(is_of_thread).collect(),
+            numbers: Numbers {
+                whole: vec![None; chunks.len()],
+                chunks: vec![Vec::new(); chunks.len()],
+                cut: (reading.chunks, reading.threads),
+            },
+        }
+    }
+
+    /// Adds a part of a thread slice: the index of its chunk, that of the slice in the chunk, its context, and the numbers of its
+    /// instructions.
+    pub(crate) fn add(&mut self, chunk: usize, slice: usize, context: u32, instructions: Range<u64>) {
+        let starts = &mut self.numbers.chunks[chunk];
+        if starts.len() > slice {
+            if let Some(whole) = &mut self.numbers.whole[chunk] {
+                whole.instructions.end = instructions.end;
+            }
+            return;
+        }
+        // Nothing ran in slices before it that are left out.
+        starts.resize(slice + 1, instructions.start);
+        let is_only = slice == 0 && self.is_of_thread[chunk];
+        self.numbers.whole[chunk] = is_only.then_some(WholeChunk { context, instructions });
+    }
+
+    pub(crate) fn finish(self) -> Numbers {
+        self.numbers
+    }
+}
+
+/// How much of a chunk is selected by spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChunkSelection {
+    /// It has to be found by decoding.
+    Unknown,
+    /// None of its instructions, which are so many.
+    Nothing { instructions: u64 },
+    /// All of it is in one span.
+    All,
+}
+
+impl Numbers {
+    /// Returns how much of a chunk spans select.
+    pub(crate) fn selected(&self, chunk: usize, spans: &Spans) -> ChunkSelection {
+        let Some(Some(WholeChunk { context, instructions })) = self.whole.get(chunk) else {
+            return ChunkSelection::Unknown;
+        };
+        let spans = spans.by_context.get(context).map_or(&[][..], Vec::as_slice);
+        let next = spans.partition_point(|span| span.end <= instructions.start);
+        match spans.get(next) {
+            _ if instructions.is_empty() => ChunkSelection::Unknown,
+            Some(span) if span.start <= instructions.start && instructions.end <= span.end => {
+                ChunkSelection::All
+            }
+            Some(span) if span.start < instructions.end => ChunkSelection::Unknown,
+            _ => ChunkSelection::Nothing { instructions: instructions.end - instructions.start },
+        }
+    }
 }
 
 /// Spans of threads' execution, as numbers of instructions, by context.
@@ -100,13 +182,15 @@ fn all_numbers(
         slice: CountedSlice,
     }
     let mut slices: Vec<IndexedSlice> = Vec::new();
-    let mut lengths = Vec::new();
+    let (mut lengths, mut is_of_thread) = (Vec::new(), Vec::new());
     decode_all(
         trace,
         reading,
         |chunk, paths| Counter { filter: SelectionFilter::new(trace, chunk, reading), paths },
         |counter| (counter.filter.slices, counter.paths),
-        |_, of_chunk| {
+        |chunk, of_chunk| {
+            // On the stream of a CPU slices are in order of their times, which decoding finds.
+            is_of_thread.push(trace.tracks[chunk.track].thread.is_some());
             lengths.push(of_chunk.len());
             let chunk = lengths.len() - 1;
             let indexed = of_chunk.into_iter().enumerate();
@@ -118,13 +202,18 @@ fn all_numbers(
     // A thread may migrate between CPUs. The sort is stable, so slices without a time keep their place.
     slices.sort_by_key(|indexed| indexed.slice.since);
     let mut chunks: Vec<Vec<u64>> = lengths.into_iter().map(|length| vec![0; length]).collect();
+    let mut whole = vec![None; chunks.len()];
     let mut next: BTreeMap<u32, u64> = BTreeMap::new();
     for IndexedSlice { chunk, index, slice } in slices {
         let number = next.entry(slice.context).or_default();
         chunks[chunk][index] = *number;
-        *number += slice.instructions;
+        let instructions = *number..*number + slice.instructions;
+        *number = instructions.end;
+        if chunks[chunk].len() == 1 && is_of_thread[chunk] {
+            whole[chunk] = Some(WholeChunk { context: slice.context, instructions });
+        }
     }
-    Numbers { chunks, cut: (reading.chunks, reading.threads) }
+    Numbers { chunks, whole, cut: (reading.chunks, reading.threads) }
 }
 
 /// Counts the instructions of thread slices.
@@ -212,6 +301,8 @@ pub struct SelectionFilter<'x, 'f> {
     starts: &'x [u64],
     /// Selected spans of the thread, without those already passed.
     spans: Option<&'x [Range<u64>]>,
+    /// Whether the whole chunk is in a selected span.
+    is_whole: bool,
 }
 
 impl<'x, 'f> SelectionFilter<'x, 'f> {
@@ -233,6 +324,7 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
             slices: Vec::new(),
             starts,
             spans: None,
+            is_whole: reading.selects(chunk.index) == ChunkSelection::All,
         };
         filter.switch(first);
         filter
@@ -254,7 +346,7 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
         self.wanted = self.trace.wants(context);
         self.slices.push(CountedSlice { context, since: self.now, instructions: 0 });
         let spans = |spans: &'x Spans| spans.by_context.get(&context).map_or(&[][..], Vec::as_slice);
-        self.spans = self.reading.spans.map(spans);
+        self.spans = self.reading.spans.filter(|_| !self.is_whole).map(spans);
     }
 
     /// Advances the clock to `now`.
@@ -280,7 +372,7 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
     /// Returns whether the numbers of instructions are needed.
     #[inline]
     pub fn numbers_instructions(&self) -> bool {
-        self.reading.spans.is_some() || self.reading.numbers.is_some()
+        !self.is_whole && (self.reading.spans.is_some() || self.reading.numbers.is_some())
     }
 
     #[inline]
@@ -313,6 +405,20 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chunk_is_selected_by_the_numbers_of_its_instructions() {
+        let chunk = |instructions| Some(WholeChunk { context: 1, instructions });
+        let whole = vec![chunk(0..10), chunk(10..20), chunk(20..30), chunk(30..30), None];
+        let numbers = Numbers { chunks: Vec::new(), whole, cut: (Chunks::Default, 1) };
+        let spans = Spans { by_context: BTreeMap::from([(1, vec![0..5, 8..20, 29..31])]) };
+        let selected: Vec<_> = (0..5).map(|chunk| numbers.selected(chunk, &spans)).collect();
+        let partly = ChunkSelection::Unknown;
+        assert_eq!(selected, [partly, ChunkSelection::All, partly, partly, partly]);
+        let nothing = ChunkSelection::Nothing { instructions: 10 };
+        assert_eq!(numbers.selected(2, &Spans { by_context: BTreeMap::from([(1, vec![0..20])]) }), nothing);
+        assert_eq!(numbers.selected(1, &Spans::default()), nothing);
+    }
 
     #[test]
     fn spans_within_others_are_what_both_have() {

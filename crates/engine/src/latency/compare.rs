@@ -1,6 +1,6 @@
 //! Compares slow executions with a typical one: which call paths executed more instructions.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter::Peekable};
 
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
@@ -192,12 +192,15 @@ pub fn aligned(typical: &CallTree, slow: &CallTree) -> Table {
     Table::new("aligned", Shape::Tree, Vec::new(), columns, rows)
 }
 
+/// Returns why slow executions ran more than a typical one, as [`compare`] does, without the paths.
+pub fn causes(typical: &CallTree, slow: &[CallTree]) -> Compared {
+    let causes = Path::of(typical, slow).causes(slow.len());
+    Compared { causes, ..Compared::default() }
+}
+
 /// Compares the call trees of slow executions with that of a typical one.
 pub fn compare(typical: &CallTree, slow: &[CallTree]) -> Compared {
-    let mut root = Path::default();
-    for (index, tree) in [typical].into_iter().chain(slow).enumerate() {
-        root.add(index, tree);
-    }
+    let root = Path::of(typical, slow);
     let mut compared = Compared::default();
     root.list(0, slow.len(), &mut compared.paths);
     compared.causes = root.causes(slow.len());
@@ -335,14 +338,29 @@ fn own_times(tree: &CallTree, time: fn(&CallNode) -> Option<u64>) -> Vec<Option<
 }
 
 impl Path {
+    fn of(typical: &CallTree, slow: &[CallTree]) -> Path {
+        let mut root = Path::default();
+        for (index, tree) in [typical].into_iter().chain(slow).enumerate() {
+            root.add(index, tree);
+        }
+        root
+    }
+
     fn add(&mut self, index: usize, tree: &CallTree) {
         let times = own_times(tree, |node| node.time).into_iter().zip(own_times(tree, |node| node.waiting));
-        let mut names: Vec<(String, String)> = Vec::new();
-        for (node, (time, waiting)) in tree.nodes.iter().zip(times) {
-            names.truncate(node.depth);
-            names.push((node.function.clone(), node.module.clone()));
-            let path =
-                names.iter().fold(&mut *self, |path, name| path.children.entry(name.clone()).or_default());
+        let mut nodes = tree.nodes.iter().zip(times).peekable();
+        self.add_below(index, 0, &mut nodes);
+    }
+
+    /// Adds the nodes of this depth that come next, each with those below it.
+    fn add_below<'n>(
+        &mut self,
+        index: usize,
+        depth: usize,
+        nodes: &mut Peekable<impl Iterator<Item = (&'n CallNode, (Option<u64>, Option<u64>))>>,
+    ) {
+        while let Some((node, (time, waiting))) = nodes.next_if(|(node, _)| node.depth >= depth) {
+            let path = self.children.entry((node.function.clone(), node.module.clone())).or_default();
             let figures = path.by_execution.entry(index).or_default();
             figures.calls += node.calls;
             figures.recursion = figures.recursion.max(node.recursion);
@@ -350,6 +368,7 @@ impl Path {
             figures.own += node.self_instructions;
             figures.time = sum(figures.time, time, u64::saturating_add);
             figures.waiting = sum(figures.waiting, waiting, u64::saturating_add);
+            path.add_below(index, depth + 1, nodes);
         }
     }
 

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use hodo_analyses::loops::{BlockCounts, CountedExecutions};
 use hodo_model::{Analysis, FunctionId, Names, Sources, kernel::Threads};
 
-use super::{SampledExecution, trees::spans_of};
+use super::{
+    SampledExecution,
+    trees::{only, spans_of},
+};
 use crate::{
     flow::{fold::fold, selection_filter::Numbers, trace::Trace},
-    reading::{Reading, Window},
+    reading::Reading,
 };
 
 /// A block of a function, as it ran in some executions of it.
@@ -37,7 +40,7 @@ pub fn loops(
     let locations: Vec<_> =
         executions.iter().flat_map(|(_, own)| own).map(|one| one.location(flow)).collect();
     let spans = spans_of(flow, &locations).1;
-    let reading = Reading { numbers: Some(numbers), spans: Some(&spans), window: Window::ALL, ..reading };
+    let reading = only(&spans, numbers, reading);
     let (partials, _) = fold(flow, &analysis, reading, progress);
     let all = partials.into_iter().reduce(|all, next| analysis.merge(all, next, &Threads::default()));
     let mut blocks: Vec<BTreeMap<u64, Vec<u64>>> = vec![BTreeMap::new(); executions.len()];

@@ -15,7 +15,7 @@ mod sample;
 mod slowest;
 mod trees;
 
-pub use compare::{Calls, Cause, Compared, Difference, ExtraSums, Kind, aligned, compare};
+pub use compare::{Calls, Cause, Compared, Difference, ExtraSums, Kind, aligned, causes, compare};
 pub use hodo_analyses::latency::{
     Grouping, HistogramBin, Interval, IntervalEnd, Measure, Named, NamedPair, PERCENTILES, PairsError, Scale,
     bins, grouped, histogram, humps, may_be_written, nearest_of, of_table, parse, percentile, shipped,

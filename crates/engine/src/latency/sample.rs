@@ -1,10 +1,10 @@
 //! Executions of several functions, in one pass and in bounded memory: all of them, or every Nth.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use hodo_analyses::{
     FrameEntry,
-    calls::{Call, Moment},
+    calls::{Call, Moment, WantedCalls},
 };
 use hodo_model::FunctionId;
 use rustc_hash::FxHashMap;
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     flow::{
-        calls::{CallSink, calls},
+        calls::{CallSink, numbered_calls},
+        selection_filter::Numbers,
         trace::Trace,
     },
-    losses::Losses,
     reading::Reading,
 };
 
@@ -152,14 +152,15 @@ pub struct WantedFunction {
     pub slow_from: u64,
 }
 
-/// Returns the executions of functions, in the same order. `progress` gets the number of decoded bytes and returns whether
+/// Returns the executions of functions, in the same order, and the numbers of the instructions of everything that `reading`
+/// reads, which has no window. `progress` gets the number of decoded bytes and returns whether
 /// to continue.
 pub fn sample(
     flow: &Trace<'_>,
     wanted: &[WantedFunction],
     reading: Reading<'_>,
     progress: impl FnMut(u64) -> bool + Send,
-) -> (Vec<ExecutionSample>, Losses) {
+) -> (Vec<ExecutionSample>, Numbers) {
     let indices = wanted.iter().zip(0..).map(|(one, index)| (one.function, index)).collect();
     let empty = |one: &WantedFunction| ExecutionSample {
         all: Thinned::new(MOST),
@@ -172,8 +173,8 @@ pub fn sample(
         threads: BTreeMap::new(),
         context: 0,
     };
-    let losses = calls(flow, reading, &mut sampler, progress);
-    (sampler.samples, losses)
+    let (_, numbers) = numbered_calls(flow, reading, &mut sampler, progress);
+    (sampler.samples, numbers)
 }
 
 /// A thread's executions of a wanted function.
@@ -246,6 +247,10 @@ impl Sampler {
 impl CallSink for Sampler {
     fn begins(&self) -> bool {
         true
+    }
+
+    fn wanted(&self) -> WantedCalls {
+        WantedCalls::Of(Arc::new(self.indices.keys().copied().collect()))
     }
 
     fn thread(&mut self, context: u32) {

@@ -127,12 +127,18 @@ pub fn trees(
     progress: impl FnMut(u64) -> bool + Send,
 ) -> (Vec<CallTree>, Losses) {
     let (pending, spans) = spans_of(flow, executions);
-    let reading = Reading { numbers: Some(numbers), spans: Some(&spans), window: Window::ALL, ..reading };
+    let reading = only(&spans, numbers, reading);
     let trees = executions.iter().map(|_| Tree::default()).collect();
     let off_cpu = OffCpu::of(flow.recording.of_host());
     let mut grower = Grower { flow, off_cpu, pending, growing: BTreeMap::new(), trees, context: 0 };
     let losses = crate::flow::calls::calls(flow, reading, &mut grower, progress);
     (grower.trees.into_iter().map(Tree::finish).collect(), losses)
+}
+
+/// Returns the settings to read only these spans.
+pub(super) fn only<'r>(spans: &'r Spans, numbers: &'r Numbers, reading: Reading<'r>) -> Reading<'r> {
+    let skims = true;
+    Reading { numbers: Some(numbers), spans: Some(spans), window: Window::ALL, skims, ..reading }
 }
 
 /// Merges overlapping ranges; `ranges` are sorted by begin.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Evidence, Finding, Row, Rule,
-    call_tree::{self, TREE},
+    Evidence, Finding, Rule,
+    call_tree::{TREE, Tree, TreeRow},
     evidence::figure,
     link,
     numbers::Numbers,
@@ -70,13 +70,13 @@ enum Kind {
 }
 
 impl Allocations {
-    fn add(&mut self, row: &Row<'_>, kind: Kind) {
+    fn add(&mut self, row: &TreeRow, kind: Kind) {
         let count = match kind {
             Kind::Allocates => &mut self.allocated,
             Kind::Frees => &mut self.freed,
         };
-        *count = count.saturating_add(row.integer("entries"));
-        self.instructions = self.instructions.saturating_add(row.integer("total_instructions"));
+        *count = count.saturating_add(row.entries);
+        self.instructions = self.instructions.saturating_add(row.total_instructions);
     }
 }
 
@@ -91,30 +91,29 @@ fn kind(function: &str) -> Option<Kind> {
 }
 
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
-    evidence
-        .tables(TREE)
-        .filter_map(|table| {
-            let rows = Row::all(table);
-            let program = call_tree::program(&rows);
-            let (mut all, mut paths) = (Allocations::default(), BTreeMap::<String, Allocations>::new());
-            call_tree::visit(&rows, |node| {
-                let Some(kind_of_row) = kind(node.row.text("function")) else { return };
-                let is_outermost = node.callers.iter().all(|caller| kind(caller.text("function")).is_none());
-                // What a library allocates counts for the function that the program called.
-                let is_direct = std::ptr::eq(node.entry(program).0, node.row);
-                if is_outermost && is_direct {
-                    all.add(node.row, kind_of_row);
-                    let callers =
-                        node.callers.iter().map(|caller| caller.text("function")).collect::<Vec<_>>();
-                    let path = callers.join(" → ");
-                    paths.entry(path).or_default().add(node.row, kind_of_row);
-                }
-            });
-            let weight = share(all.instructions, figure(table, "instructions"));
-            let (path, most) = paths.iter().max_by_key(|(_, one)| one.instructions)?;
-            (weight > THRESHOLD && all.allocated >= FEWEST).then(|| finding(weight, &all, path, most))
-        })
-        .collect()
+    evidence.trees().iter().filter_map(of_tree).collect()
+}
+
+fn of_tree(tree: &Tree<'_>) -> Option<Finding> {
+    let (mut all, mut paths) = (Allocations::default(), BTreeMap::<String, Allocations>::new());
+    let is_kind = tree.marked(|function| kind(function).is_some());
+    tree.visit(|node| {
+        if !is_kind[node.row.function as usize] {
+            return;
+        }
+        let Some(kind_of_row) = kind(node.function()) else { return };
+        let is_outermost = node.callers.iter().all(|caller| !is_kind[caller.function as usize]);
+        // What a library allocates counts for the function that the program called.
+        let is_direct = std::ptr::eq(node.entry().0, node.row);
+        if is_outermost && is_direct {
+            all.add(node.row, kind_of_row);
+            let callers: Vec<&str> = node.callers.iter().map(|caller| tree.text(caller.function)).collect();
+            paths.entry(callers.join(" → ")).or_default().add(node.row, kind_of_row);
+        }
+    });
+    let weight = share(all.instructions, figure(tree.table, "instructions"));
+    let (path, most) = paths.iter().max_by_key(|(_, one)| one.instructions)?;
+    (weight > THRESHOLD && all.allocated >= FEWEST).then(|| finding(weight, &all, path, most))
 }
 
 fn finding(weight: f64, all: &Allocations, path: &str, most: &Allocations) -> Finding {

@@ -3,18 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use hodo_model::Table;
-
 use crate::{
     Evidence, Finding, Need, Row, Rule,
-    call_tree::{self, TREE},
+    call_tree::{TREE, Tree, TreeRow},
     evidence::{figure, span},
     link,
     numbers::Numbers,
     text::{self, count, share},
 };
 
-const CALLS: Need = ("syscalls", "call");
+pub(super) const CALLS: Need = ("syscalls", "call");
 
 /// Calls that programs make too often, as a habit.
 struct Habit {
@@ -148,8 +146,8 @@ impl Habit {
     /// Finds the habit in call trees.
     fn find_in_flow(&self, evidence: &Evidence<'_>, rule: &Rule) -> Vec<Finding> {
         let mut findings = Vec::new();
-        for table in evidence.tables(TREE) {
-            let (made, which) = self.made(table);
+        for tree in evidence.trees() {
+            let (made, which) = self.made(tree);
             if made.calls > 0 && made.total / made.calls <= self.longest {
                 let found = self.finding(rule, made, &which);
                 findings.extend(found.map(|found| Finding { weight: found.weight * OF_FLOW, ..found }));
@@ -159,26 +157,28 @@ impl Habit {
     }
 
     /// Returns the calls of a call tree, and who makes most of them.
-    fn made(&self, tree: &Table) -> (Made, String) {
-        let rows = Row::all(tree);
+    fn made(&self, tree: &Tree<'_>) -> (Made, String) {
         // System calls take time outside of the traced code.
-        let span = figure(tree, "time_ns").saturating_add(figure(tree, "outside_time_ns"));
+        let span = figure(tree.table, "time_ns").saturating_add(figure(tree.table, "outside_time_ns"));
         let mut made = Made { span, ..Made::default() };
         let mut callers: BTreeMap<[&str; 2], u64> = BTreeMap::new();
-        call_tree::visit(&rows, |node| {
-            let is_inner = node.callers.iter().any(|caller| self.is_of(caller.text("function")));
-            if is_inner || !self.is_of(node.row.text("function")) {
+        let is_call = tree.marked(|function| self.is_of(function));
+        if !is_call.contains(&true) {
+            return (made, String::new());
+        }
+        tree.visit(|node| {
+            let is_one = |row: &TreeRow| is_call[row.function as usize];
+            if !is_one(node.row) || node.callers.iter().any(|caller| is_one(caller)) {
                 return;
             }
-            let calls = node.row.integer("entries");
+            let calls = node.row.entries;
             made.calls = made.calls.saturating_add(calls);
-            made.total = made.total.saturating_add(node.row.integer("total_time_ns"));
+            made.total = made.total.saturating_add(node.row.total_time_ns);
             // Functions of the library may lie between the program's and that which makes the call.
-            let module = node.row.text("module");
-            let own = node.callers.iter().rposition(|caller| caller.text("module") != module);
-            let caller = own.map_or("", |own| node.callers[own].text("function"));
+            let own = node.callers.iter().rposition(|caller| caller.module != node.row.module);
+            let caller = own.map_or("", |own| tree.text(node.callers[own].function));
             let entry = own.and_then(|own| node.callers.get(own + 1)).map_or(node.row, |entry| *entry);
-            let of_caller = callers.entry([caller, entry.text("function")]).or_default();
+            let of_caller = callers.entry([caller, tree.text(entry.function)]).or_default();
             *of_caller = of_caller.saturating_add(calls);
         });
         let most = callers.into_iter().max_by_key(|(_, calls)| *calls);
@@ -237,7 +237,7 @@ struct Made {
 }
 
 /// Such as `brk 1,000 times`.
-fn times(row: &Row<'_>) -> String {
+pub(super) fn times(row: &Row<'_>) -> String {
     format!("{} {} times", row.text("call"), count(row.integer("count")))
 }
 

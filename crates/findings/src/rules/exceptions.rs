@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     Evidence, Finding, Rule,
-    call_tree::{self, TREE},
+    call_tree::{TREE, TreeRow},
     evidence::figure,
     link,
     numbers::Numbers,
@@ -87,14 +87,19 @@ fn mostly(what: &'static str, by: BTreeMap<String, u64>, numbers: &mut Numbers) 
 /// Returns how often each function called one of these, without those that catch for their caller.
 fn by_caller(evidence: &Evidence<'_>, names: &[&str]) -> BTreeMap<String, u64> {
     let mut callers: BTreeMap<String, u64> = BTreeMap::new();
-    let rows = evidence.rows(TREE);
-    call_tree::visit(&rows, |node| {
-        let is_first = node.callers.last().is_none_or(|caller| !is_of(names, caller.text("function")));
-        let caller = node.callers.iter().rev().find(|caller| !is_of(WRAPPERS, caller.text("function")));
-        if let Some(caller) = caller.filter(|_| is_first && is_of(names, node.row.text("function"))) {
-            let count = callers.entry(caller.text("function").to_owned()).or_default();
-            *count = count.saturating_add(node.row.integer("entries"));
-        }
-    });
+    for tree in evidence.trees() {
+        let [is_one, is_wrapper] = [names, WRAPPERS].map(|names| tree.marked(|name| is_of(names, name)));
+        tree.visit(|node| {
+            let is_outer = |caller: &&TreeRow| is_one[caller.function as usize];
+            if !is_one[node.row.function as usize] || node.callers.last().is_some_and(is_outer) {
+                return;
+            }
+            let caller = node.callers.iter().rev().find(|caller| !is_wrapper[caller.function as usize]);
+            if let Some(caller) = caller {
+                let count = callers.entry(tree.text(caller.function).to_owned()).or_default();
+                *count = count.saturating_add(node.row.entries);
+            }
+        });
+    }
     callers
 }

@@ -10,7 +10,7 @@ const FEWEST: u64 = 20;
 /// The most functions that are reported.
 const MOST: usize = 1;
 
-const EXECUTIONS: Need = ("latency", "histogram");
+const EXECUTIONS: Need = ("latency", "instructions");
 
 pub(crate) const RULE: Rule = Rule {
     name: "first-call",

@@ -24,7 +24,7 @@ const SHARE: f64 = 0.1;
 /// The most functions that are looked at: each takes a pass over the recording.
 const MOST: usize = 2;
 
-const EXECUTIONS: Need = ("latency", "histogram");
+const EXECUTIONS: Need = ("latency", "instructions");
 const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
@@ -68,8 +68,7 @@ fn by_number(evidence: &Evidence<'_>) -> Option<(String, Finding)> {
     let whole = evidence.table(FUNCTIONS).map_or(0, |table| figure(table, "instructions"));
     let rows = evidence.rows(PATTERNS);
     let grown = rows.iter().filter(|row| grows(row) && share(row.integer("growth_extra"), whole) > THRESHOLD);
-    let tree = evidence.rows(TREE);
-    let program = call_tree::program(&tree);
+    let program = evidence.trees().iter().find_map(|tree| tree.program());
     // Callers of what grows grow too: of nearly equal ones the program's own, and that with the most executions.
     let most = grown.max_by_key(|row| {
         let is_own = program == Some(row.text("module"));

@@ -1,11 +1,11 @@
 //! Where the run is spent, if no reason explains half of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{growth, unequal};
 use crate::{
-    Evidence, Finding, Row, Rule,
-    call_tree::{self, TREE},
+    Evidence, Finding, Rule,
+    call_tree::{NameId, TREE, Tree},
     evidence::figure,
     link,
     numbers::Numbers,
@@ -40,30 +40,36 @@ struct Hot {
 
 /// Returns the functions of a call tree by name and module. What a library runs counts for the function by which the program
 /// entered it.
-fn functions(rows: &[Row<'_>]) -> BTreeMap<(String, String), Hot> {
-    let program = call_tree::program(rows);
-    let mut functions: BTreeMap<(String, String), Hot> = BTreeMap::new();
-    call_tree::visit(rows, |node| {
-        let (entry, caller) = node.entry(program);
-        let key = (entry.text("function").to_owned(), entry.text("module").to_owned());
-        let function = functions.entry(key).or_default();
-        let own = node.row.integer("self_instructions");
-        function.instructions = function.instructions.saturating_add(own);
-        let caller = caller.map_or("", |caller| caller.text("function"));
-        let called = function.callers.entry(caller.to_owned()).or_default();
-        called.instructions = called.instructions.saturating_add(own);
+fn functions(tree: &Tree<'_>) -> BTreeMap<(String, String), Hot> {
+    // By function, module and caller.
+    let mut all: HashMap<(NameId, NameId, Option<NameId>), Called> = HashMap::new();
+    tree.visit(|node| {
+        let (entry, caller) = node.entry();
+        let key = (entry.function, entry.module, caller.map(|caller| caller.function));
+        let called = all.entry(key).or_default();
+        called.instructions = called.instructions.saturating_add(node.row.self_instructions);
         if std::ptr::eq(entry, node.row) {
-            called.calls = called.calls.saturating_add(entry.integer("entries"));
+            called.calls = called.calls.saturating_add(entry.entries);
         }
     });
+    let mut functions: BTreeMap<(String, String), Hot> = BTreeMap::new();
+    for ((name, module, caller), called) in all {
+        let [name, module] = [name, module].map(|id| tree.text(id).to_owned());
+        let function = functions.entry((name, module)).or_default();
+        function.instructions = function.instructions.saturating_add(called.instructions);
+        let caller = caller.map_or("", |caller| tree.text(caller));
+        let of_caller = function.callers.entry(caller.to_owned()).or_default();
+        of_caller.instructions = of_caller.instructions.saturating_add(called.instructions);
+        of_caller.calls = of_caller.calls.saturating_add(called.calls);
+    }
     functions
 }
 
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for table in evidence.tables(TREE) {
-        let whole = figure(table, "instructions");
-        let mut hot: Vec<_> = functions(&Row::all(table)).into_iter().collect();
+    for tree in evidence.trees() {
+        let whole = figure(tree.table, "instructions");
+        let mut hot: Vec<_> = functions(tree).into_iter().collect();
         hot.sort_by_key(|(_, hot)| std::cmp::Reverse(hot.instructions));
         hot.retain(|(_, hot)| hot.instructions > 0);
         for (index, ((name, _), hot)) in hot.iter().take(MOST).enumerate() {

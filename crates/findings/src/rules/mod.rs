@@ -4,6 +4,7 @@ pub(crate) mod allocation;
 pub(crate) mod calls;
 pub(crate) mod contention;
 pub(crate) mod exceptions;
+pub(crate) mod expiring;
 pub(crate) mod first;
 pub(crate) mod growth;
 pub(crate) mod hot;

@@ -1,8 +1,8 @@
 //! Recursion that goes deep.
 
 use crate::{
-    Evidence, Finding, Row, Rule,
-    call_tree::{self, TREE},
+    Evidence, Finding, Rule,
+    call_tree::{TREE, TreeRow},
     evidence::figure,
     link,
     numbers::Numbers,
@@ -22,29 +22,28 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
-    evidence.tables(TREE).filter_map(|table| {
-        let rows = Row::all(table);
-        let mut deepest: Option<(&Row<'_>, &str)> = None;
-        call_tree::visit(&rows, |node| {
-            let depth = node.row.integer("recursion");
-            let weight = share(node.row.integer("total_instructions"), figure(table, "instructions"));
-            let is_deeper = deepest.is_none_or(|(row, _)| depth > row.integer("recursion"));
-            if depth > THRESHOLD && weight > LEAST && is_deeper {
-                let caller = node.callers.last().map_or("", |caller| caller.text("function"));
+    evidence.trees().iter().filter_map(|tree| {
+        let whole = figure(tree.table, "instructions");
+        let mut deepest: Option<(&TreeRow, &str)> = None;
+        tree.visit(|node| {
+            let depth = node.row.recursion;
+            let is_deeper = depth > THRESHOLD && deepest.is_none_or(|(row, _)| depth > row.recursion);
+            if is_deeper && share(node.row.total_instructions, whole) > LEAST {
+                let caller = node.callers.last().map_or("", |caller| tree.text(caller.function));
                 deepest = Some((node.row, caller));
             }
         });
         let (row, caller) = deepest?;
-        let weight = share(row.integer("total_instructions"), figure(table, "instructions"));
+        let weight = share(row.total_instructions, whole);
         let mut numbers = Numbers::default();
         let sentence = format!(
             "{} calls itself, up to {} deep (threshold {}), from {}: {} calls with {} of the run. Each level takes memory of the \
              stack until the last one returns.",
-            numbers.function("function", row.text("function")),
-            numbers.count("depth", row.integer("recursion")),
+            numbers.function("function", tree.text(row.function)),
+            numbers.count("depth", row.recursion),
             numbers.count("threshold", THRESHOLD),
             numbers.function("caller", caller),
-            numbers.count("calls", row.integer("entries")),
+            numbers.count("calls", row.entries),
             numbers.percent("share", weight),
         );
         let (command, link) = ("report tree".to_owned(), link::flame());

@@ -17,7 +17,7 @@ const RAREST: u64 = 9;
 pub(crate) const RULE: Rule = Rule {
     name: "rhythm",
     help: "slow executions of a function that come at every Nth call or each T ms: at least 5 and at most a tenth of all, of which 80 % keep to it, that cost more than 2 % of the run",
-    needs: &[("latency", "histogram")],
+    needs: &[("latency", "instructions")],
     find,
 };
 
@@ -50,7 +50,7 @@ fn ordinal(number: u64) -> String {
 
 /// Returns the functions with a slow kind of executions that may have a rhythm, and is no heavy tail.
 pub(crate) fn candidates<'a>(evidence: &Evidence<'a>) -> Vec<Row<'a>> {
-    let mut rows = evidence.rows(("latency", "histogram"));
+    let mut rows = evidence.rows(("latency", "instructions"));
     rows.retain(|row| {
         let (fast, slow) = (row.integer("fast_count"), row.integer("slow_count"));
         let is_rare = slow.saturating_mul(RAREST) <= fast;

@@ -11,7 +11,7 @@ use hodo_model::{Table, Value};
 use super::rhythm;
 use crate::{
     Evidence, Finding, Need, PATTERNS, Row, Rule,
-    call_tree::{self, TREE, names},
+    call_tree::{self, TREE, TreeRow, names},
     link,
     numbers::Numbers,
     text::{self, count, fitted, percent, share, times},
@@ -61,7 +61,7 @@ const MOST: usize = 3;
 /// The least share of all extra instructions with which a cause is named.
 const LEAST_SHARE: f64 = 0.1;
 
-const EXECUTIONS: Need = ("latency", "histogram");
+const EXECUTIONS: Need = ("latency", "instructions");
 const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
@@ -93,8 +93,9 @@ impl<'a> Executions<'a> {
     /// Returns the executions of each function.
     pub(crate) fn all(evidence: &Evidence<'a>) -> Vec<Executions<'a>> {
         let functions = evidence.rows(FUNCTIONS);
+        let main = functions.iter().find(|row| row.text("function") == "main");
         let of = |row: Row<'a>| {
-            let is_own = call_tree::is_own(&functions, row.text("module"));
+            let is_own = call_tree::is_own(main, row.text("module"));
             Executions { is_own, ..Executions::of(row) }
         };
         evidence.rows(EXECUTIONS).into_iter().map(of).collect()
@@ -187,11 +188,23 @@ impl<'a> Executions<'a> {
     }
 
     fn is_heavy(&self, evidence: &Evidence<'_>) -> bool {
-        self.lacks(evidence).is_empty()
+        // What it differs by comes last: that may take a visit of the call tree.
+        let differs = false;
+        self.lacks_if(differs).is_empty() && !self.differs(evidence)
     }
 
     /// Says what it lacks for a finding.
     fn lacks(&self, evidence: &Evidence<'_>) -> Vec<String> {
+        self.lacks_if(self.differs(evidence))
+    }
+
+    /// Returns whether the slowest executions differ among themselves, for no reason that one callee has.
+    fn differs(&self, evidence: &Evidence<'_>) -> bool {
+        !self.is_kind() && !self.has_alike_slowest() && !self.has_rare_callee(evidence)
+    }
+
+    /// Says what it lacks for a finding, if its slowest executions differ or not.
+    fn lacks_if(&self, differs: bool) -> Vec<String> {
         let mut lacks = Vec::new();
         let fewest = if self.is_own { FEWEST } else { MANY };
         let executions = self.count();
@@ -211,7 +224,7 @@ impl<'a> Executions<'a> {
         if executions < MANY && self.is_kind() && self.row.integer("slow_count") < 2 {
             lacks.push(format!("of fewer than {MANY} executions one is slow"));
         }
-        if !self.is_kind() && !self.has_alike_slowest() && !self.has_rare_callee(evidence) {
+        if differs {
             lacks.push("its slowest executions differ among themselves".to_owned());
         }
         let threshold = self.threshold();
@@ -249,10 +262,17 @@ fn is_of_library(evidence: &Evidence<'_>, one: &Executions<'_>) -> bool {
     };
     let tails: BTreeSet<[&str; 2]> = all.iter().filter(has_tail).map(|other| names(&other.row)).collect();
     let mut calls = false;
-    call_tree::visit(&evidence.rows(TREE), |node| {
-        calls |= tails.contains(&names(node.row))
-            && node.callers.iter().any(|caller| names(caller) == names(&one.row));
-    });
+    for tree in evidence.trees() {
+        let of = names(&one.row);
+        let [is_function, is_module] = [0, 1].map(|part| tree.marked(|name| name == of[part]));
+        let is_one = |row: &TreeRow| is_function[row.function as usize] && is_module[row.module as usize];
+        let has_tail = tree.marked(|name| tails.iter().any(|[function, _]| *function == name));
+        tree.visit(|node| {
+            calls |= has_tail[node.row.function as usize]
+                && tails.contains(&[node.function(), tree.text(node.row.module)])
+                && node.callers.iter().any(|caller| is_one(caller));
+        });
+    }
     calls
 }
 

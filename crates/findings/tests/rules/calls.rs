@@ -66,6 +66,24 @@ fn habits_are_measured_by_number_and_rate() {
 }
 
 #[test]
+fn waits_that_expire_are_counted_by_what_they_return() {
+    let rules = |call: &str, count: u64, total: u64, returned: u64| {
+        let row: [Value; 5] = [call.into(), count.into(), total.into(), 0u64.into(), returned.into()];
+        let columns = ["call", "count", "total_ns", "errors", "returned"];
+        let calls = made("syscalls", &[("calls", 10_000)], &columns, &[&row]);
+        rules(&[(("syscalls", "call"), &calls)])
+    };
+    let nothing: [&str; 0] = [];
+    assert_eq!(rules("poll", 200, SECOND / 5, 0), ["expired-waits"]);
+    assert_eq!(rules("epoll_wait", 200, SECOND / 5, 20), ["expired-waits"]);
+    assert_eq!(rules("epoll_wait", 200, SECOND / 5, 21), nothing, "events come");
+    assert_eq!(rules("poll", 99, SECOND / 5, 0), nothing);
+    assert_eq!(rules("poll", 100, 21_000_000 * 100, 0), nothing, "long waits");
+    assert_eq!(rules("poll", 200, SECOND / 10, 0), nothing, "a short time of the trace");
+    assert_eq!(rules("read", 200, SECOND / 5, 0), nothing, "it does not wait for a time");
+}
+
+#[test]
 fn habits_are_found_in_call_trees() {
     let tree = |calls: u64, total: u64| {
         let row = |depth: u64, name: &str, calls: u64, total: u64| -> [Value; 5] {

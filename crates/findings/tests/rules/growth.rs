@@ -40,7 +40,7 @@ fn growth_is_strong_large_and_of_much_of_the_run() {
     let found = |costs: &[u64], whole| {
         let [latency, functions, patterns] = &hungry(costs, whole);
         let tables =
-            [(("latency", "histogram"), latency), (("functions", ""), functions), (PATTERNS, patterns)];
+            [(("latency", "instructions"), latency), (("functions", ""), functions), (PATTERNS, patterns)];
         found(&tables)
     };
     let growing: Vec<u64> = (0..200).map(|number| 40 + 14 * number).collect();
@@ -55,10 +55,12 @@ fn growth_is_strong_large_and_of_much_of_the_run() {
     let slightly: Vec<u64> = (0..200).map(|number| 4000 + number).collect();
     assert_eq!(found(&slightly, 400_000), [], "at most 1.5 times");
     let [latency, functions, _] = &hungry(&growing, 400_000);
-    let evidence = Evidence::new(vec![(("latency", "histogram"), latency), (("functions", ""), functions)]);
+    let evidence =
+        Evidence::new(vec![(("latency", "instructions"), latency), (("functions", ""), functions)]);
     assert_eq!(questions(&evidence)[0].function, "append");
     let [latency, functions, _] = &hungry(&[100; 200], 40_000);
-    let evidence = Evidence::new(vec![(("latency", "histogram"), latency), (("functions", ""), functions)]);
+    let evidence =
+        Evidence::new(vec![(("latency", "instructions"), latency), (("functions", ""), functions)]);
     assert_eq!(questions(&evidence), [], "equal costs do not grow");
 }
 
@@ -84,7 +86,7 @@ fn sized(cost: fn(u64) -> u64, whole: u64) -> [Table; 3] {
 fn costs_grow_faster_than_a_size() {
     let found = |cost, whole| {
         let [latency, functions, sizes] = &sized(cost, whole);
-        found(&[(("latency", "histogram"), latency), (("functions", ""), functions), (SIZES, sizes)])
+        found(&[(("latency", "instructions"), latency), (("functions", ""), functions), (SIZES, sizes)])
     };
     let whole = 100_000_000;
     let [finding] = &found(|size| 10 * size * size, whole)[..] else { panic!("one finding") };

@@ -37,9 +37,9 @@ fn what_is_hot_is_named_if_nothing_else_stands_out() {
     assert_eq!(sentences(&[(("tree", ""), &hot)]), expected);
     assert_eq!(rules(&[(("tree", ""), &hot)]), ["hot"; 2]);
     let slow = kinds([1500, 1500], [5, 80_000], 0.9, 5);
-    assert_eq!(rules(&[(("tree", ""), &hot), (("latency", "histogram"), &slow)]), ["heavy-tail"]);
+    assert_eq!(rules(&[(("tree", ""), &hot), (("latency", "instructions"), &slow)]), ["heavy-tail"]);
     let slow = kinds([1500, 1500], [5, 80_000], 0.3, 5);
-    let both = rules(&[(("tree", ""), &hot), (("latency", "histogram"), &slow)]);
+    let both = rules(&[(("tree", ""), &hot), (("latency", "instructions"), &slow)]);
     assert_eq!(both, ["heavy-tail", "hot", "hot"], "a tail of less than half of the run hides nothing");
     let own = tree(&[(0, "main", 1000, 0)]);
     let expected =

@@ -216,7 +216,7 @@ fn the_recorders_own_share() {
 
 #[test]
 fn a_slow_first_call_is_no_tail() {
-    let found = |counts, first| found(&[(("latency", "histogram"), &kinds(counts, [5, 100], 0.5, first))]);
+    let found = |counts, first| found(&[(("latency", "instructions"), &kinds(counts, [5, 100], 0.5, first))]);
     let [finding] = &found([149, 1], 100)[..] else { panic!("one finding") };
     assert_eq!(finding.rule, "first-call");
     assert!(finding.sentence.contains("that ran 100 instructions, the 149 others 5"), "{}", finding.sentence);
@@ -224,7 +224,7 @@ fn a_slow_first_call_is_no_tail() {
     assert_eq!(found([149, 2], 100)[0].rule, "heavy-tail", "a second one is slow");
     assert_eq!(found([18, 1], 100), [], "too few");
     let cheap = kinds([149, 1], [1, 20], 0.5, 20);
-    assert_eq!(rules(&[(("latency", "histogram"), &cheap)]), [] as [&str; 0], "too cheap");
+    assert_eq!(rules(&[(("latency", "instructions"), &cheap)]), [] as [&str; 0], "too cheap");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn slow_executions_in_a_rhythm() {
         patterns("get", "program", &Executions { all, step: 1, slow })
     };
     let found = |patterns: &Table, executions: &Table| {
-        found(&[(("latency", "histogram"), executions), (PATTERNS, patterns)])
+        found(&[(("latency", "instructions"), executions), (PATTERNS, patterns)])
     };
     let [finding] = &found(&table(100), &executions)[..] else { panic!("one finding") };
     assert_eq!(finding.rule, "rhythm");
@@ -260,7 +260,7 @@ fn slow_executions_in_a_rhythm() {
 #[test]
 fn a_rule_says_why_it_finds_nothing() {
     let slow = kinds([149, 1], [5, 100], 0.5, 100);
-    let evidence = Evidence::new(vec![(("latency", "histogram"), &slow)]);
+    let evidence = Evidence::new(vec![(("latency", "instructions"), &slow)]);
     let why =
         |name: &str| why(RULES.iter().find(|rule| rule.name == name).expect("a rule"), &evidence, findings);
     assert!(

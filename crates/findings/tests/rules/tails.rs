@@ -29,7 +29,7 @@ fn executions(count: u64, max: u64, share: f64, total: u64) -> Table {
 #[test]
 fn tails_are_heavy_long_and_of_many() {
     let rules =
-        |count, max, share| found(&[(("latency", "histogram"), &executions(count, max, share, 2_000))]);
+        |count, max, share| found(&[(("latency", "instructions"), &executions(count, max, share, 2_000))]);
     let [finding] = &rules(100, 88, 0.11)[..] else { panic!("one finding") };
     assert_eq!(finding.command, r"latency --compare --function 'serve<'\''a>@program'");
     assert!(finding.sentence.contains("88 instructions, 8 times the median of 10"), "{}", finding.sentence);
@@ -60,7 +60,7 @@ fn slow_executions_that_differ_have_a_rare_callee() {
         let tree = made("tree", &[("instructions", 40_000)], &columns, &rows);
         let mut of_all_sizes = executions(1_000, 1_500, 0.2, 20_000);
         of_all_sizes.summary.push(("instructions", 40_000u64.into()));
-        rules(&[(("latency", "histogram"), &of_all_sizes), (("tree", ""), &tree)])
+        rules(&[(("latency", "instructions"), &of_all_sizes), (("tree", ""), &tree)])
             .into_iter()
             .filter(|rule| *rule == "heavy-tail")
             .count()
@@ -89,7 +89,7 @@ fn program() -> [Table; 2] {
 fn rules_of(name: &str, module: &str, counts: [u64; 2], share: f64) -> Vec<&'static str> {
     let kinds = kinds_of((name, module), counts, [5, 80_000, 80_000], share, 5);
     let [functions, _] = program();
-    let mut rules = rules(&[(("latency", "histogram"), &kinds), (("functions", ""), &functions)]);
+    let mut rules = rules(&[(("latency", "instructions"), &kinds), (("functions", ""), &functions)]);
     rules.retain(|rule| *rule == "heavy-tail");
     rules
 }
@@ -107,7 +107,7 @@ fn libraries_have_tails_that_cost_more() {
 fn slow_executions_of_a_kind_are_alike() {
     let rules = |short, long, longest| {
         let kinds = kinds_of(("get", "program"), [2970, 30], [short, long, longest], 0.9, 5);
-        rules(&[(("latency", "histogram"), &kinds)]).len()
+        rules(&[(("latency", "instructions"), &kinds)]).len()
     };
     assert_eq!((rules(5, 80, 80 * 16 - 1), rules(5, 80, 80 * 16)), (1, 0));
     assert_eq!((rules(5, 500, 500 * 100 - 1), rules(5, 500, 500 * 100)), (1, 0), "less than from fast ones");
@@ -125,7 +125,7 @@ fn a_librarys_tail_is_not_its_callers() {
     let with = |share: f64, of_library: f64| {
         let own = kinds_of(("get", "program"), [2970, 30], [5, 80_000, 80_000], share, 5);
         let library = kinds_of(("take", "libx.so.1"), [2970, 30], [5, 80_000, 80_000], of_library, 5);
-        let latency = ("latency", "histogram");
+        let latency = ("latency", "instructions");
         let tables =
             [(latency, &own), (latency, &library), (("functions", ""), &functions), (("tree", ""), &tree)];
         rules(&tables).contains(&"heavy-tail")
@@ -176,7 +176,7 @@ fn kinds_of(
 #[test]
 fn two_kinds_of_executions_are_one_finding_however_many_are_slow() {
     let found =
-        |counts, medians, share| found(&[(("latency", "histogram"), &kinds(counts, medians, share, 5))]);
+        |counts, medians, share| found(&[(("latency", "instructions"), &kinds(counts, medians, share, 5))]);
     let [finding] = &found([2970, 30], [5, 80_000], 0.9)[..] else { panic!("one finding") };
     assert!(
         finding.sentence.contains("2,970 executions run 5 instructions (median), 30 run 80,000"),
@@ -200,8 +200,9 @@ fn two_kinds_of_executions_are_one_finding_however_many_are_slow() {
 #[test]
 fn one_long_execution_is_no_tail() {
     // The run has 1,000 instructions.
-    let found =
-        |longest: u64, share| found(&[(("latency", "histogram"), &kinds([149, 1], [5, longest], share, 5))]);
+    let found = |longest: u64, share| {
+        found(&[(("latency", "instructions"), &kinds([149, 1], [5, longest], share, 5))])
+    };
     assert_eq!(found(405, 0.4), []);
     assert_eq!(found(205, 0.5).len(), 1, "others have most of it");
     assert_eq!(found(605, 0.6).len(), 1, "half of the run");
@@ -220,7 +221,10 @@ fn callers_that_only_get_slow_executions_decide() {
         let all: Vec<Execution> = (0..3000).map(execution).collect();
         let slow = all.iter().filter(|one| one.instructions > 5).copied().collect();
         let patterns = patterns("get", "program", &Executions { all, step: 1, slow });
-        found(&[(("latency", "histogram"), &kinds([2970, 30], [5, 80_000], 0.9, 5)), (PATTERNS, &patterns)])
+        found(&[
+            (("latency", "instructions"), &kinds([2970, 30], [5, 80_000], 0.9, 5)),
+            (PATTERNS, &patterns),
+        ])
     };
     assert_eq!(found(|_| 1)[0].rule, "heavy-tail");
     assert_eq!(found(|number| number % 100 / 8)[0].rule, "heavy-tail", "its caller gets fast ones too");
@@ -233,7 +237,7 @@ fn recursive_functions_have_no_tail() {
     let rules = |total: u64| {
         let row: [Value; 3] = ["serve<'a>".into(), "program".into(), total.into()];
         let functions = made("functions", &[], &["function", "module", "total_instructions"], &[&row]);
-        rules(&[(("latency", "histogram"), &latency), (("functions", ""), &functions)])
+        rules(&[(("latency", "instructions"), &latency), (("functions", ""), &functions)])
     };
     assert_eq!(rules(2_000), ["heavy-tail"]);
     assert_eq!(rules(1_999), [] as [&str; 0], "executions contain one another");
@@ -242,7 +246,7 @@ fn recursive_functions_have_no_tail() {
 #[test]
 fn causes_of_a_tail_are_named_with_what_ran_more() {
     let latency = executions(100, 88, 0.5, 2_000);
-    let evidence = Evidence::new(vec![(("latency", "histogram"), &latency)]);
+    let evidence = Evidence::new(vec![(("latency", "instructions"), &latency)]);
     let question = Question {
         function: "serve<'a>".to_owned(),
         module: "program".to_owned(),
@@ -266,7 +270,7 @@ fn causes_of_a_tail_are_named_with_what_ran_more() {
     ];
     let summary = vec![("function", "serve<'a>".into())];
     let causes = Table::new("causes", Shape::Counters, summary, columns, rows);
-    let [finding] = &found(&[(("latency", "histogram"), &latency), (CAUSES, &causes)])[..] else {
+    let [finding] = &found(&[(("latency", "instructions"), &latency), (CAUSES, &causes)])[..] else {
         panic!("one finding")
     };
     let expected = "7 ran 40 to 60 more, 30 to 50 in serve<'a> → grow; 6 ran 8 more in its own code.";
