@@ -29,7 +29,7 @@ pub struct Recording<'a> {
     pub facts: Vec<u8>,
     /// Why snapshots were written, in order.
     pub snapshots: Vec<Snapshot>,
-    /// The damage at which reading stopped.
+    /// The damage at which reading stopped, or that of a table.
     pub damage: Option<FileError>,
 }
 
@@ -77,9 +77,9 @@ impl<'a> Recording<'a> {
     /// Reads the tables of a file.
     ///
     /// # Errors
-    /// The file is of another kind, or a table is damaged.
+    /// The file is of another kind, or one of its small blocks is damaged.
     pub fn read(file: &'a [u8]) -> Result<Recording<'a>, FileError> {
-        let (blocks, damage) = blocks(file)?;
+        let (blocks, mut damage) = blocks(file)?;
         let mut table_blocks: FxHashMap<u64, Vec<&Block<'a>>> = FxHashMap::default();
         let mut threads: FxHashMap<u64, Thread<'a>> = FxHashMap::default();
         let (mut clocks, mut facts, mut snapshots) = (Vec::new(), Vec::new(), Vec::new());
@@ -126,8 +126,9 @@ impl<'a> Recording<'a> {
         // A process is numbered after its parent.
         keys.sort_unstable();
         for key in keys {
-            let table = Table::read(&mut table_blocks.remove(&key).unwrap_or_default(), &tables)?;
+            let (table, damaged) = Table::read(&mut table_blocks.remove(&key).unwrap_or_default(), &tables);
             tables.insert(key, Arc::new(table));
+            damage = damage.or(damaged);
         }
         let mut threads: Vec<Thread<'a>> = threads.into_values().collect();
         threads.sort_unstable_by_key(|thread| thread.key);

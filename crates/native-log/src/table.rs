@@ -249,23 +249,23 @@ impl Path<'_> {
 }
 
 impl Table {
-    /// Reads the parts of a table; `others` are the tables of processes that started before.
-    ///
-    /// # Errors
-    /// A part is damaged.
+    /// Reads the parts of a table up to the first that is damaged; `others` are the tables of processes that started before.
     pub(crate) fn read(
         parts: &mut [&Block<'_>],
         others: &FxHashMap<u64, Arc<Table>>,
-    ) -> Result<Table, FileError> {
+    ) -> (Table, Option<FileError>) {
         parts.sort_by_key(|block| block.header.sequence);
         let mut table = Table::default();
         for part in parts {
-            let bytes = part.content()?;
+            let bytes = match part.content() {
+                Ok(bytes) => bytes,
+                Err(error) => return (table, Some(error)),
+            };
             if table.extend(&bytes, &|key| others.get(&key).cloned()) != bytes.len() {
-                return Err(FileError::Damaged(part.offset));
+                return (table, Some(FileError::Damaged(part.offset)));
             }
         }
-        Ok(table)
+        (table, None)
     }
 
     /// Adds records, up to the first that is damaged or not complete; returns their length. `others` returns the tables of

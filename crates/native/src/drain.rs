@@ -1,6 +1,7 @@
 //! Moves finished parts of logs and tables from the arena to the file.
 
 use std::{
+    cmp::Reverse,
     io::{self, Write},
     os::fd::OwnedFd,
     sync::atomic::Ordering::{Acquire, Relaxed, Release},
@@ -16,8 +17,8 @@ use hodo_native_runtime::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    arena::Arena,
-    names::{self, Name},
+    arena::{Arena, Chunk},
+    names::Name,
     process,
     record::Options,
     ring::{Kept, Sink},
@@ -47,11 +48,22 @@ pub(crate) struct Drain<W> {
     begun: Instant,
     /// How often the clocks were written.
     clocks: u32,
+    /// How much of the newest part of each table is written, by the table's key.
+    tables: FxHashMap<u64, TablePosition>,
     watch: Option<Watch>,
     /// Executions that took too long, which no snapshot has yet.
     fired: Vec<(BlockHeader, Fired)>,
     /// How many snapshots conditions asked for.
     pub(crate) snapshots: u64,
+}
+
+/// A position in a table.
+#[derive(Clone, Copy, Default)]
+struct TablePosition {
+    /// The part of the table.
+    sequence: u64,
+    /// Bytes of that part.
+    bytes: usize,
 }
 
 impl<W: Write> Drain<W> {
@@ -64,6 +76,7 @@ impl<W: Write> Drain<W> {
             threads: 0,
             begun: Instant::now(),
             clocks: 0,
+            tables: FxHashMap::default(),
             watch: (!options.conditions.is_empty()).then(|| Watch::new(options.conditions.clone())),
             fired: Vec::new(),
             snapshots: 0,
@@ -98,56 +111,61 @@ impl<W: Write> Drain<W> {
 
     /// Writes what is finished. Returns how many chunks there were.
     pub(crate) fn chunks(&mut self, arena: &Arena) -> io::Result<usize> {
-        let mut full: Vec<u64> = (0..CHUNKS)
-            .filter(|&index| arena.chunk(index).header.state.load(Acquire) == chunk_state::FULL)
-            .collect();
-        // The parts of a stream in their order.
-        full.sort_unstable_by_key(|&index| {
-            let header = arena.chunk(index).header;
-            (header.key.load(Relaxed), header.sequence.load(Relaxed), index)
-        });
-        for &index in &full {
+        let logs = full_chunks(arena, kind::LOG);
+        // After the logs were looked for, as their exits are in tables by then.
+        let mut parts = if logs.is_empty() { Vec::new() } else { live_tables(arena) };
+        let tables = full_chunks(arena, kind::TABLE);
+        parts.extend(tables.iter().map(|&index| {
             let chunk = arena.chunk(index);
-            let header = chunk.header;
-            let kind = match header.kind.load(Relaxed) {
-                kind::LOG => BlockKind::Log,
-                _ => BlockKind::Table,
-            };
-            let block = BlockHeader {
-                codec: Codec { packed: header.packed.load(Relaxed) != 0, lz4: false },
-                length: header.raw.load(Relaxed),
-                key: header.key.load(Relaxed),
-                table_key: header.table_key.load(Relaxed),
-                sequence: header.sequence.load(Relaxed),
-                first_tsc: header.first_tsc.load(Relaxed),
-                last_tsc: header.last_tsc.load(Relaxed),
-                process: header.process.load(Relaxed).into(),
-                thread: header.thread.load(Relaxed),
-                ..empty(kind)
-            };
-            self.part(arena, block, chunk.bytes)?;
+            (header_of(&chunk, BlockKind::Table), chunk.bytes.to_vec())
+        }));
+        self.table_parts(arena, parts)?;
+        for &index in &logs {
+            let chunk = arena.chunk(index);
+            self.log_part(header_of(&chunk, BlockKind::Log), chunk.bytes)?;
+        }
+        for &index in tables.iter().chain(&logs) {
+            let header = arena.chunk(index).header;
             header.process.store(0, Relaxed);
             header.state.store(chunk_state::FREE, Release);
             arena.header().emptied.fetch_add(1, Release);
             process::wake(&arena.header().emptied);
         }
         self.write_fired(arena)?;
-        Ok(full.len())
+        Ok(tables.len() + logs.len())
     }
 
-    /// Writes a part of a log or a table, and passes it to the watch.
-    fn part(&mut self, arena: &Arena, header: BlockHeader, bytes: &[u8]) -> io::Result<()> {
-        match header.kind {
-            BlockKind::Table => self.writer.table(header, bytes, running(arena))?,
-            _ => self.writer.block(header, bytes)?,
+    /// Writes what tables contain so far: a file that ends early can be read as far as it goes.
+    fn live_tables(&mut self, arena: &Arena) -> io::Result<()> {
+        self.table_parts(arena, live_tables(arena))
+    }
+
+    /// Writes what is new in parts of tables, and passes it to the watch.
+    fn table_parts(&mut self, arena: &Arena, mut parts: Vec<(BlockHeader, Vec<u8>)>) -> io::Result<()> {
+        // A part that was handed over meanwhile is longer than what it was before.
+        parts.sort_by_key(|(header, bytes)| (header.key, header.sequence, Reverse(bytes.len())));
+        for (header, bytes) in parts {
+            let written = self.tables.entry(header.key).or_default();
+            if written.sequence != header.sequence {
+                *written = TablePosition { sequence: header.sequence, bytes: 0 };
+            }
+            let Some(new) = bytes.get(written.bytes..).filter(|new| !new.is_empty()) else { continue };
+            written.bytes = bytes.len();
+            let block = BlockHeader { length: new.len() as u32, ..header };
+            self.writer.table(block, new, running(arena))?;
+            if let Some(watch) = &mut self.watch {
+                watch.table_part(header.key, new);
+            }
         }
+        Ok(())
+    }
+
+    /// Writes a part of a log, and passes it to the watch.
+    fn log_part(&mut self, header: BlockHeader, bytes: &[u8]) -> io::Result<()> {
+        self.writer.block(header, bytes)?;
         let Some(watch) = &mut self.watch else { return Ok(()) };
-        if header.kind == BlockKind::Table {
-            watch.table_part(header.key, header.sequence, bytes);
-            return Ok(());
-        }
         let mut memory = Vec::new();
-        let fired = watch.log_part(arena, &Block::unwritten(header, bytes, &mut memory));
+        let fired = watch.log_part(&Block::unwritten(header, bytes, &mut memory));
         self.fired.extend(fired.into_iter().map(|fired| (header, fired)));
         Ok(())
     }
@@ -236,8 +254,12 @@ impl<W: Write> Drain<W> {
         self.threads += u64::from(is_log && is_recorded);
         let kind = if is_log { BlockKind::Log } else { BlockKind::Table };
         let block = BlockHeader { length: rest.len() as u32, ..unfinished(slot, kind) };
-        if !rest.is_empty() {
-            self.part(arena, block, &rest)?;
+        if !is_log {
+            self.table_parts(arena, vec![(block, rest.clone())])?;
+            self.tables.remove(&block.key);
+        } else if !rest.is_empty() {
+            self.live_tables(arena)?;
+            self.log_part(block, &rest)?;
         }
         let word =
             |back: usize| rest.len().checked_sub(4 * back).and_then(|start| rest.get(start..start + 4));
@@ -272,7 +294,8 @@ impl<W: Write> Drain<W> {
     }
 
     fn write_kept(&mut self, arena: &Arena) -> io::Result<()> {
-        self.writer.dump(names_in_tables(arena), running(arena))?;
+        self.live_tables(arena)?;
+        self.writer.dump()?;
         for index in arena.slots() {
             let slot = arena.slot(index);
             let is_log = slot.kind.get() == kind::LOG;
@@ -322,16 +345,47 @@ fn running(arena: &Arena) -> impl Fn(&Name) -> bool {
     move |name| threads.contains(&(name.table, name.thread))
 }
 
-/// The names that tables have not handed over yet.
-fn names_in_tables(arena: &Arena) -> Vec<Name> {
+/// What tables contain that they have not handed over yet.
+fn live_tables(arena: &Arena) -> Vec<(BlockHeader, Vec<u8>)> {
     let of_table = |(index, slot): (u64, &Context)| {
-        let sequence = slot.sequence.get();
+        let header = unfinished(slot, BlockKind::Table);
         let rest = arena.rest(index);
         // It may be handed over meanwhile, and then comes as a part.
-        let names = names::split(slot.key.get(), &rest, |_| false).0;
-        if slot.sequence.get() == sequence { names } else { Vec::new() }
+        let is_whole = slot.sequence.get() == header.sequence && slot.staged.get() == slot.log();
+        is_whole.then_some((header, rest))
     };
-    slots_of(arena, kind::TABLE).flat_map(of_table).collect()
+    slots_of(arena, kind::TABLE).filter_map(of_table).collect()
+}
+
+/// The chunks of this kind that were handed over, the parts of a stream in their order.
+fn full_chunks(arena: &Arena, kind: u32) -> Vec<u64> {
+    let is_full = |index: &u64| {
+        let header = arena.chunk(*index).header;
+        header.state.load(Acquire) == chunk_state::FULL && header.kind.load(Relaxed) == kind
+    };
+    let mut full: Vec<u64> = (0..CHUNKS).filter(is_full).collect();
+    full.sort_unstable_by_key(|&index| {
+        let header = arena.chunk(index).header;
+        (header.key.load(Relaxed), header.sequence.load(Relaxed), index)
+    });
+    full
+}
+
+/// The header of a chunk's block.
+fn header_of(chunk: &Chunk<'_>, kind: BlockKind) -> BlockHeader {
+    let header = chunk.header;
+    BlockHeader {
+        codec: Codec { packed: header.packed.load(Relaxed) != 0, lz4: false },
+        length: header.raw.load(Relaxed),
+        key: header.key.load(Relaxed),
+        table_key: header.table_key.load(Relaxed),
+        sequence: header.sequence.load(Relaxed),
+        first_tsc: header.first_tsc.load(Relaxed),
+        last_tsc: header.last_tsc.load(Relaxed),
+        process: header.process.load(Relaxed).into(),
+        thread: header.thread.load(Relaxed),
+        ..empty(kind)
+    }
 }
 
 /// The header of a slot's unfinished block.

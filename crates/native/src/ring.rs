@@ -245,11 +245,9 @@ impl<W: Write> Sink<W> {
         self.ring.is_some()
     }
 
-    /// Writes what is kept, with the names of its threads. `more`: names that are in no block yet; `runs`: as for
-    /// [`Sink::table`].
-    pub(crate) fn dump(&mut self, more: Vec<Name>, runs: impl Fn(&Name) -> bool) -> io::Result<()> {
+    /// Writes what is kept, with the names of its threads.
+    pub(crate) fn dump(&mut self) -> io::Result<()> {
         let Some(ring) = &mut self.ring else { return Ok(()) };
-        more.into_iter().for_each(|name| ring.names.keep(name, &runs));
         let (losses, names) = (ring.losses(), ring.names.drain());
         let blocks = std::mem::take(&mut ring.blocks);
         ring.written();
@@ -278,7 +276,7 @@ impl<W: Write> Sink<W> {
     /// Ends the file; returns its length in bytes.
     pub(crate) fn finish(mut self, kept: Kept) -> io::Result<u64> {
         if kept == Kept::Written {
-            self.dump(Vec::new(), |_| false)?;
+            self.dump()?;
         } else if let Some(ring) = &mut self.ring {
             // Blocks that are not kept are no loss. Streams that are in the file may have losses at their end.
             ring.streams.retain(|_, stream| stream.is_in_file);
@@ -389,7 +387,7 @@ mod tests {
             .expect("room");
         let first = log_of(1000);
         sink.block(first, &escape::END.to_le_bytes()).expect("room");
-        sink.dump(Vec::new(), |_| true).expect("room");
+        sink.dump().expect("room");
         sink.end(first, Some(note::KILLED)).expect("room");
         for key in 1001..1010 {
             sink.block(log_of(key), &escape::END.to_le_bytes()).expect("room");

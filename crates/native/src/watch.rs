@@ -8,17 +8,12 @@
 //! certainly took so long. A return is control at the address after the call, at the call's depth. A function that is
 //! entered by a jump, as by a tail call, returns where the function before it would have returned.
 
-use std::{
-    iter::successors,
-    ops::Range,
-    sync::{Arc, atomic::Ordering::Acquire},
-};
+use std::{iter::successors, ops::Range, sync::Arc};
 
 use hodo_native_log::{Block, Clocks, Item, Items, Path, Table, exit};
-use hodo_native_runtime::layout::{kind, slot_state};
 use rustc_hash::FxHashMap;
 
-use crate::{arena::Arena, process, record::Select};
+use crate::{process, record::Select};
 
 /// A condition for a snapshot: an execution takes longer than a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,9 +69,6 @@ pub(crate) struct Watch {
 #[derive(Default)]
 struct KnownTable {
     table: Table,
-    /// The part that is read, and how much of it.
-    sequence: u64,
-    bytes: usize,
     /// How many mappings were looked at for functions.
     maps: usize,
     /// Whether those of the processes that this one is a copy of were looked at.
@@ -128,22 +120,17 @@ impl Watch {
         &self.conditions
     }
 
-    /// Reads a part of a table.
-    pub(crate) fn table_part(&mut self, key: u64, sequence: u64, bytes: &[u8]) {
+    /// Reads what a table got.
+    pub(crate) fn table_part(&mut self, key: u64, bytes: &[u8]) {
         let mut known = self.tables.remove(&key).unwrap_or_default();
-        if known.sequence != sequence {
-            (known.sequence, known.bytes) = (sequence, 0);
-        }
         let others = |key: u64| self.tables.get(&key).map(|known| Arc::new(known.table.clone()));
-        known.bytes += known.table.extend(bytes.get(known.bytes..).unwrap_or_default(), &others);
+        known.table.extend(bytes, &others);
         self.tables.insert(key, known);
     }
 
     /// Reads a part of a log. Returns the executions that took too long.
-    pub(crate) fn log_part(&mut self, arena: &Arena, block: &Block<'_>) -> Vec<Fired> {
-        let key = block.header.table_key;
-        self.read_live_table(arena, key);
-        let Some(known) = self.tables.get_mut(&key) else { return Vec::new() };
+    pub(crate) fn log_part(&mut self, block: &Block<'_>) -> Vec<Fired> {
+        let Some(known) = self.tables.get_mut(&block.header.table_key) else { return Vec::new() };
         known.find_functions(&self.conditions);
         let thread = self.threads.entry(block.header.key).or_default();
         thread.open.resize(self.conditions.len(), None);
@@ -181,23 +168,6 @@ impl Watch {
     /// A thread ended.
     pub(crate) fn ended(&mut self, thread: u64) {
         self.threads.remove(&thread);
-    }
-
-    /// Reads what a running process has added to its table, but not yet handed over.
-    fn read_live_table(&mut self, arena: &Arena, key: u64) {
-        for index in arena.slots() {
-            let slot = arena.slot(index);
-            let live = arena.slot_state(index).load(Acquire) == slot_state::LIVE;
-            if live && slot.kind.get() == kind::TABLE && slot.key.get() == key {
-                let sequence = slot.sequence.get();
-                let rest = arena.rest(index);
-                // It may be handed over meanwhile, and then comes as a part.
-                if slot.sequence.get() == sequence {
-                    self.table_part(key, sequence, &rest);
-                }
-                return;
-            }
-        }
     }
 }
 
