@@ -62,9 +62,15 @@ def kind(argument, views):
 def generated():
     about = json.loads(run("help", "--json").stdout)
     views = sorted({view for _, _, views in hodoscope.reports() for view in views})
+
+    def arguments_of(command):
+        [arguments] = [known["arguments"] for known in about["commands"] if known["name"] == command]
+        return arguments
+
+    [kinds] = [argument["values"] for argument in arguments_of("report") if argument["name"] == "kind"]
     options = {}
     for name, command, own in METHODS:
-        [arguments] = [known["arguments"] for known in about["commands"] if known["name"] == command]
+        arguments = arguments_of(command)
         named = [argument for argument in arguments if argument["long"] not in [None, "help", *own]]
         named = [argument for argument in named if argument["long"] not in OUTPUT]
         options[name] = {
@@ -72,7 +78,7 @@ def generated():
             for argument in named
         }
     common = dict(set.intersection(*(set(known.items()) for known in options.values())))
-    text = HEAD + f"\nReportKind = {literal(name for name, _, _ in hodoscope.reports())}\nBy = {literal(views)}\n"
+    text = HEAD + f"\nReportKind = {literal(value['name'] for value in kinds)}\nBy = {literal(views)}\n"
 
     def typed(name, base, fields):
         lines = [f"    {field}: {value}" for field, value in sorted(fields.items())]

@@ -82,7 +82,8 @@ print(\"Python:\", table)'",
         ending: "PKGBUILD",
         beside: Some(ARCHIVE),
         systems: &["bookworm"],
-        install: "apt-get -qq install -y --no-install-recommends makepkg pacman-package-manager > /root/log 2>&1
+        install: "apt-get -qq install -y --no-install-recommends makepkg pacman-package-manager \
+                libarchive-tools fakeroot > /root/log 2>&1
             install -d -o nobody /tmp/arch
             install -o nobody \"$1\" \"$2\" /tmp/arch
             (cd /tmp/arch && HOME=/tmp/arch setpriv --reuid=nobody --clear-groups makepkg --nodeps > /root/log 2>&1)
