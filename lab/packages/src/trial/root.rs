@@ -100,8 +100,11 @@ impl Drop for Root {
 /// Installs a minimal system in a folder, or as an archive if the path ends with `.tar`; with these options of mmdebstrap.
 pub(crate) fn install(system: System, target: &Path, options: &[&str]) -> Outcome {
     let System { name, mirror, components, keys } = system;
-    let mut install = Command::new("mmdebstrap");
-    install.args(["--quiet", "--variant=minbase"]).args(options);
+    // What it mounts is gone with the process, even if it can't unmount it.
+    let mut install = Command::new("unshare");
+    install.args(["--mount", "mmdebstrap"]);
+    // Ubuntu's minimal system has no apt.
+    install.args(["--quiet", "--variant=minbase", "--include=apt"]).args(options);
     let trust = if Path::new(keys).is_file() {
         format!("[signed-by={keys}]")
     } else {
