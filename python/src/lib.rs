@@ -41,9 +41,30 @@ create_exception!(
 
 fn raised(error: Error) -> PyErr {
     match error {
-        Error::Usage(message) => UsageError::new_err(message),
+        Error::Usage(message) => UsageError::new_err(in_python(&message)),
         Error::Unreadable(message) => InputError::new_err(message),
     }
+}
+
+/// Names options as Python does: `cpu_list` for `--cpu-list <CPU,…>`.
+fn in_python(message: &str) -> String {
+    let mut parts = message.split("--");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+        let (name, rest) = part.split_at(end.unwrap_or(part.len()));
+        if name.is_empty() {
+            text.push_str("--");
+        }
+        text.push_str(&name.replace('-', "_"));
+        // Python's own words.
+        if ["for", "from", "with"].contains(&name) {
+            text.push('_');
+        }
+        let value = rest.strip_prefix(" <").and_then(|rest| rest.split_once('>'));
+        text.push_str(value.map_or(rest, |(_, rest)| rest));
+    }
+    text
 }
 
 /// Makes the tables of a command; `progress` receives the bytes done and the bytes to do.

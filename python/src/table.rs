@@ -3,12 +3,16 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use arrow_array::{RecordBatchIterator, RecordBatchReader, ffi_stream::FFI_ArrowArrayStream};
-use hodo_model::{Table, table::metadata};
+use hodo_model::{
+    Cell, Table,
+    table::{Cells, metadata},
+};
 use hodo_views::{Options, VIEWS};
 use pyo3::{
+    IntoPyObjectExt,
     exceptions::{PyRuntimeError, PyTypeError},
     prelude::*,
-    types::PyCapsule,
+    types::{PyCapsule, PyDict},
 };
 
 use crate::UsageError;
@@ -71,6 +75,21 @@ impl PyTable {
         Ok(PyPlot { svg })
     }
 
+    /// The table as a `polars.DataFrame`.
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("polars")?.getattr("DataFrame")?.call1((slf,))
+    }
+
+    /// The table as a `pandas.DataFrame`, which pyarrow makes.
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("pyarrow")?.getattr("table")?.call1((slf,))?.call_method0("to_pandas")
+    }
+
+    /// The rows, each a dictionary with the names of the columns.
+    fn __iter__(slf: Bound<'_, Self>) -> PyRows {
+        PyRows { table: slf.unbind(), batch: 0, row: 0 }
+    }
+
     /// The batches, by the Arrow PyCapsule interface. Other types than those of the table are not made.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
@@ -109,6 +128,55 @@ impl PyTable {
             "a Table can't be pickled: convert it first, such as by pyarrow.table(table)",
         ))
     }
+}
+
+/// The rows of a table, one after the other.
+#[pyclass(name = "Rows", module = "hodoscope")]
+pub(crate) struct PyRows {
+    table: Py<PyTable>,
+    /// The place of the next row.
+    batch: usize,
+    row: usize,
+}
+
+#[pymethods]
+impl PyRows {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let table = &self.table.get().0;
+        while let Some(batch) = table.batches().get(self.batch) {
+            if self.row == batch.num_rows() {
+                (self.batch, self.row) = (self.batch + 1, 0);
+                continue;
+            }
+            let row = PyDict::new(py);
+            for (column, array) in table.columns().iter().zip(batch.columns()) {
+                row.set_item(column.name, value(py, Cells::of(array.as_ref()).cell(self.row))?)?;
+            }
+            self.row += 1;
+            return Ok(Some(row));
+        }
+        Ok(None)
+    }
+}
+
+/// Returns a cell as a value of Python.
+fn value<'py>(py: Python<'py>, cell: Cell<'_>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match cell {
+        Cell::Null => py.None().into_bound(py),
+        Cell::Text(text) => text.into_bound_py_any(py)?,
+        Cell::Integer(integer) => integer.into_bound_py_any(py)?,
+        Cell::Signed(integer) => integer.into_bound_py_any(py)?,
+        Cell::Real(real) => real.into_bound_py_any(py)?,
+        Cell::Boolean(boolean) => boolean.into_bound_py_any(py)?,
+        Cell::List(items) => {
+            let items = items.iter().map(|item| value(py, item)).collect::<PyResult<Vec<_>>>()?;
+            items.into_bound_py_any(py)?
+        }
+    })
 }
 
 impl PyTable {

@@ -4,6 +4,7 @@ import functools
 import http.server
 import os
 import pathlib
+import pickle
 import signal
 import threading
 import time
@@ -34,6 +35,16 @@ def test_tables_equal_those_of_one_process(client):
     ]:
         [table] = hodoscope.distributed.report(client, path, kind, parts=7, **options)
         assert table.to_json() == hodoscope.open(path).report(kind, **options).to_json()
+
+
+def test_parts_merge_without_a_cluster():
+    tasks = hodoscope.distributed.plan(EVENTS, "syscalls", parts=5, time="10%-60%")
+    assert len(tasks) == 5
+    first, *rest = [hodoscope.distributed.fold(pickle.loads(pickle.dumps(task))) for task in tasks]
+    [table] = hodoscope.distributed.finish(hodoscope.distributed.merge(first, hodoscope.distributed.merge(*rest)))
+    assert table.to_json() == hodoscope.open(EVENTS).report("syscalls", time="10%-60%").to_json()
+    with pytest.raises(hodoscope.UsageError):
+        hodoscope.distributed.finish(first)
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -102,14 +113,14 @@ def test_a_killed_worker(client):
 def test_what_workers_raise(client, tmp_path):
     copy = tmp_path / "copy.data"
     copy.write_bytes(open(FLOW, "rb").read())
-    [task, *_] = hodoscope._native.plan(hodoscope.Trace(copy, symfs=SYMFS).arguments("plan", "functions"))
+    [task, *_] = hodoscope.distributed.plan(copy, "functions", symfs=SYMFS)
     copy.write_bytes(pathlib.Path(FLOW).with_name("tiny-exact-time.data").read_bytes())
     with pytest.raises(hodoscope.InputError, match=r"changed.*copy.data"):
-        client.submit(hodoscope.distributed._fold, task, build=hodoscope.__build__).result()
+        client.submit(hodoscope.distributed.fold, task).result()
     # Builds of two commits have one version.
     other = f"{hodoscope.__version__}+0123456789ab"
     assert hodoscope.__build__.startswith(f"{hodoscope.__version__}+") and hodoscope.__build__ != other
     with pytest.raises(RuntimeError, match=r"client has hodoscope 0\.1\.0\+0123456789ab, but a worker has"):
-        client.submit(hodoscope.distributed._fold, task, build=other).result()
+        client.submit(hodoscope.distributed.fold, task._replace(build=other)).result()
     with pytest.raises(hodoscope.InputError, match="absent"):
         hodoscope.distributed.report(client, tmp_path / "absent", "functions")

@@ -31,8 +31,22 @@ def test_wrong_arguments():
     trace = hodoscope.open(EVENTS)
     for kind, options in [("nothing", {}), ("syscalls", {"tid": "x"}), ("syscalls", {"nonsense": 1}),
                           ("syscalls", {"time": "5"}), ("syscalls", {"where": "ret <"})]:
-        with pytest.raises(hodoscope.UsageError):
+        with pytest.raises(hodoscope.UsageError) as raised:
             trace.report(kind, **options)
+        for word in ["Usage:", "--", "error:", "hodo report"]:
+            assert word not in str(raised.value)
+
+
+def test_an_error_names_options_as_python_does():
+    trace = hodoscope.open(EVENTS)
+    with pytest.raises(hodoscope.UsageError, match="^unexpected argument 'nonsense' found$"):
+        trace.report("syscalls", nonsense=1)
+    with pytest.raises(hodoscope.UsageError, match="a similar argument exists: 'chunk_size'"):
+        trace.report("syscalls", chunk_sze="4K")
+    with pytest.raises(hodoscope.UsageError, match="a similar argument exists: 'from_'"):
+        trace.latency(form="x")
+    with pytest.raises(hodoscope.UsageError, match="^invalid value 'x' for 'tid': "):
+        trace.report("syscalls", tid="x")
 
 
 def test_unreadable_inputs(tmp_path):

@@ -6,7 +6,7 @@
 //!   ├─► demo    two programs recorded and explained
 //!   ├─► web     the page of `hodo view`
 //!   ├─► test    format, lints, tidy, every test
-//!   └─► release the programs as they are shipped
+//!   └─► release the programs as they are shipped, and packages of them
 //! ```
 
 mod demo;
@@ -15,13 +15,14 @@ mod fixtures;
 mod fuzz;
 mod packages;
 mod python;
+mod release;
 mod test;
 mod tidy;
 
 use std::{os::unix::process::CommandExt, process::ExitCode};
 
 use workbench::{
-    Outcome, board, command, machine, release,
+    Outcome, board, command, machine,
     setup::{self, Need},
     web, workloads,
 };
@@ -52,9 +53,9 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "release",
-        help: "build the programs as they are shipped and measured: optimised by what they do on small inputs; \
-               --packages: also a .deb, an .rpm, a static program and the Python wheel, in target/packages",
-        run: ship,
+        help: "build the programs as they are shipped and measured: optimised by what they do on small inputs; with names of \
+               steps, such as packages: those alone; --check: all steps of a release, in a clean clone",
+        run: release::run,
     },
     Chore {
         name: "web",
@@ -105,27 +106,6 @@ fn set_up(arguments: &[String]) -> Outcome {
     setup::ensure(Need::Fuzz)?;
     println!("setup: everything is there");
     Ok(())
-}
-
-/// Builds the shipped programs, and packages of them.
-fn ship(arguments: &[String]) -> Outcome {
-    let packages = match arguments {
-        [] => false,
-        [option] if option == "--packages" => true,
-        _ => return Err("usage: cargo xtask release [--packages]".into()),
-    };
-    release::build()?;
-    let hodo = release::shipped("hodo");
-    println!("{}", hodo.display());
-    if !packages {
-        return Ok(());
-    }
-    let programs = hodo.parent().ok_or("the programs are in no folder")?;
-    let folder = command::target().join("packages");
-    let (alone, wheel) = (release::static_program()?, release::wheel(&folder)?);
-    println!("{:>10} bytes  {}", std::fs::metadata(&wheel)?.len(), wheel.display());
-    let mut make = command::cargo(&["run", "--quiet", "--release", "--package", "packages", "--", "make"]);
-    command::run(make.arg(programs).arg(alone).arg(folder))
 }
 
 /// Executes a program of the lab in the present folder, as arguments may be paths.

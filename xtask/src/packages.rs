@@ -1,11 +1,14 @@
 //! `cargo xtask crates`: the libraries as package registries would get them.
 //!
 //! ```text
-//! members that may be published ──cargo publish --dry-run──► packages, built from their own files
-//!                                                               └─► a crate outside of the repository uses them
+//! members that may be published ─┬─cargo publish --dry-run──► packages, built from their own files
+//!                                │                              └─► a crate outside of the repository uses them
+//!                                └─cargo semver-checks──► no change that breaks users since the last release, but with a version that says so
 //! ```
+//!
+//! All of it runs with the oldest compiler that the crates state, which is that of `rust-toolchain.toml`.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use serde_json::Value;
 
@@ -18,15 +21,48 @@ use crate::{
 const NEWCOMER: &str = include_str!("newcomer/main.rs");
 const USED: &[&str] = &["hodo-clock", "hodo-code", "hodo-formats", "hodo-intel-pt"];
 
-/// Packs and builds every library, then a program that uses them.
-pub(crate) fn run(_: &[String]) -> Outcome {
+/// The program that compares interfaces, in the tested version.
+const SEMVER_CHECKS: &str = "cargo-semver-checks@0.51.0";
+
+/// Packs and builds every library, then a program that uses them, and compares their interfaces with those of a commit: by
+/// default the last release.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
     let packages = publishable()?;
+    match arguments {
+        [] => {}
+        [option, revision] if option == "--against" => return compare(&packages, revision),
+        _ => return Err("usage: cargo xtask crates [--against REVISION]".into()),
+    }
     let mut publish = cargo(&["publish", "--dry-run", "--allow-dirty"]);
     for package in &packages {
         publish.args(["-p", &package.name]);
     }
     command::run(&mut publish)?;
-    newcomer(&packages)
+    newcomer(&packages)?;
+    match last_release()? {
+        Some(tag) => compare(&packages, &tag),
+        None => {
+            println!("crates: there is no release yet whose interfaces could break");
+            Ok(())
+        }
+    }
+}
+
+/// Returns the tag of the last release before this commit.
+fn last_release() -> Outcome<Option<String>> {
+    let mut git = Command::new("git");
+    git.args(["tag", "--merged", "HEAD", "--list", "v[0-9]*", "--sort=-version:refname"]);
+    let tags = command::capture(git.current_dir(command::root()))?;
+    Ok(tags.lines().next().map(str::to_owned))
+}
+
+/// Checks that the libraries' interfaces changed since a revision only as their versions say.
+fn compare(packages: &[Package], revision: &str) -> Outcome {
+    if !command::installed("cargo-semver-checks") {
+        command::run(&mut cargo(&["install", "--locked", SEMVER_CHECKS]))?;
+    }
+    let mut check = cargo(&["semver-checks", "--baseline-rev", revision]);
+    command::run(check.args(packages.iter().flat_map(|package| ["-p", &package.name])))
 }
 
 /// A member that may be published.
@@ -80,4 +116,24 @@ fn write(folder: &Path, name: &str, text: &str) -> Outcome {
     let path = folder.join(name);
     fs::create_dir_all(path.parent().unwrap_or(folder))?;
     Ok(fs::write(path, text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stated_compiler_is_the_one_that_tests_run_with() {
+        let read = |name: &str| fs::read_to_string(command::root().join(name)).expect("a file");
+        let (manifest, toolchain) = (read("Cargo.toml"), read("rust-toolchain.toml"));
+        let value = |text: &str, key: &str| {
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"'));
+            line.expect("a value").to_owned()
+        };
+        let stated = value(&manifest, "rust-version");
+        assert!(value(&toolchain, "channel").starts_with(&stated), "{stated}");
+        assert!(read("docs/libraries.md").contains(&format!("Rust {stated}")));
+    }
 }

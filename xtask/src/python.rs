@@ -12,7 +12,7 @@ use crate::{Outcome, command};
 
 /// What the tests read tables with.
 const TOOLS: &str = "pytest==9.2.0 pandas==3.1.1 dask[distributed]==2026.8.0 aiohttp==3.14.5 \
-     nbclient==0.11.0 nbconvert==7.17.2 ipykernel==7.4.0 pillow==13.0.0";
+     nbclient==0.11.0 nbconvert==7.17.2 ipykernel==7.4.0 pillow==13.0.0 mypy==2.4.1";
 
 /// What the script of the README imports.
 const POLARS: &str = "polars==2.1.0";

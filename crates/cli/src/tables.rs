@@ -286,5 +286,37 @@ fn part(bytes: &[u8]) -> Result<Part, Error> {
 fn parse(arguments: &[OsString]) -> Result<Command, Error> {
     let program = std::iter::once(OsString::from("hodo"));
     let parsed = Arguments::try_parse_from(program.chain(arguments.iter().cloned()));
-    parsed.map(|arguments| arguments.command).map_err(|error| Error::Usage(error.to_string()))
+    parsed.map(|arguments| arguments.command).map_err(|error| Error::Usage(reason(&error.to_string())))
+}
+
+/// Returns what clap says is wrong, without its usage text and its advice for shells.
+fn reason(error: &str) -> String {
+    let text = error.strip_prefix("error: ").unwrap_or(error);
+    let ends = ["\n\nUsage: ", "\n\nFor more information"].into_iter().filter_map(|mark| text.find(mark));
+    let text = &text[..ends.min().unwrap_or(text.len())];
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with("  tip: to pass"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(arguments: &[&str]) -> String {
+        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+        match parse(&arguments) {
+            Err(Error::Usage(reason)) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn wrong_arguments_have_a_reason_and_no_usage_text() {
+        assert_eq!(refused(&["report", "--nonsense=1"]), "unexpected argument '--nonsense' found");
+        assert_eq!(
+            refused(&["latency", "--form=a"]),
+            "unexpected argument '--form' found\n  tip: a similar argument exists: '--from'"
+        );
+        assert!(refused(&["report", "nothing"]).contains("[possible values: functions, "));
+    }
 }

@@ -60,16 +60,23 @@ struct Program {
 
 /// A recording with one planted cause, or none.
 #[derive(Clone, Debug, Default)]
-struct Case {
-    name: String,
+pub(super) struct Case {
+    pub(super) name: String,
     program: Program,
     /// The command, if it is one of the system.
     command: Vec<String>,
-    arguments: Vec<String>,
+    pub(super) arguments: Vec<String>,
     /// Of each of these lists one word is in the finding; nothing if all is well.
     finds: Vec<Vec<String>>,
     /// Whether any rules but those about locks may find something.
     only_locks: bool,
+}
+
+impl Case {
+    /// Whether a sentence says what is planted.
+    pub(super) fn is_named_in(&self, sentence: &str) -> bool {
+        self.finds.iter().all(|words| words.iter().any(|word| sentence.contains(word)))
+    }
 }
 
 /// The rule that finds locks.
@@ -127,10 +134,7 @@ fn verdict(case: &Case, findings: &[Value]) -> &'static str {
         let well = rules(findings).iter().all(is_well);
         return if well { "healthy" } else { "WRONG" };
     }
-    let says = |row: &Value| {
-        let sentence = row[2].as_str().unwrap_or_default();
-        case.finds.iter().all(|words| words.iter().any(|word| sentence.contains(word)))
-    };
+    let says = |row: &Value| case.is_named_in(row[2].as_str().unwrap_or_default());
     match findings.iter().take(3).position(says) {
         Some(0) => "first",
         Some(_) => "named",
@@ -139,7 +143,7 @@ fn verdict(case: &Case, findings: &[Value]) -> &'static str {
 }
 
 /// The cases of all files with causes.
-fn cases() -> Outcome<Vec<Case>> {
+pub(super) fn cases() -> Outcome<Vec<Case>> {
     let folder = command::root().join("lab/judge/causes");
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
@@ -259,8 +263,8 @@ fn record(case: &Case, folder: &Path) -> Outcome<PathBuf> {
     Ok(recording)
 }
 
-/// Returns the words of a case's command without its arguments.
-fn words(case: &Case, folder: &Path) -> Outcome<Vec<String>> {
+/// Returns the words of a case's command without its arguments; compiles the program, if it is not one of the system.
+pub(super) fn words(case: &Case, folder: &Path) -> Outcome<Vec<String>> {
     let mut words = case.command.clone();
     match words.first_mut() {
         None => return prepared(&case.program, folder),

@@ -35,6 +35,7 @@ mod machine_log;
 mod machine_perf;
 mod machine_stacks;
 mod maps;
+mod mcp;
 mod missing;
 mod native;
 mod native_account;
@@ -82,6 +83,7 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge explain [TROUBLE]…
        cargo judge diff
        cargo judge machine [WORKLOAD]…
+       cargo judge mcp [CAUSE]…
        cargo judge stacks
        cargo judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]
        cargo judge native [PROGRAM]…
@@ -119,6 +121,7 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((first, names)) if first == "explain" => return explain::run(names),
         Some((first, [])) if first == "diff" => return diff::run(),
         Some((first, names)) if first == "machine" => return machine::run(names),
+        Some((first, names)) if first == "mcp" => return mcp::run(names),
         Some((first, [])) if first == "stacks" => return machine_stacks::run(),
         Some((first, rest)) if first == "damage" => return damage::run(rest),
         Some((first, names)) if first == "native" => return native::run(names),

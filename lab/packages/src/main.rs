@@ -1,15 +1,17 @@
-//! Packages of the built programs: `.deb`, `.rpm` and an archive of the static program. The same programs and the same
-//! commit give the same bytes.
+//! Packages of the built programs: `.deb`, `.rpm`, an archive of the static program, recipes of other package managers and a
+//! container image. The same programs and the same commit give the same bytes, the image's excepted.
 //!
 //! ```text
-//! hodo, plugin ──strip, man pages, completions──► Contents ──► deb, rpm
-//! static hodo ──────────────────────────────────► Contents ──► tar.gz
-//! .deb, static program, wheel ──trial──► installed in a clean Debian: record, report, view
+//! hodo, plugin ──strip, man pages, completions──► Contents ──► deb, rpm ──► image
+//! static hodo ──────────────────────────────────► Contents ──► tar.gz ──► recipes
+//! all of them, and the wheel ──trial──► installed in clean systems: record, report, view
 //! ```
 
 mod archive;
 mod contents;
 mod deb;
+mod image;
+mod recipes;
 mod rpm;
 mod trial;
 
@@ -25,12 +27,17 @@ use self::contents::{Contents, Programs};
 
 const USAGE: &str = "usage: packages make PROGRAMS [STATIC] FOLDER   write the packages of built programs
        packages check PROGRAMS                make them twice, compare, and read them with dpkg-deb
-       packages try SUITE FOLDER              install each package of a folder in a clean Debian, record, report and view
+       packages recipes FOLDER REPOSITORY     write recipes that fetch the static program from a release of the repository
+       packages image FOLDER                  write a container image with the .deb of the folder
+       packages sums FOLDER                   write SHA256SUMS of all files, and read it again
+       packages try FOLDER [SYSTEM]…          install each package of a folder in clean systems, record, report and view
 
 PROGRAMS is a folder with hodo and libhodo_emulator.so, STATIC a program that needs no libraries.";
 
 /// The largest program that is shipped, stripped.
 const LARGEST: u64 = 40_000_000;
+/// The file of checksums.
+const SUMS: &str = "SHA256SUMS";
 
 fn main() -> ExitCode {
     workbench::main("packages", run)
@@ -44,9 +51,23 @@ fn run(arguments: &[String]) -> Outcome {
             make(Path::new(programs), Some(Path::new(fixed)), Path::new(folder))
         }
         ["check", programs] => check(Path::new(programs)),
-        ["try", suite, folder] => trial::run(suite, Path::new(folder)),
+        ["recipes", folder, repository] => recipes::make(Path::new(folder), repository),
+        ["image", folder] => image::make(Path::new(folder)),
+        ["sums", folder] => sums(Path::new(folder)),
+        ["try", folder, ref systems @ ..] => trial::run(systems, Path::new(folder)),
         _ => Err(USAGE.into()),
     }
+}
+
+/// Writes the checksums of all files in a folder, and has `sha256sum` compare them.
+fn sums(folder: &Path) -> Outcome {
+    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<Outcome<Vec<String>>>()?;
+    names.retain(|name| name != SUMS);
+    names.sort();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    fs::write(folder.join(SUMS), recipes::sums(folder, &names)?)?;
+    command::run(Command::new("sha256sum").args(["--check", "--strict", SUMS]).current_dir(folder))
 }
 
 /// A package as a file.

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -124,6 +124,28 @@ pub fn trial() -> Outcome {
     install_missing([&tool("mmdebstrap", "mmdebstrap", Need::Release)])
 }
 
+/// Makes sure that a static program can be tried without the C library of GNU.
+///
+/// # Errors
+/// The command to run, if we may not install.
+pub fn trial_without_libc() -> Outcome {
+    install_missing([
+        &tool("busybox", "busybox-static", Need::Release),
+        &tool("musl-gcc", "musl-tools", Need::Release),
+    ])
+}
+
+/// Makes sure that a container image can be built of Debian's packages.
+///
+/// # Errors
+/// The command to run, if we may not install.
+pub fn image() -> Outcome {
+    install_missing([
+        &tool("mmdebstrap", "mmdebstrap", Need::Release),
+        &tool("buildah", "buildah", Need::Release),
+    ])
+}
+
 /// Makes sure that the emulators and compilers for boards are installed.
 ///
 /// # Errors
@@ -196,16 +218,24 @@ fn install_readers() -> Outcome {
 
 /// Installs [`NPM_READERS`] in `target/npm`.
 fn install_npm_readers() -> Outcome {
-    let folder = command::target().join("npm");
-    let list = folder.join("installed");
-    if fs::read_to_string(&list).is_ok_and(|known| known == NPM_READERS) {
-        return Ok(());
+    npm_packages(&command::target().join("npm"), NPM_READERS).map(|_| ())
+}
+
+/// Installs packages of npm, separated by blanks, in a folder, unless they are there; returns the folder of modules.
+///
+/// # Errors
+/// npm fails.
+pub fn npm_packages(folder: &Path, packages: &str) -> Outcome<PathBuf> {
+    let (list, modules) = (folder.join("installed"), folder.join("node_modules"));
+    if fs::read_to_string(&list).is_ok_and(|known| known == packages) {
+        return Ok(modules);
     }
-    fs::create_dir_all(&folder)?;
+    fs::create_dir_all(folder)?;
     let mut npm = Command::new("npm");
-    npm.args(["install", "--silent", "--no-save", "--ignore-scripts", "--prefix"]).arg(&folder);
-    command::run(npm.args(NPM_READERS.split(' ')))?;
-    Ok(fs::write(list, NPM_READERS)?)
+    npm.args(["install", "--silent", "--no-save", "--ignore-scripts", "--prefix"]).arg(folder);
+    command::run(npm.args(packages.split(' ')))?;
+    fs::write(list, packages)?;
+    Ok(modules)
 }
 
 /// Makes a virtual environment of Python in a folder.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::run::{Folder, Ran, hodo};
 
 /// A list that `push` makes larger: by half, or by one if `GROWS_BY_ONE`.
-const PROGRAM: &str = r#"
+pub(crate) const PROGRAM: &str = r#"
 #include <stdlib.h>
 static int *list;
 static int room, length;

@@ -3,6 +3,7 @@
 mod arm;
 mod babeltrace;
 mod check;
+mod check_workflows;
 mod compilers;
 mod containers;
 mod damage;
