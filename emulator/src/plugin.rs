@@ -20,7 +20,9 @@ use crate::{
     settings::Settings,
     signal::Registers,
     spool::Thread,
-    syscall, threads, window,
+    syscall,
+    target::{self, Target},
+    threads, window,
 };
 
 static API: OnceLock<Api> = OnceLock::new();
@@ -72,10 +74,11 @@ pub unsafe extern "C" fn qemu_plugin_install(
 
 fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
     // SAFETY: QEMU passes a NUL-terminated name.
-    let target = unsafe { CStr::from_ptr(info.target_name) };
-    if target != c"x86_64" {
-        return Err(format!("it emulates x86_64 only, not {}", target.to_string_lossy()));
-    }
+    let name = unsafe { CStr::from_ptr(info.target_name) };
+    let target = Target::from_name(name.to_bytes())
+        .filter(|&target| target == Target::X86_64 || !info.system_emulation)
+        .ok_or_else(|| format!("it does not emulate {}", name.to_string_lossy()))?;
+    target::set(target);
     let version = if info.system_emulation { machine::VERSION } else { qemu::VERSION };
     if !(info.version_min..=info.version_current).contains(&version) {
         return Err(format!(
@@ -146,8 +149,8 @@ extern "C" fn translate(_: Id, tb: *mut Tb) {
 }
 
 /// QEMU's code calls this before each block with the number of the vCPU and the block. It keeps the address of
-/// `CPUX86State` in `rbp` (TCG_AREG0 of its x86-64 backend), and at the start of a block all registers of the emulated
-/// processor are in there; plugin interface version 1 has no other way to read them. [`program_begins`] checks that
+/// the emulated processor's state (such as `CPUX86State`) in `rbp` (TCG_AREG0 of its x86-64 backend), and at the start of a
+/// block all its registers are in there; plugin interface version 1 has no other way to read them. [`program_begins`] checks that
 /// this is so.
 #[unsafe(naked)]
 extern "C" fn entered(index: c_uint, block: *mut c_void) {
@@ -167,11 +170,11 @@ extern "C" fn enter(index: c_uint, block: &'static Block, registers: &Registers)
     thread.enter(block, registers);
 }
 
-/// A program's first block is about to run. Its stack begins with argc and argv (System V ABI, "Initial Process
-/// Stack"), which shows whether `registers` are the emulated processor's, and whether guest addresses are host
+/// A program's first block is about to run. Its stack begins with argc and argv on all targets (System V ABI, "Initial
+/// Process Stack"), which shows whether `registers` are the emulated processor's, and whether guest addresses are host
 /// addresses.
 pub(crate) fn program_begins(registers: &Registers) {
-    let stack = registers.rsp();
+    let stack = registers.stack_pointer();
     let plausible = memory::word(stack).is_some_and(|argc| {
         let end = stack.wrapping_add(8 * (argc.wrapping_add(1)));
         argc < 1 << 24

@@ -17,6 +17,7 @@ mod overlap;
 mod read;
 mod reader;
 mod records;
+mod riscv;
 pub mod ring;
 mod sample;
 pub mod samples;
