@@ -15,6 +15,7 @@ mod explain;
 mod export;
 mod exports;
 mod files;
+mod foreign;
 mod guests;
 mod index;
 mod jitted;
