@@ -47,6 +47,7 @@ mod qemu;
 pub mod seal;
 mod settings;
 mod signal;
+pub mod slave;
 pub mod spool;
 mod syscall;
 mod target;

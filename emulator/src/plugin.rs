@@ -19,6 +19,7 @@ use crate::{
     qemu::{self, Api, Id, Info, Tb},
     settings::Settings,
     signal::Registers,
+    slave,
     spool::Thread,
     syscall,
     target::{self, Target},
@@ -76,16 +77,17 @@ fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
     // SAFETY: QEMU passes a NUL-terminated name.
     let name = unsafe { CStr::from_ptr(info.target_name) };
     let target = Target::from_name(name.to_bytes())
-        .filter(|&target| target == Target::X86_64 || !info.system_emulation)
+        .filter(|&target| target != Target::Aarch64 || !info.system_emulation)
         .ok_or_else(|| format!("it does not emulate {}", name.to_string_lossy()))?;
     target::set(target);
-    let version = if info.system_emulation { machine::VERSION } else { qemu::VERSION };
+    let is_machine = info.system_emulation && target == Target::X86_64;
+    let version = if is_machine { machine::VERSION } else { qemu::VERSION };
     if !(info.version_min..=info.version_current).contains(&version) {
         return Err(format!(
             "this QEMU speaks plugin interface versions {} to {}, and version {version} is needed ({})",
             info.version_min,
             info.version_current,
-            if info.system_emulation { "QEMU 11.1 has it" } else { "Debian 12's QEMU 7.2 has it" }
+            if is_machine { "QEMU 11.1 has it" } else { "Debian 12's QEMU 7.2 has it" }
         ));
     }
     let option = |name: &str| {
@@ -96,8 +98,12 @@ fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
     };
     let spool =
         PathBuf::from(OsString::from_vec(option("spool").ok_or("the option spool=DIRECTORY is missing")?));
-    if info.system_emulation {
+    if is_machine {
         return machine::install(id, spool);
+    }
+    if info.system_emulation {
+        let number = option("slave").and_then(|number| String::from_utf8(number).ok()?.parse().ok());
+        return slave::install(id, &spool, number.ok_or("the option slave=NUMBER is missing")?);
     }
     let clock = option("clock").and_then(|clock| String::from_utf8(clock).ok()?.parse().ok()).unwrap_or(0);
     let settings = match Settings::load(&spool) {

@@ -25,7 +25,7 @@ use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 use crate::{
     Error,
     event::Event,
-    units::{self, Encoded},
+    units::{self, Clock, Encoded},
 };
 
 /// Ticks of the virtual clock per second; a tick is a nanosecond.
@@ -38,6 +38,8 @@ const MAX_NONTURBO_RATIO: u8 = 10;
 /// The content of a spool.
 pub(crate) struct Collected {
     engine: String,
+    /// Ticks of virtual time per second; 0 if the time is another.
+    frequency: u64,
     target: Target,
     /// The traces of another unit than Intel PT, of all files of `threads` in order.
     encoded: Vec<Encoded>,
@@ -68,6 +70,7 @@ impl Collected {
         target: Target,
         threads: &[SealedThread],
         running: &BTreeSet<u32>,
+        clock: Clock<'_>,
     ) -> Result<Collected, Error> {
         let (mut records, mut notes, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
         for thread in threads {
@@ -100,18 +103,22 @@ impl Collected {
                 running_threads.insert((pid, tid));
             }
         }
-        let threads = by_thread(records);
+        let mut threads = by_thread(records);
         let encoded = match units::unit(target) {
-            Some(_) => units::encode(target, &notes, &code, threads.values().flatten())?,
+            Some(_) => units::encode(target, &notes, &code, threads.values().flatten(), clock)?,
             None => Vec::new(),
         };
+        for record in threads.values_mut().flatten() {
+            (record.start, record.end) = (clock.nanos(record.start), clock.nanos(record.end));
+        }
+        let frequency = if let Clock::Instructions = clock { FREQUENCY } else { 0 };
         let records = threads.values().flatten();
         for (record, encoded) in records.zip(&encoded) {
             if let Some(missing) = &encoded.missing {
                 unreadable.push(format!("thread {}: {missing}", record.tid));
             }
         }
-        Ok(Collected { engine, target, encoded, threads, notes, code, running: running_threads, unreadable })
+        Ok(Collected { engine, frequency, target, encoded, threads, notes, code, running: running_threads, unreadable })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -257,7 +264,7 @@ impl Collected {
         });
         let notes = RecorderNotes {
             engine: self.engine.clone(),
-            frequency: FREQUENCY,
+            frequency: self.frequency,
             threads: threads.collect(),
             untraced: self.untraced(),
             ..RecorderNotes::default()

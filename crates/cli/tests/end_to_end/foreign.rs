@@ -71,8 +71,14 @@ fn every_instruction_is_that_of_the_emulators_own_log() {
         let mut expected = logged(&folder, target, &program);
         let recording = record(&folder, &[&program], 0);
         if target == "riscv64" {
-            // The last one is `ecall`, which does not retire.
-            expected.pop();
+            // An `ecall` does not retire.
+            let listing = output(Command::new("riscv64-linux-gnu-objdump").args(["-d", &program]));
+            let calls = listing.lines().filter(|line| line.ends_with("ecall"));
+            let calls: Vec<u64> = calls
+                .filter_map(|line| u64::from_str_radix(line.split(':').next()?.trim(), 16).ok())
+                .collect();
+            assert!(!calls.is_empty());
+            expected.retain(|address| !calls.contains(address));
         }
         assert!(expected.len() > 4_000);
         assert_eq!(decoded(&recording, &[]), expected, "{target}");
@@ -140,7 +146,8 @@ fn calls_lines_and_exit_codes_of_a_dynamic_program() {
         assert_eq!((calls("work"), calls("main")), (3.into(), 2.into()), "{target}");
         // 60 rounds and three times the end of the loop, in line 3.
         let (_, rows) = table("lines", &[], &recording);
-        let line = rows.iter().find(|row| row["line"] == 3 && row["function"] == "work").unwrap();
+        let is_third = |row: &&Value| row["line"].as_str().is_some_and(|line| line.ends_with("children.c:3"));
+        let line = rows.iter().find(is_third).unwrap();
         assert!(line["instructions"].as_u64() > Some(300), "{target}: {line}");
     }
 }
@@ -186,8 +193,10 @@ fn llvm_reads_a_profile_of_arm() {
         .collect();
     let (_, rows) = table("functions", &[], &recording);
     for name in ["fib", "main"] {
-        let calls = rows.iter().find(|row| row["function"] == name).unwrap()["calls"].as_u64();
-        assert_eq!(heads.get(name).copied(), calls, "{name}: {shown}");
+        let row = rows.iter().find(|row| row["function"] == name).unwrap();
+        // `_start` jumps to a copy of `b main`.
+        let entries = row["calls"].as_u64().unwrap() + row["jumps"].as_u64().unwrap();
+        assert_eq!(heads.get(name), Some(&entries), "{name}: {shown}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod arm;
 mod babeltrace;
+mod board_trace;
 mod check;
 mod compilers;
 mod containers;

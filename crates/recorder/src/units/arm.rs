@@ -78,6 +78,11 @@ impl Unit for Processor {
         self.encoder.exception(INTERRUPT, next);
     }
 
+    fn trapped(&mut self, _cause: u8, from: u64, handler: u64) {
+        self.encoder.exception(INTERRUPT, from);
+        self.encoder.handler(handler, CONTEXT);
+    }
+
     fn lost(&mut self) {
         self.encoder.overflow();
     }

@@ -26,6 +26,40 @@ use crate::{Error, event::Event};
 use code::{Code, Files, Instruction};
 use walk::Walk;
 
+/// What the times in the plugin's packets are.
+#[derive(Clone, Copy)]
+pub(crate) enum Clock<'c> {
+    /// Of a program: virtual time, in which an instruction takes a nanosecond.
+    Instructions,
+    /// Of a slave of a board: the host's time-stamp counter, which this converts to nanoseconds of the slave's clock.
+    Counter(&'c dyn Fn(u64) -> u64),
+}
+
+impl Clock<'_> {
+    pub(crate) fn nanos(self, time: u64) -> u64 {
+        match self {
+            Clock::Instructions => time,
+            Clock::Counter(convert) => convert(time),
+        }
+    }
+
+    /// How long an instruction takes if no time says otherwise.
+    fn step(self) -> u64 {
+        match self {
+            Clock::Instructions => 1,
+            Clock::Counter(_) => 0,
+        }
+    }
+
+    /// The privilege level of the code: RISC-V's user or machine mode.
+    fn privilege(self) -> u8 {
+        match self {
+            Clock::Instructions => 0,
+            Clock::Counter(_) => 3,
+        }
+    }
+}
+
 /// Instructions between two times in a trace, at least.
 const TIME_EVERY: u64 = 100;
 
@@ -45,6 +79,10 @@ trait Unit {
 
     /// The kernel runs, and will continue at an address.
     fn interrupted(&mut self, next: u64);
+
+    /// A trap prevented the instruction at an address; its handler, which is traced, begins at `handler`. `cause` is that of the
+    /// packets.
+    fn trapped(&mut self, cause: u8, from: u64, handler: u64);
 
     /// Packets are lost from here on.
     fn lost(&mut self);
@@ -91,19 +129,27 @@ pub(crate) fn encode<'a>(
     notes: &[Note],
     code: &[Vec<u8>],
     records: impl Iterator<Item = &'a ThreadRecord>,
+    clock: Clock<'_>,
 ) -> Result<Vec<Encoded>, Error> {
     let files = Files::open(notes);
     let mut code = Code::new(target.isa(), notes, code, &files);
-    records.map(|record| encode_record(target, record, &mut code)).collect()
+    records.map(|record| encode_record(target, record, &mut code, clock)).collect()
 }
 
-fn encode_record(target: Target, record: &ThreadRecord, code: &mut Code<'_>) -> Result<Encoded, Error> {
+fn encode_record(
+    target: Target,
+    record: &ThreadRecord,
+    code: &mut Code<'_>,
+    clock: Clock<'_>,
+) -> Result<Encoded, Error> {
     let mut packets = Vec::new();
     let (_, mut reader) = record.trace().map_err(Error::file(&record.path))?;
     reader.read_to_end(&mut packets).map_err(Error::file(&record.path))?;
-    code.choose(record.pid, record.start);
+    let start = clock.nanos(record.start);
+    code.choose(record.pid, start);
+    let privilege = clock.privilege();
     Ok(match target {
-        Target::Riscv64 => Walk::new(code, riscv::Hart::new(), record.start).follow(&packets),
-        _ => Walk::new(code, arm::Processor::new(), record.start).follow(&packets),
+        Target::Riscv64 => Walk::new(code, riscv::Hart::new(privilege), start, clock).follow(&packets),
+        _ => Walk::new(code, arm::Processor::new(), start, clock).follow(&packets),
     })
 }

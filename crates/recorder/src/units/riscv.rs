@@ -1,6 +1,7 @@
 //! The trace encoder of a RISC-V hart: E-Trace of user mode.
 
 use hodo_code::Terminator;
+use hodo_emulator::slave::INTERRUPT;
 use hodo_etrace::{
     Configuration,
     encoder::{Encoder, Retired, Taken},
@@ -32,6 +33,7 @@ const TIMER: u64 = 5;
 /// A hart with its encoder.
 pub(super) struct Hart {
     configuration: Configuration,
+    privilege: u8,
     encoder: Encoder,
     stream: Vec<u8>,
     now: u64,
@@ -40,11 +42,11 @@ pub(super) struct Hart {
 }
 
 impl Hart {
-    pub(super) fn new() -> Hart {
+    pub(super) fn new(privilege: u8) -> Hart {
         let text = SETTINGS.replace("protocol = \"e-trace\"\n", "");
         let configuration = Configuration::parse(&text).expect("the settings are valid");
         let encoder = Encoder::new(&configuration.parameters, Options::default(), RESYNC_AFTER);
-        Hart { configuration, encoder, stream: Vec::new(), now: 0, time_due: 0 }
+        Hart { configuration, privilege, encoder, stream: Vec::new(), now: 0, time_due: 0 }
     }
 
     /// Writes the packets that are complete.
@@ -77,10 +79,11 @@ impl Unit for Hart {
         let address = instruction.address;
         let Some(instruction) = riscv::decode(&instruction.bytes, address, Set::RV64GC) else { return };
         // The packet about an instruction is decided when the next one retires.
+        self.now = now;
         self.encoder.set_time(now);
-        self.encoder.retire(&Retired { address, instruction, privilege: 0, notify: false });
+        let privilege = self.privilege;
+        self.encoder.retire(&Retired { address, instruction, privilege, notify: false });
         self.write();
-        self.now = now + 1;
     }
 
     fn system_call(&mut self, address: u64, _after: u64) {
@@ -91,6 +94,12 @@ impl Unit for Hart {
     fn interrupted(&mut self, next: u64) {
         self.encoder.trap(&Taken { cause: TIMER, is_interrupt: true, value: 0, address: next });
         self.encoder.end(None);
+        self.write();
+    }
+
+    fn trapped(&mut self, cause: u8, from: u64, _handler: u64) {
+        let (is_interrupt, cause) = (cause & INTERRUPT != 0, u64::from(cause & !INTERRUPT));
+        self.encoder.trap(&Taken { cause, is_interrupt, value: 0, address: from });
         self.write();
     }
 

@@ -7,7 +7,7 @@ use hodo_intel_pt::{
 };
 
 use super::{
-    Encoded, Unit,
+    Clock, Encoded, Unit,
     code::{Code, Instruction},
 };
 
@@ -38,8 +38,11 @@ pub(super) struct Walk<'w, 'a, U> {
     unit: U,
     /// The next instruction; `None` while nothing is traced.
     next: Option<u64>,
-    /// The time: an instruction is a nanosecond.
+    /// The time in nanoseconds.
     now: u64,
+    clock: Clock<'w>,
+    /// The cause of the trap that follows.
+    cause: u8,
     hidden: u64,
     last_ip: LastIp,
     /// The address of a FUP whose packet follows.
@@ -49,12 +52,14 @@ pub(super) struct Walk<'w, 'a, U> {
 }
 
 impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
-    pub(super) fn new(code: &'w mut Code<'a>, unit: U, now: u64) -> Walk<'w, 'a, U> {
+    pub(super) fn new(code: &'w mut Code<'a>, unit: U, now: u64, clock: Clock<'w>) -> Walk<'w, 'a, U> {
         Walk {
             code,
             unit,
             next: None,
             now,
+            clock,
+            cause: 0,
             hidden: 0,
             last_ip: LastIp::ZERO,
             source: None,
@@ -93,7 +98,8 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
                 self.in_status = true;
             }
             Packet::PsbEnd => self.in_status = false,
-            Packet::Tsc(time) => self.now = time,
+            Packet::Tsc(time) => self.now = self.clock.nanos(time),
+            Packet::Cfe { vector, .. } => self.cause = vector,
             Packet::Tnt8(tnt) | Packet::Tnt64(tnt) => return self.branches(tnt),
             Packet::Tip(payload) => {
                 if let Some(target) = self.last_ip.join(payload) {
@@ -140,7 +146,7 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
 
     fn execute(&mut self, instruction: &Instruction, next: u64) {
         self.unit.executed(instruction, next, self.now);
-        self.now += 1;
+        self.now += self.clock.step();
         self.next = Some(next);
     }
 
@@ -178,6 +184,12 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
     }
 
     fn indirect(&mut self, target: u64) -> Result<(), Trouble> {
+        if let Some(source) = self.source.take() {
+            self.run_to(source)?;
+            self.unit.trapped(self.cause, source, target);
+            self.next = Some(target);
+            return Ok(());
+        }
         let Some(branch) = self.advance()? else { return Ok(()) };
         match branch.step.terminator {
             Terminator::Conditional => return Err(Trouble::Packet(branch.address)),
@@ -195,13 +207,7 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
     fn end(&mut self, payload: IpPayload) -> Result<(), Trouble> {
         self.last_ip.join(payload);
         if let Some(source) = self.source.take() {
-            while let Some(instruction) = self.peek()?
-                && instruction.address != source
-            {
-                if !self.execute_plain(&instruction) {
-                    return Err(Trouble::Packet(instruction.address));
-                }
-            }
+            self.run_to(source)?;
             self.unit.interrupted(source);
         } else if let Some(call) = self.advance()? {
             if call.step.terminator != Terminator::Trap {
@@ -210,6 +216,18 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
             self.trap(&call);
         }
         self.next = None;
+        Ok(())
+    }
+
+    /// Runs the instructions before an address.
+    fn run_to(&mut self, address: u64) -> Result<(), Trouble> {
+        while let Some(instruction) = self.peek()?
+            && instruction.address != address
+        {
+            if !self.execute_plain(&instruction) {
+                return Err(Trouble::Packet(instruction.address));
+            }
+        }
         Ok(())
     }
 
