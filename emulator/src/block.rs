@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
-use hodo_isa::{Isa, Terminator};
 use hodo_isa::x86::branch_target;
 use hodo_isa::x86::disassembler::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
 };
+use hodo_isa::{Isa, Terminator};
 
 /// The effect of a block's last instruction on control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -156,8 +156,7 @@ mod tests {
         let program = Program { path: "/bin/ls".into(), target: Target::Aarch64, arguments };
         let variables = [&b"LD_PRELOAD=/x.so"[..], b"HOME=/", b"LD_AUDIT=a,b"].map(<[u8]>::to_vec);
         let (arguments, environment) = launch.command(&program, variables.to_vec());
-        let expected =
-            "/usr/bin/qemu-aarch64 -plugin /a,,b.so,spool=/s,clock=5 -L /usr/aarch64-linux-gnu -E LD_PRELOAD=/x.so -0 l /bin/ls -R";
+        let expected = "/usr/bin/qemu-aarch64 -plugin /a,,b.so,spool=/s,clock=5 -L /usr/aarch64-linux-gnu -E LD_PRELOAD=/x.so -0 l /bin/ls -R";
         assert_eq!(arguments.join(OsStr::new(" ")), expected);
         assert_eq!(environment, [&b"HOME=/"[..], b"LD_AUDIT=a,b"]);
         let options = arguments[2].as_bytes();

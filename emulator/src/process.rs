@@ -182,7 +182,8 @@ impl Process {
             Some((_, block)) => *block,
             None => {
                 // Blocks are never freed: QEMU's code may call back with them at any time.
-                let block: &'static Block = Box::leak(Box::new(Block::new(pc, reads, target::current().isa())));
+                let block: &'static Block =
+                    Box::leak(Box::new(Block::new(pc, reads, target::current().isa())));
                 known.push((bytes.into(), block));
                 block
             }

@@ -89,12 +89,7 @@ pub(crate) fn delivered(
     }
 }
 
-fn delivered_x86(
-    thread: &mut Thread,
-    previous: &Block,
-    pc: u64,
-    registers: &Registers,
-) -> Option<Signal> {
+fn delivered_x86(thread: &mut Thread, previous: &Block, pc: u64, registers: &Registers) -> Option<Signal> {
     let frame = registers.stack_pointer();
     let info = registers.rsi();
     let inside = info > frame && info - frame < FRAME;
@@ -117,10 +112,7 @@ fn delivered_x86(
 
 /// Whether an instruction can raise this signal. Its number is the same on all targets.
 fn may_fault(signal: u64) -> bool {
-    matches!(
-        signal as i32,
-        libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP
-    )
+    matches!(signal as i32, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP)
 }
 
 /// Signals that arrive together stack their frames before the first handler runs: a frame that interrupted a handler at

@@ -118,7 +118,17 @@ impl Collected {
                 unreadable.push(format!("thread {}: {missing}", record.tid));
             }
         }
-        Ok(Collected { engine, frequency, target, encoded, threads, notes, code, running: running_threads, unreadable })
+        Ok(Collected {
+            engine,
+            frequency,
+            target,
+            encoded,
+            threads,
+            notes,
+            code,
+            running: running_threads,
+            unreadable,
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {

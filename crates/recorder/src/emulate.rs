@@ -56,14 +56,8 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
     let running = descendants::wait(&spool, &interrupt, notice);
     let threads = seal(&spool, &sealed, !running.is_empty()).map_err(Error::file(&spool))?;
     let messages = messages(&sealed);
-    let recording = collect::Collected::read(
-        &sealed,
-        engine,
-        target,
-        &threads,
-        &running,
-        units::Clock::Instructions,
-    )?;
+    let recording =
+        collect::Collected::read(&sealed, engine, target, &threads, &running, units::Clock::Instructions)?;
     if recording.is_empty() {
         let messages: Vec<_> = messages.into_iter().chain(recording.warnings()).collect();
         let reason =

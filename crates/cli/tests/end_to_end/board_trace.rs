@@ -72,9 +72,8 @@ fn a_slaves_instructions_and_events_are_on_one_timeline() {
         let outside = ticks.iter().zip(calls);
         outside.filter(|(tick, (begin, end))| **tick < begin - margin || **tick > end + margin).count()
     };
-    let times = |events: &[Value]| -> Vec<i64> {
-        events.iter().map(|event| event["ts"].as_i64().unwrap()).collect()
-    };
+    let times =
+        |events: &[Value]| -> Vec<i64> { events.iter().map(|event| event["ts"].as_i64().unwrap()).collect() };
     assert_eq!(inside(&times(&ticks), &executions("slave_ticked", &[&slave]), RESOLUTION), 0);
 
     // On the master's clock, the true time of each event lies in its call, but for the width of the timeline.

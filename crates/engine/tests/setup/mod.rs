@@ -1,7 +1,10 @@
 //! The settings of the recordings that tests write.
 
 use hodo_clock::PerfClock;
-use hodo_formats::perf::{layout::intel_pt_config, write::{Setup, TraceUnit}};
+use hodo_formats::perf::{
+    layout::intel_pt_config,
+    write::{Setup, TraceUnit},
+};
 
 /// A recording with times: a tick is a nanosecond.
 pub(crate) fn setup() -> Setup<'static> {

@@ -10,6 +10,7 @@
 //! stack, the counters of the timing packets. It consists of 64-bit words only, so that it can lie in shared memory
 //! that another process reads after this one died.
 
+mod cause;
 mod guest;
 mod time;
 
@@ -65,9 +66,6 @@ const NO_CR3: u64 = u64::MAX;
 const LONG_TNT_BRANCHES: u32 = 47;
 /// Maximum branches of a TNT-8 packet.
 const SHORT_TNT_BRANCHES: u32 = 6;
-
-/// Type of a CFE packet: an interrupt or exception.
-const INTERRUPT: u8 = 1;
 
 /// In place of the address of a VMCS while no guest runs.
 const HOST: u64 = u64::MAX;
@@ -228,12 +226,6 @@ impl Encoder {
     /// CFE with IP, or MODE.Exec. [`Encoder::flush`] comes before that packet.
     pub fn fup(&mut self, ip: u64, sink: &mut impl Sink) {
         self.ip_packet(FUP, ip, sink);
-    }
-
-    /// Emits the cause of the interrupt or exception that follows (CFE of event trace, without an address).
-    pub fn cause(&mut self, vector: u8, now: u64, sink: &mut impl Sink) {
-        self.flush(now, sink);
-        packet(Packet::Cfe { ip: false, kind: INTERRUPT, vector }, sink);
     }
 
     /// Returns the width of the code, as the trace shows it.

@@ -31,9 +31,9 @@ pub(super) fn check(request: &Request, program: &Program) -> Result<Target, Erro
     }
     let has_options = !request.events.is_empty() || request.filter.is_some();
     match target {
-        Target::X86_64 if request.sysroot.is_some() => {
-            Err(Error::Missing(format!("--sysroot is for programs of other processors, and {path} is for x86_64")))
-        }
+        Target::X86_64 if request.sysroot.is_some() => Err(Error::Missing(format!(
+            "--sysroot is for programs of other processors, and {path} is for x86_64"
+        ))),
         Target::Aarch64 | Target::Riscv64 if has_options => Err(Error::Missing(format!(
             "-e and --filter are for Intel PT, and {path} is a program for {}",
             target.name()

@@ -1,13 +1,6 @@
 //! The code that programs ran, by process and time.
 
-use std::{
-    collections::HashMap,
-    ffi::OsStr,
-    ops::Range,
-    os::unix::ffi::OsStrExt,
-    path::Path,
-    rc::Rc,
-};
+use std::{collections::HashMap, ffi::OsStr, ops::Range, os::unix::ffi::OsStrExt, path::Path, rc::Rc};
 
 use hodo_bytes::Map;
 use hodo_code::{AddressSpace, Content, Isa, Origin, Step, Terminator};
@@ -118,9 +111,10 @@ impl<'a> Code<'a> {
 
     /// Chooses the program that a process ran from this time on.
     pub(super) fn choose(&mut self, pid: u32, time: u64) {
-        let after = self.images.get(&pid).map_or(0, |images| {
-            images.iter().rposition(|image| image.start <= time).unwrap_or_default()
-        });
+        let after = self
+            .images
+            .get(&pid)
+            .map_or(0, |images| images.iter().rposition(|image| image.start <= time).unwrap_or_default());
         if self.chosen != (pid, after) {
             self.chosen = (pid, after);
             self.blocks.clear();

@@ -116,8 +116,7 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
                 let Some(address) = self.last_ip.join(payload) else { return Ok(()) };
                 match self.next {
                     None => self.begin(address),
-                    Some(next) if self.in_status && next != address => return Err(Trouble::Packet(next)),
-                    Some(_) if self.in_status => {}
+                    Some(_) if self.in_status => return self.run_to(address),
                     Some(_) => self.source = Some(address),
                 }
             }

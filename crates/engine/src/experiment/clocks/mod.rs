@@ -230,6 +230,24 @@ fn move_flow(flow: &mut Trace<'_>, map: &TimeMap) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Returns how far the curve of a clock is from the line that control flow has instead, at most, in nanoseconds.
+fn bend(flow: &Trace<'_>, map: &TimeMap) -> Option<u64> {
+    /// Places at which they are compared.
+    const PLACES: i128 = 256;
+    if map.constant().is_some() {
+        return None;
+    }
+    let ((first, last), clock) = (flow.span()?, flow.recording.config.clock?);
+    let [first, last] = [first, last].map(|tick| i128::from(clock.nanos(tick).0));
+    let [begin, end] = [first, last].map(|own| map.estimate(OriginNanos(own)).0);
+    let distances = (0..=PLACES).map(|place| {
+        let own = first + (last - first) * place / PLACES;
+        let straight = begin + (end - begin) * place / PLACES;
+        map.estimate(OriginNanos(own)).0.abs_diff(straight)
+    });
+    distances.max().and_then(|distance| u64::try_from(distance).ok())
+}
+
 /// A tick of a trace, with its own time and its time on the timeline.
 struct Moved {
     tick: Tsc,
@@ -264,7 +282,9 @@ fn units(traces: &Traces<'_>, labels: &[String]) -> Vec<Unit> {
         match all.entry(input) {
             Entry::Vacant(entry) => _ = entry.insert(identity),
             // A hardware trace beside events has their clock.
-            Entry::Occupied(mut entry) if entry.get().kind == ClockKind::Virtual => _ = entry.insert(identity),
+            Entry::Occupied(mut entry) if entry.get().kind == ClockKind::Virtual => {
+                _ = entry.insert(identity)
+            }
             Entry::Occupied(_) => {}
         }
     }
@@ -383,7 +403,14 @@ fn describe(traces: &Traces<'_>, units: &[Unit]) -> Vec<TraceClock> {
     let unit = |input: usize| units.iter().find(|unit| unit.input == input);
     let flows = traces.flows.iter().filter_map(|flow| {
         let identity = ClockIdentity::of_recording(&flow.recording);
-        Some(trace_clock(unit(flow.input)?, "control flow", &identity, None))
+        let unit = unit(flow.input)?;
+        // Beside events, its clock is theirs.
+        let identity = if identity.kind == ClockKind::Virtual { &unit.identity } else { &identity };
+        let mut clock = trace_clock(unit, "control flow", identity, None);
+        let map = unit.placement.as_ref().map(|placement| &placement.map);
+        let bend = map.and_then(|map| bend(flow, map)).unwrap_or(0);
+        clock.half_width_ns = clock.half_width_ns.map(|half| half.saturating_add(bend));
+        Some(clock)
     });
     let events = traces.event_inputs.iter().zip(&traces.events).filter_map(|(&input, trace)| {
         let unit = unit(input)?;

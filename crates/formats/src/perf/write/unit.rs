@@ -42,8 +42,7 @@ impl TraceUnit<'_> {
                 words(&[&head[..], &[is_snapshot.into()], &coresight_unit(&registers)].concat())
             }
             TraceUnit::RiscV(settings) => {
-                let head =
-                    [auxtrace_type::RISCV.into(), VERSION, is_snapshot.into(), settings.len() as u64];
+                let head = [auxtrace_type::RISCV.into(), VERSION, is_snapshot.into(), settings.len() as u64];
                 let mut body = words(&head);
                 body.extend_from_slice(settings.as_bytes());
                 body.resize(body.len().next_multiple_of(8), 0);
