@@ -52,12 +52,15 @@ struct Code {
     vector: Option<usize>,
 }
 
+/// The code that a block was made from, and the block.
+type Version = (Box<[u8]>, &'static Code);
+
 struct Hart {
     settings: Settings,
     spool: std::path::PathBuf,
     /// The slave's number, counted from 1.
     number: u32,
-    blocks: FxHashMap<u64, Vec<(Box<[u8]>, &'static Code)>>,
+    blocks: FxHashMap<u64, Vec<Version>>,
     thread: *mut Thread,
     /// The register of the last block that writes `mtvec`.
     writes: Option<usize>,

@@ -95,7 +95,7 @@ impl Collected {
             }
         }
         notes.sort_by_key(|(note, _)| (note.time, rank(&note.kind)));
-        let (notes, code): (Vec<_>, Vec<_>) = notes.into_iter().unzip();
+        let (mut notes, code): (Vec<Note>, Vec<_>) = notes.into_iter().unzip();
         let code: Vec<Vec<u8>> = code.into_iter().flatten().collect();
         let mut running_threads = BTreeSet::new();
         for &ThreadRecord { pid, tid, .. } in &records {
@@ -110,6 +110,11 @@ impl Collected {
         };
         for record in threads.values_mut().flatten() {
             (record.start, record.end) = (clock.nanos(record.start), clock.nanos(record.end));
+        }
+        if let Clock::Counter(_) = clock {
+            // What a slave runs is known before it starts; its trace begins when it does.
+            let start = threads.values().flatten().map(|record| record.start).min().unwrap_or(0);
+            notes.iter_mut().for_each(|note| note.time = start);
         }
         let frequency = if let Clock::Instructions = clock { FREQUENCY } else { 0 };
         let records = threads.values().flatten();
