@@ -45,7 +45,8 @@ struct board_shared {
     uint32_t tick_us;
     /* Milliseconds after the start at which an urgent task begins to take two thirds of the processor; 0: never. */
     uint32_t urgent_ms;
-    uint32_t unused[2];
+    /* Written by the slave: the true time of its start. */
+    uint64_t started;
     struct board_oscillator oscillator;
     /* Written by the slave. */
     uint8_t line[HODO_LINE];

@@ -177,6 +177,7 @@ static void begin(struct board_shared *shared)
     number_of_slave = shared->slave;
     urgent_ms = shared->urgent_ms;
     started = board_truth(board_raw());
+    shared->started = started;
     ring.words = &shared->ring;
     ring.epoch = epoch;
     platform.ring = &ring;

@@ -6,6 +6,7 @@ use hodo_isa::x86::branch_target;
 use hodo_isa::x86::disassembler::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
 };
+use hodo_isa::{Isa, Terminator};
 
 /// The effect of a block's last instruction on control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,20 +79,17 @@ pub(crate) static OUTSIDE: Block = Block {
 };
 
 impl Block {
-    /// The block of some instructions in code of 16, 32 or 64 bits; there is at least one.
+    /// The block of some instructions; there is at least one.
     ///
     /// QEMU lists, as a block's last, an instruction that crosses the end of a page, stops reading its bytes there, and
     /// then ends the block before it. No instruction is a prefix of another, so a last instruction that does not decode
     /// does not run here. If the only instruction of a block does not decode, the disassembler does not know it: either it
     /// raises an exception, or only QEMU knows it.
-    pub(crate) fn new(pc: u64, instructions: &[Read<'_>], bits: u32) -> Block {
+    pub(crate) fn new(pc: u64, instructions: &[Read<'_>], isa: Isa) -> Block {
         let mut offsets: Vec<u16> = instructions.iter().map(|read| (read.address - pc) as u16).collect();
-        let last = instructions.last().and_then(|read| decode(read, bits));
+        let last = instructions.last().and_then(|read| LastInstruction::decode(read, isa));
         let (kind, taken, fall) = match &last {
-            Some(last) => {
-                let (kind, taken) = ending(last);
-                (kind, taken, last.next_ip())
-            }
+            Some(last) => (last.kind, last.taken, last.fall),
             None if offsets.len() == 1 => {
                 let next = instructions.first().map_or(pc, |read| read.address + read.bytes.len() as u64);
                 (Kind::Direct, next, next)
@@ -102,7 +100,7 @@ impl Block {
                 (Kind::Direct, end, end)
             }
         };
-        let alone = instructions.len() == 1 && last.as_ref().is_some_and(writes_memory);
+        let alone = instructions.len() == 1 && last.is_some_and(|last| last.may_run_alone);
         Block {
             pc,
             taken,
@@ -142,11 +140,47 @@ impl Block {
     }
 }
 
-/// Decodes the instruction if its bytes are complete.
-fn decode(read: &Read<'_>, bits: u32) -> Option<Instruction> {
-    let mut decoder = Decoder::with_ip(bits, read.bytes, read.address, DecoderOptions::NONE);
-    let instruction = decoder.decode();
-    (!instruction.is_invalid()).then_some(instruction)
+/// What a block's last instruction does to the flow.
+struct LastInstruction {
+    kind: Kind,
+    taken: u64,
+    fall: u64,
+    /// Whether QEMU may leave a block to run this instruction alone. It does so on x86 for stores into code.
+    may_run_alone: bool,
+}
+
+impl LastInstruction {
+    /// Decodes the instruction if its bytes are complete.
+    fn decode(read: &Read<'_>, isa: Isa) -> Option<LastInstruction> {
+        let Isa::X86(bits) = isa else {
+            let step = isa.instruction(read.bytes, read.address).ok()?.step();
+            let fall = read.address.wrapping_add(step.length.into());
+            let kind = kind_of(step.terminator, step.target == fall);
+            return Some(LastInstruction { kind, taken: step.target, fall, may_run_alone: false });
+        };
+        let mut decoder = Decoder::with_ip(bits as u32, read.bytes, read.address, DecoderOptions::NONE);
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return None;
+        }
+        let (kind, taken) = ending(&instruction);
+        let (fall, may_run_alone) = (instruction.next_ip(), writes_memory(&instruction));
+        Some(LastInstruction { kind, taken, fall, may_run_alone })
+    }
+}
+
+/// The kind of an instruction of Arm or RISC-V.
+fn kind_of(terminator: Terminator, leads_on: bool) -> Kind {
+    match terminator {
+        Terminator::None | Terminator::Barrier | Terminator::Wait | Terminator::Jump => Kind::Direct,
+        Terminator::Call if leads_on => Kind::CallNext,
+        Terminator::Call => Kind::Call,
+        Terminator::Conditional => Kind::Conditional,
+        Terminator::IndirectJump => Kind::Jump,
+        Terminator::IndirectCall => Kind::CallIndirect,
+        Terminator::Return => Kind::Return,
+        Terminator::Far | Terminator::Trap => Kind::Far,
+    }
 }
 
 /// How control flow continues after an instruction: the kind, and where it goes if that is known.
@@ -203,7 +237,7 @@ mod tests {
                 read
             })
             .collect();
-        Block::new(pc, &reads, 64)
+        Block::new(pc, &reads, Isa::X86_64)
     }
 
     #[test]
@@ -228,6 +262,27 @@ mod tests {
         assert_eq!(ends(&[0x0f, 0x01, 0xd8]), (Kind::Far, 0, 0x1003));
         assert_eq!(ends(&[0xf3, 0xa4]), (Kind::Repeat, 0x1000, 0x1002));
         assert_eq!(ends(&[0xa4]).0, Kind::Direct);
+    }
+
+    #[test]
+    fn instructions_of_arm_and_riscv_decide_too() {
+        let ends = |isa, bytes: &[u8]| {
+            let block = Block::new(0x1000, &[Read { address: 0x1000, bytes }], isa);
+            (block.kind, block.taken, block.fall)
+        };
+        let arm = |word: u32| ends(Isa::A64, &word.to_le_bytes());
+        assert_eq!(arm(0xd503_201f), (Kind::Direct, 0x1004, 0x1004)); // nop
+        assert_eq!(arm(0x5400_0040), (Kind::Conditional, 0x1008, 0x1004)); // b.eq
+        assert_eq!(arm(0x9400_0010), (Kind::Call, 0x1040, 0x1004)); // bl
+        assert_eq!(arm(0x9400_0001), (Kind::CallNext, 0x1004, 0x1004));
+        assert_eq!(arm(0xd65f_03c0).0, Kind::Return); // ret
+        assert_eq!(arm(0xd63f_0020).0, Kind::CallIndirect); // blr x1
+        assert_eq!(arm(0xd400_0001).0, Kind::Far); // svc
+        let riscv = |bytes: &[u8]| ends(Isa::RV64, bytes);
+        assert_eq!(riscv(&[0x01, 0x00]), (Kind::Direct, 0x1002, 0x1002)); // c.nop
+        assert_eq!(riscv(&[0x82, 0x80]).0, Kind::Return); // c.jr ra
+        assert_eq!(riscv(&0x0000_0073_u32.to_le_bytes()), (Kind::Far, 0x1004, 0x1004)); // ecall
+        assert_eq!(riscv(&0xfe00_0ee3_u32.to_le_bytes()), (Kind::Conditional, 0xffc, 0x1004)); // beqz
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
     settings::Settings,
     spool::NoteKind,
     syscall::Call,
-    threads, window,
+    target, threads, window,
 };
 
 /// Replaces the process by an emulator that runs the program. Returns if that is impossible: QEMU then makes the
@@ -34,7 +34,10 @@ pub(crate) fn execute(call: &Call, is_execveat: bool) {
         return;
     }
     let program = match Program::find(&path, arguments) {
-        Ok(Some(program)) => program,
+        Ok(Some(program)) if program.target == target::current() => program,
+        Ok(Some(program)) => {
+            return untraced(call, &path, &format!("it is a program for {}", program.target.name()));
+        }
         Ok(None) => return,
         Err(reason) => return untraced(call, &path, &reason),
     };
@@ -42,7 +45,9 @@ pub(crate) fn execute(call: &Call, is_execveat: bool) {
     let plugin = OsString::from_vec(settings.plugin);
     let others = threads::park_others(call.index);
     let clock = others.later(call.now);
-    let launch = Launch { qemu: &qemu, plugin: Path::new(&plugin), spool: &spool, clock };
+    let sysroot = settings.sysroot.map(OsString::from_vec);
+    let sysroot = sysroot.as_ref().map(Path::new);
+    let launch = Launch { qemu: &qemu, sysroot, plugin: Path::new(&plugin), spool: &spool, clock };
     let (arguments, environment) = launch.command(&program, environment);
     run(&qemu, arguments, environment);
     drop(others);

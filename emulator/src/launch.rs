@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::exec::{gives_rights, head};
+use crate::{
+    exec::{gives_rights, head},
+    target::Target,
+};
 
 /// The maximum nesting of scripts as interpreters, as in the kernel.
 const DEPTH: usize = 4;
@@ -17,6 +20,8 @@ const DEPTH: usize = 4;
 pub struct Program {
     /// The ELF file.
     pub path: PathBuf,
+    /// The processor that it is for.
+    pub target: Target,
     /// argv, the program's name included.
     pub arguments: Vec<Vec<u8>>,
 }
@@ -28,19 +33,18 @@ impl Program {
     /// # Errors
     /// Why the emulator can't run it although the system could.
     pub fn find(path: &Path, arguments: Vec<Vec<u8>>) -> Result<Option<Program>, String> {
-        let mut program = Program { path: path.to_owned(), arguments };
+        let mut program = Program { path: path.to_owned(), target: Target::default(), arguments };
         for _ in 0..=DEPTH {
             let Some(head) = head(&program.path) else { return Ok(None) };
             if gives_rights(&program.path) {
                 return Err("it runs with the rights of its owner".to_owned());
             }
-            // A 64-bit file in little-endian order, for EM_X86_64 (62).
-            match head.get(..20) {
-                Some([0x7f, b'E', b'L', b'F', 2, 1, .., 62, 0]) => return Ok(Some(program)),
-                Some([0x7f, b'E', b'L', b'F', ..]) => {
-                    return Err("it is no 64-bit x86 program".to_owned());
-                }
-                _ => {}
+            if let Some(target) = Target::of_elf(&head) {
+                return Ok(Some(Program { target, ..program }));
+            }
+            if head.starts_with(b"\x7fELF") {
+                let names = "x86, Arm or RISC-V, little-endian";
+                return Err(format!("it is no 64-bit program for {names}"));
             }
             match head.strip_prefix(b"#!") {
                 Some(line) => program = program.interpreter(line),
@@ -62,15 +66,17 @@ impl Program {
         }
         arguments.push(self.path.into_os_string().into_vec());
         arguments.extend(self.arguments.into_iter().skip(1));
-        Program { path: PathBuf::from(OsStr::from_bytes(name)), arguments }
+        Program { path: PathBuf::from(OsStr::from_bytes(name)), target: self.target, arguments }
     }
 }
 
 /// How to start the emulator.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// The `qemu-x86_64` executable.
+    /// The executable of QEMU's user mode for the program's processor.
     pub qemu: &'a Path,
+    /// Where QEMU looks first for the files that the program opens, such as its libraries.
+    pub sysroot: Option<&'a Path>,
     /// This plugin's file.
     pub plugin: &'a Path,
     /// The spool, an absolute path.
@@ -90,6 +96,9 @@ impl Launch<'_> {
         plugin.push(escape(self.spool.as_os_str()));
         plugin.push(format!(",clock={}", self.clock));
         let mut arguments = vec![self.qemu.into(), "-plugin".into(), plugin];
+        if let Some(sysroot) = self.sysroot {
+            arguments.extend(["-L".into(), sysroot.into()]);
+        }
         let (aside, environment): (Vec<_>, Vec<_>) = environment.into_iter().partition(|variable| {
             !variable.contains(&b',')
                 && ["LD_", "QEMU_", "GLIBC_TUNABLES="]
@@ -137,16 +146,17 @@ mod tests {
     #[test]
     fn variables_that_would_change_the_emulator_are_set_aside() {
         let launch = Launch {
-            qemu: Path::new("/usr/bin/qemu-x86_64"),
+            qemu: Path::new("/usr/bin/qemu-aarch64"),
+            sysroot: Some(Path::new("/usr/aarch64-linux-gnu")),
             plugin: Path::new("/a,b.so"),
             spool: Path::new("/s"),
             clock: 5,
         };
-        let program = Program { path: "/bin/ls".into(), arguments: vec![b"l".to_vec(), b"-R".to_vec()] };
+        let arguments = vec![b"l".to_vec(), b"-R".to_vec()];
+        let program = Program { path: "/bin/ls".into(), target: Target::Aarch64, arguments };
         let variables = [&b"LD_PRELOAD=/x.so"[..], b"HOME=/", b"LD_AUDIT=a,b"].map(<[u8]>::to_vec);
         let (arguments, environment) = launch.command(&program, variables.to_vec());
-        let expected =
-            "/usr/bin/qemu-x86_64 -plugin /a,,b.so,spool=/s,clock=5 -E LD_PRELOAD=/x.so -0 l /bin/ls -R";
+        let expected = "/usr/bin/qemu-aarch64 -plugin /a,,b.so,spool=/s,clock=5 -L /usr/aarch64-linux-gnu -E LD_PRELOAD=/x.so -0 l /bin/ls -R";
         assert_eq!(arguments.join(OsStr::new(" ")), expected);
         assert_eq!(environment, [&b"HOME=/"[..], b"LD_AUDIT=a,b"]);
         let options = arguments[2].as_bytes();
@@ -159,7 +169,8 @@ mod tests {
 
     #[test]
     fn a_script_is_its_interpreter() {
-        let script = Program { path: "/s".into(), arguments: vec![b"s".to_vec(), b"x".to_vec()] };
+        let arguments = vec![b"s".to_vec(), b"x".to_vec()];
+        let script = Program { path: "/s".into(), target: Target::default(), arguments };
         let program = script.interpreter(b" /usr/bin/env  python3 -u \nprint()");
         assert_eq!(program.path, Path::new("/usr/bin/env"));
         assert_eq!(program.arguments, [&b"/usr/bin/env"[..], b"python3 -u", b"/s", b"x"]);

@@ -1,4 +1,6 @@
 //! The emulated processor: a QEMU plugin that makes `qemu-x86_64` emit Intel PT; for a whole machine, see [`machine`].
+//! Under `qemu-aarch64` and `qemu-riscv64` it writes the same packets, about the instructions of those processors: a
+//! branch is taken or not, an indirect one has a target. The recorder makes the trace of an Arm or RISC-V unit of them.
 //!
 //! ```text
 //! QEMU translates a block ──► Block: instructions, how it may end; Mappings: which file it is from
@@ -45,8 +47,10 @@ mod qemu;
 pub mod seal;
 mod settings;
 mod signal;
+pub mod slave;
 pub mod spool;
 mod syscall;
+mod target;
 mod thread;
 mod threads;
 mod window;
@@ -55,5 +59,6 @@ pub use filter::FilterRange;
 pub use launch::{Launch, Program};
 pub use plugin::{qemu_plugin_install, qemu_plugin_version};
 pub use settings::Settings;
+pub use target::Target;
 
 pub(crate) use plugin::{program, program_begins};

@@ -19,8 +19,11 @@ use crate::{
     qemu::{self, Api, Id, Info, Tb},
     settings::Settings,
     signal::Registers,
+    slave,
     spool::Thread,
-    syscall, threads, window,
+    syscall,
+    target::{self, Target},
+    threads, window,
 };
 
 static API: OnceLock<Api> = OnceLock::new();
@@ -72,17 +75,19 @@ pub unsafe extern "C" fn qemu_plugin_install(
 
 fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
     // SAFETY: QEMU passes a NUL-terminated name.
-    let target = unsafe { CStr::from_ptr(info.target_name) };
-    if target != c"x86_64" {
-        return Err(format!("it emulates x86_64 only, not {}", target.to_string_lossy()));
-    }
-    let version = if info.system_emulation { machine::VERSION } else { qemu::VERSION };
+    let name = unsafe { CStr::from_ptr(info.target_name) };
+    let target = Target::from_name(name.to_bytes())
+        .filter(|&target| target != Target::Aarch64 || !info.system_emulation)
+        .ok_or_else(|| format!("it does not emulate {}", name.to_string_lossy()))?;
+    target::set(target);
+    let is_machine = info.system_emulation && target == Target::X86_64;
+    let version = if is_machine { machine::VERSION } else { qemu::VERSION };
     if !(info.version_min..=info.version_current).contains(&version) {
         return Err(format!(
             "this QEMU speaks plugin interface versions {} to {}, and version {version} is needed ({})",
             info.version_min,
             info.version_current,
-            if info.system_emulation { "QEMU 11.1 has it" } else { "Debian 12's QEMU 7.2 has it" }
+            if is_machine { "QEMU 11.1 has it" } else { "Debian 12's QEMU 7.2 has it" }
         ));
     }
     let option = |name: &str| {
@@ -93,8 +98,12 @@ fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
     };
     let spool =
         PathBuf::from(OsString::from_vec(option("spool").ok_or("the option spool=DIRECTORY is missing")?));
-    if info.system_emulation {
+    if is_machine {
         return machine::install(id, spool);
+    }
+    if info.system_emulation {
+        let number = option("slave").and_then(|number| String::from_utf8(number).ok()?.parse().ok());
+        return slave::install(id, &spool, number.ok_or("the option slave=NUMBER is missing")?);
     }
     let clock = option("clock").and_then(|clock| String::from_utf8(clock).ok()?.parse().ok()).unwrap_or(0);
     let settings = match Settings::load(&spool) {
@@ -146,8 +155,8 @@ extern "C" fn translate(_: Id, tb: *mut Tb) {
 }
 
 /// QEMU's code calls this before each block with the number of the vCPU and the block. It keeps the address of
-/// `CPUX86State` in `rbp` (TCG_AREG0 of its x86-64 backend), and at the start of a block all registers of the emulated
-/// processor are in there; plugin interface version 1 has no other way to read them. [`program_begins`] checks that
+/// the emulated processor's state (such as `CPUX86State`) in `rbp` (TCG_AREG0 of its x86-64 backend), and at the start of a
+/// block all its registers are in there; plugin interface version 1 has no other way to read them. [`program_begins`] checks that
 /// this is so.
 #[unsafe(naked)]
 extern "C" fn entered(index: c_uint, block: *mut c_void) {
@@ -167,11 +176,11 @@ extern "C" fn enter(index: c_uint, block: &'static Block, registers: &Registers)
     thread.enter(block, registers);
 }
 
-/// A program's first block is about to run. Its stack begins with argc and argv (System V ABI, "Initial Process
-/// Stack"), which shows whether `registers` are the emulated processor's, and whether guest addresses are host
+/// A program's first block is about to run. Its stack begins with argc and argv on all targets (System V ABI, "Initial
+/// Process Stack"), which shows whether `registers` are the emulated processor's, and whether guest addresses are host
 /// addresses.
 pub(crate) fn program_begins(registers: &Registers) {
-    let stack = registers.rsp();
+    let stack = registers.stack_pointer();
     let plausible = memory::word(stack).is_some_and(|argc| {
         let end = stack.wrapping_add(8 * (argc.wrapping_add(1)));
         argc < 1 << 24

@@ -17,14 +17,11 @@ use crate::{
     mappings::{Mappings, ToRecord},
     settings::Settings,
     spool::{Note, NoteKind},
-    threads,
+    target, threads,
 };
 
 /// The most bytes of a thread's name in the kernel (TASK_COMM_LEN, without the NUL).
 pub(crate) const COMM: usize = 15;
-
-/// Programs run in 64-bit mode.
-const BITS: u32 = 64;
 
 /// The current process.
 pub(crate) static PROCESS: Lock<Option<Process>> = Lock::new(None);
@@ -185,7 +182,8 @@ impl Process {
             Some((_, block)) => *block,
             None => {
                 // Blocks are never freed: QEMU's code may call back with them at any time.
-                let block: &'static Block = Box::leak(Box::new(Block::new(pc, reads, BITS)));
+                let block: &'static Block =
+                    Box::leak(Box::new(Block::new(pc, reads, target::current().isa())));
                 known.push((bytes.into(), block));
                 block
             }

@@ -12,6 +12,8 @@ use crate::FilterRange;
 pub struct Settings {
     /// Path of this plugin, for programs that the traced program executes.
     pub plugin: Vec<u8>,
+    /// Where QEMU looks first for the files that programs open, such as their libraries.
+    pub sysroot: Option<Vec<u8>>,
     /// Bytes of trace between PSB packets.
     pub psb_period: u64,
     /// Whether to emit TSC packets.

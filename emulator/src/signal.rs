@@ -1,19 +1,33 @@
 //! Signals: QEMU builds the kernel's signal frame, and starts the handler.
 
+mod generic;
+
 use crate::{
     block::{Block, Kind},
     memory,
     process::PROCESS,
     spool::Thread,
+    target::{self, Target},
 };
 
-/// The emulated processor's general registers in the order of their numbers: the first field of QEMU's `CPUX86State`.
+/// The begin of the emulated processor's state, which has all general registers: QEMU's `CPUArchState`.
 #[repr(C)]
-pub(crate) struct Registers([u64; 16]);
+pub(crate) struct Registers([u64; 40]);
 
 impl Registers {
-    pub(crate) fn rsp(&self) -> u64 {
-        self.0[4]
+    /// A general register by its number.
+    fn general(&self, number: usize) -> u64 {
+        // `CPUARMState` begins with the registers of AArch32.
+        let first = if target::current() == Target::Aarch64 { 8 } else { 0 };
+        self.0[first + number]
+    }
+
+    pub(crate) fn stack_pointer(&self) -> u64 {
+        self.general(match target::current() {
+            Target::X86_64 => 4,
+            Target::Aarch64 => 31,
+            Target::Riscv64 => 2,
+        })
     }
 
     fn rax(&self) -> u64 {
@@ -68,7 +82,15 @@ pub(crate) fn delivered(
     pc: u64,
     registers: &Registers,
 ) -> Option<Signal> {
-    let frame = registers.rsp();
+    match target::current() {
+        Target::X86_64 => delivered_x86(thread, previous, pc, registers),
+        Target::Aarch64 => generic::AARCH64.delivered(thread, previous, pc, registers),
+        Target::Riscv64 => generic::RISCV64.delivered(thread, previous, pc, registers),
+    }
+}
+
+fn delivered_x86(thread: &mut Thread, previous: &Block, pc: u64, registers: &Registers) -> Option<Signal> {
+    let frame = registers.stack_pointer();
     let info = registers.rsi();
     let inside = info > frame && info - frame < FRAME;
     if registers.rdx() != frame + UCONTEXT || !inside || registers.rax() != 0 || registers.rdi() > 64 {
@@ -85,11 +107,12 @@ pub(crate) fn delivered(
     let interrupted = memory::word(innermost.address + SAVED_RIP)?;
     // Positive codes are the kernel's own (sigaction(2)).
     let code = memory::word(innermost.address + (info - frame) + SI_CODE)? as i32;
-    let may_fault = matches!(
-        innermost.signal as i32,
-        libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP
-    );
-    Some(Signal { interrupted, fault: may_fault && code > 0 })
+    Some(Signal { interrupted, fault: may_fault(innermost.signal) && code > 0 })
+}
+
+/// Whether an instruction can raise this signal. Its number is the same on all targets.
+fn may_fault(signal: u64) -> bool {
+    matches!(signal as i32, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP)
 }
 
 /// Signals that arrive together stack their frames before the first handler runs: a frame that interrupted a handler at

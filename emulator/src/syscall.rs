@@ -7,6 +7,7 @@ use crate::{
     process::{COMM, PROCESS, Process},
     qemu::Id,
     spool::{NoteKind, Thread},
+    target::{self, CallNumbers},
     threads,
 };
 
@@ -37,13 +38,15 @@ pub(crate) extern "C" fn entered(
         now: thread.counts.now,
         arguments: [a1, a2, a3, a4, a5, a6],
     };
-    let Ok(number) = libc::c_long::try_from(number);
+    let calls = target::current().calls();
     match number {
-        libc::SYS_rt_sigreturn => thread.last_frame = [0; 2],
-        libc::SYS_exit => threads::end(index),
-        libc::SYS_exit_group => threads::leave_others(index),
-        libc::SYS_execve | libc::SYS_execveat => exec::execute(&call, number == libc::SYS_execveat),
-        _ => with_process(|process| shared(process, number, &call)),
+        _ if number == calls.rt_sigreturn => thread.last_frame = [0; 2],
+        _ if number == calls.exit => threads::end(index),
+        _ if number == calls.exit_group => threads::leave_others(index),
+        _ if number == calls.execve || number == calls.execveat => {
+            exec::execute(&call, number == calls.execveat);
+        }
+        _ => with_process(|process| shared(process, calls, number, &call)),
     }
 }
 
@@ -54,37 +57,33 @@ fn with_process(action: impl FnOnce(&mut Process)) {
 }
 
 /// Calls that change the shared state of a process's threads.
-fn shared(process: &mut Process, number: libc::c_long, call: &Call) {
+fn shared(process: &mut Process, calls: &CallNumbers, number: i64, call: &Call) {
     let [a1, a2, a3, a4, a5, _] = call.arguments;
-    if number == libc::SYS_mmap && a3 as i32 & libc::PROT_EXEC != 0 && a4 as i32 & libc::MAP_ANONYMOUS == 0 {
+    if number == calls.mmap && a3 as i32 & libc::PROT_EXEC != 0 && a4 as i32 & libc::MAP_ANONYMOUS == 0 {
         process.maps(a5 as i32);
     }
-    match number {
-        libc::SYS_rt_sigaction => {
-            // SIG_DFL and SIG_IGN are 0 and 1.
-            if let Some(handler) = memory::word(a2).filter(|&handler| a2 != 0 && handler > 1) {
-                process.add_handler(handler);
-            }
+    if number == calls.rt_sigaction {
+        // SIG_DFL and SIG_IGN are 0 and 1.
+        if let Some(handler) = memory::word(a2).filter(|&handler| a2 != 0 && handler > 1) {
+            process.add_handler(handler);
         }
-        libc::SYS_mmap if a4 as i32 & libc::MAP_FIXED != 0 => process.unmap(a1, a2),
-        libc::SYS_munmap => process.unmap(a1, a2),
-        libc::SYS_mremap => {
-            process.unmap(a1, a2);
-            if a4 as i32 & libc::MREMAP_FIXED != 0 {
-                process.unmap(a5, a3);
-            }
+    } else if number == calls.mmap && a4 as i32 & libc::MAP_FIXED != 0 || number == calls.munmap {
+        process.unmap(a1, a2);
+    } else if number == calls.mremap {
+        process.unmap(a1, a2);
+        if a4 as i32 & libc::MREMAP_FIXED != 0 {
+            process.unmap(a5, a3);
         }
-        libc::SYS_clone if a1 & libc::CLONE_VM as u64 != 0 && a1 & libc::CLONE_VFORK as u64 == 0 => {
-            process.clone_begins(a2, call.tid, call.now);
-        }
-        libc::SYS_clone | libc::SYS_fork | libc::SYS_vfork => FORKING.set((call.tid, call.now)),
-        libc::SYS_prctl if a1 as i32 == libc::PR_SET_NAME => {
-            if let Some(mut name) = memory::string(a2) {
-                name.truncate(COMM);
-                process.note(call.now, call.tid, NoteKind::Comm { name, exec: false });
-            }
-        }
-        _ => {}
+    } else if number == calls.clone && a1 & libc::CLONE_VM as u64 != 0 && a1 & libc::CLONE_VFORK as u64 == 0 {
+        process.clone_begins(a2, call.tid, call.now);
+    } else if number == calls.clone || [calls.fork, calls.vfork].contains(&Some(number)) {
+        FORKING.set((call.tid, call.now));
+    } else if number == calls.prctl
+        && a1 as i32 == libc::PR_SET_NAME
+        && let Some(mut name) = memory::string(a2)
+    {
+        name.truncate(COMM);
+        process.note(call.now, call.tid, NoteKind::Comm { name, exec: false });
     }
 }
 

@@ -285,14 +285,14 @@ impl Thread {
     /// From here to [`Thread::end_change`] the words of the thread are inconsistent. If it dies meanwhile, the recorder
     /// returns to the last PSB.
     #[inline(always)]
-    fn begin_change(&mut self) {
+    pub(crate) fn begin_change(&mut self) {
         // SAFETY: a plain store, volatile so that it is not merged with the following one.
         unsafe { ptr::write_volatile(&mut self.busy, 1) };
         compiler_fence(Ordering::SeqCst);
     }
 
     #[inline(always)]
-    fn end_change(&mut self) {
+    pub(crate) fn end_change(&mut self) {
         compiler_fence(Ordering::SeqCst);
         // SAFETY: as above.
         unsafe { ptr::write_volatile(&mut self.busy, 0) };

@@ -76,7 +76,8 @@ fn begin(registers: &Registers) -> Option<*mut Thread> {
         process.note(process.birth, tid, NoteKind::Fork { parent_pid, parent_tid });
         process.birth
     } else {
-        let (parent_tid, start) = process.clone_of(registers.rsp()).unwrap_or((process.pid, process.birth));
+        let (parent_tid, start) =
+            process.clone_of(registers.stack_pointer()).unwrap_or((process.pid, process.birth));
         process.note(start, tid, NoteKind::Fork { parent_pid: process.pid, parent_tid });
         start
     };

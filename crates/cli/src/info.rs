@@ -224,6 +224,7 @@ fn traced_on(info: &Info) -> String {
             };
             format!("emulated machine ({name}); {time}")
         }
+        Some(0) => format!("slave of an emulated board ({name}); its time is that of the slave's clock"),
         Some(frequency) => format!(
             "emulated processor ({name}); virtual time: one instruction is one cycle of {}",
             hertz(frequency as f64)

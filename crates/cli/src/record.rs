@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use hodo_recorder::{Beside, Engine, Error, Outcome, Privilege, Process, Request, Tracer};
+use hodo_recorder::{Beside, Engine, Error, Outcome, Privilege, Process, Request, Target, Tracer};
 
 use crate::{
     arguments::{self, Record},
@@ -101,6 +101,13 @@ fn request(command: &Record) -> Result<Request, Failure> {
         with: tracers(&command.with),
         with_events: command.with_events.clone(),
         board: command.board.clone().unwrap_or_default(),
+        target: match command.arch {
+            arguments::Architecture::Auto => None,
+            arguments::Architecture::X86_64 => Some(Target::X86_64),
+            arguments::Architecture::Aarch64 => Some(Target::Aarch64),
+            arguments::Architecture::Riscv64 => Some(Target::Riscv64),
+        },
+        sysroot: command.sysroot.clone(),
         output: command.output.clone(),
         command: command.command.clone(),
         surroundings: None,

@@ -27,6 +27,8 @@ pub(crate) struct Maps {
 const STANDARD_INPUT: &str = "-";
 /// The first file of a perf recording in a folder; the other names add a dot and a number.
 const FIRST_OF_FOLDER: &str = "data";
+/// The hardware trace of a board's slave, in the folder of its events.
+pub(crate) const HARDWARE: &str = "hardware/trace.data";
 
 #[derive(Debug)]
 struct Opened {
@@ -43,6 +45,10 @@ impl Files {
     pub fn recording(&self, path: &Path) -> io::Result<Input<'_>> {
         if !path.is_dir() {
             return Ok(Input::file(self.bytes(path)?, &self.unpacked));
+        }
+        let hardware = path.join(HARDWARE);
+        if hardware.exists() {
+            return Ok(Input::file(self.bytes(&hardware)?, &self.unpacked));
         }
         let first = path.join(FIRST_OF_FOLDER);
         if !first.exists() {

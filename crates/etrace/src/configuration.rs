@@ -26,6 +26,8 @@ use crate::{ParameterError, Parameters, transport::Transport};
 pub struct Configuration {
     /// The encoder whose packets are decoded, if a stream contains those of several.
     pub source: Option<u16>,
+    /// Whether the carrier's times have all bits of the clock that times in packets have.
+    pub carrier_time: bool,
     /// The way in which packets are put into bytes.
     pub transport: Transport,
     /// The encoder's parameters.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hodo_clock::Nanos;
+use hodo_clock::{Nanos, PerfClock};
 use hodo_intel_pt::Config;
 use hodo_model::Loss;
 use hodo_native_log::Log;
@@ -39,8 +39,14 @@ pub struct Recording<'a> {
 impl<'a> Recording<'a> {
     /// Shifts all of its times, in nanoseconds.
     pub fn shift(&mut self, nanos: i64) {
-        let later = |time: &mut Nanos| time.0 = time.0.wrapping_add_signed(nanos);
-        self.config.clock = self.config.clock.map(|clock| clock.shifted(nanos));
+        let clock = self.config.clock.map(|clock| clock.shifted(nanos));
+        self.place(clock, |time| time.wrapping_add_signed(nanos));
+    }
+
+    /// Moves all of its times: those in nanoseconds by `place`, those in ticks by another clock.
+    pub fn place(&mut self, clock: Option<PerfClock>, place: impl Fn(u64) -> u64) {
+        let later = |time: &mut Nanos| time.0 = place(time.0);
+        self.config.clock = clock;
         self.sideband.iter_mut().filter_map(|sideband| sideband.time.as_mut()).for_each(later);
         for (begin, end) in self.loss.iter_mut().filter_map(|loss| loss.time.as_mut()) {
             later(begin);
@@ -48,9 +54,9 @@ impl<'a> Recording<'a> {
         }
         if let Some(recorder) = &mut self.recorder {
             let untraced = recorder.notes.untraced.iter_mut();
-            untraced.for_each(|program| program.time_ns = program.time_ns.wrapping_add_signed(nanos));
+            untraced.for_each(|program| program.time_ns = place(program.time_ns));
             let cut = recorder.notes.cut.iter_mut();
-            cut.for_each(|cut| cut.time_ns = cut.time_ns.wrapping_add_signed(nanos));
+            cut.for_each(|cut| cut.time_ns = place(cut.time_ns));
         }
     }
 

@@ -4,7 +4,7 @@ use crate::packet::IpPayload;
 
 /// The last IP of the packets so far, which compressed payloads update.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LastIp {
+pub struct LastIp {
     ip: u64,
     /// Whether no packet that may have carried an IP was lost since.
     known: bool,
@@ -12,7 +12,7 @@ pub(crate) struct LastIp {
 
 impl LastIp {
     /// The state after a PSB.
-    pub(crate) const ZERO: LastIp = LastIp { ip: 0, known: true };
+    pub const ZERO: LastIp = LastIp { ip: 0, known: true };
 
     /// Packets were lost or damaged: payloads that update the last IP have no meaning until one carries a whole IP.
     pub(crate) fn forget(&mut self) {
@@ -22,7 +22,7 @@ impl LastIp {
     /// Applies a payload and returns the IP. Returns `None` if the IP is suppressed, which keeps the last IP, or if
     /// it updates an unknown IP.
     #[inline]
-    pub(crate) fn join(&mut self, payload: IpPayload) -> Option<u64> {
+    pub fn join(&mut self, payload: IpPayload) -> Option<u64> {
         let keep = |bits: u32, low: u64| self.ip & (u64::MAX << bits) | low;
         let (ip, whole) = match payload {
             IpPayload::Suppressed => return None,

@@ -45,6 +45,7 @@ pub use config::{Config, Cpu};
 pub use edges::EdgeMap;
 pub use errata::{Errata, Erratum};
 pub use filter::{Filter, FilterError};
+pub use last_ip::LastIp;
 
 /// The examples of the page that package registries show.
 #[cfg(doctest)]

@@ -9,6 +9,7 @@ use std::{
 
 use hodo_clock::{Nanos, PerfClock};
 use hodo_emulator::{
+    Target,
     seal::SealedThread,
     spool::{self, Note, NoteKind, ThreadRecord},
 };
@@ -21,7 +22,11 @@ use hodo_formats::{
 };
 use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 
-use crate::{Error, event::Event};
+use crate::{
+    Error,
+    event::Event,
+    units::{self, Clock, Encoded},
+};
 
 /// Ticks of the virtual clock per second; a tick is a nanosecond.
 const FREQUENCY: u64 = 1_000_000_000;
@@ -33,6 +38,11 @@ const MAX_NONTURBO_RATIO: u8 = 10;
 /// The content of a spool.
 pub(crate) struct Collected {
     engine: String,
+    /// Ticks of virtual time per second; 0 if the time is another.
+    frequency: u64,
+    target: Target,
+    /// The traces of another unit than Intel PT, of all files of `threads` in order.
+    encoded: Vec<Encoded>,
     /// The files of each thread, in order of time.
     threads: BTreeMap<ThreadKey, Vec<ThreadRecord>>,
     notes: Vec<Note>,
@@ -57,8 +67,10 @@ impl Collected {
     pub(crate) fn read(
         spool: &Path,
         engine: String,
+        target: Target,
         threads: &[SealedThread],
         running: &BTreeSet<u32>,
+        clock: Clock<'_>,
     ) -> Result<Collected, Error> {
         let (mut records, mut notes, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
         for thread in threads {
@@ -83,16 +95,45 @@ impl Collected {
             }
         }
         notes.sort_by_key(|(note, _)| (note.time, rank(&note.kind)));
-        let (notes, code): (Vec<_>, Vec<_>) = notes.into_iter().unzip();
-        let code = code.into_iter().flatten().collect();
+        let (mut notes, code): (Vec<Note>, Vec<_>) = notes.into_iter().unzip();
+        let code: Vec<Vec<u8>> = code.into_iter().flatten().collect();
         let mut running_threads = BTreeSet::new();
         for &ThreadRecord { pid, tid, .. } in &records {
             if running.contains(&pid) && Path::new(&format!("/proc/{pid}/task/{tid}")).exists() {
                 running_threads.insert((pid, tid));
             }
         }
-        let threads = by_thread(records);
-        Ok(Collected { engine, threads, notes, code, running: running_threads, unreadable })
+        let mut threads = by_thread(records);
+        let encoded = match units::unit(target) {
+            Some(_) => units::encode(target, &notes, &code, threads.values().flatten(), clock)?,
+            None => Vec::new(),
+        };
+        for record in threads.values_mut().flatten() {
+            (record.start, record.end) = (clock.nanos(record.start), clock.nanos(record.end));
+        }
+        if let Clock::Counter(_) = clock {
+            // What a slave runs is known before it starts; its trace begins when it does.
+            let start = threads.values().flatten().map(|record| record.start).min().unwrap_or(0);
+            notes.iter_mut().for_each(|note| note.time = start);
+        }
+        let frequency = if let Clock::Instructions = clock { FREQUENCY } else { 0 };
+        let records = threads.values().flatten();
+        for (record, encoded) in records.zip(&encoded) {
+            if let Some(missing) = &encoded.missing {
+                unreadable.push(format!("thread {}: {missing}", record.tid));
+            }
+        }
+        Ok(Collected {
+            engine,
+            frequency,
+            target,
+            encoded,
+            threads,
+            notes,
+            code,
+            running: running_threads,
+            unreadable,
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -150,8 +191,10 @@ impl Collected {
         filter: &str,
         command: &[Vec<u8>],
     ) -> io::Result<()> {
+        let unit = units::unit(self.target);
         let snapshot = self.threads.values().flatten().any(|record| record.ring.is_some());
         let setup = Setup {
+            unit: unit.unwrap_or_default(),
             config: event.config(),
             clock: PerfClock::new(CLOCK_SHIFT, 1 << CLOCK_SHIFT, 0).ok_or(io::ErrorKind::InvalidInput)?,
             tsc_ctc_ratio: (TSC_TICKS_PER_CTC as u32, 1),
@@ -171,10 +214,16 @@ impl Collected {
         let mut writer = Writer::new(out, setup, names)?;
         self.sideband().iter().try_for_each(|event| writer.sideband(event))?;
         writer.finished_round()?;
+        let mut encoded = self.encoded.iter();
         for (index, records) in self.threads.values().enumerate() {
             for record in records {
-                let (length, bytes) = record.trace()?;
-                writer.trace(index, Nanos(record.end), length, bytes)?;
+                let end = Nanos(record.end);
+                if unit.is_none() {
+                    let (length, bytes) = record.trace()?;
+                    writer.trace(index, end, length, bytes)?;
+                } else if let Some(Encoded { bytes, .. }) = encoded.next() {
+                    writer.trace(index, end, bytes.len() as u64, bytes.as_slice())?;
+                }
             }
         }
         writer.finish(&self.hodoscope(), self.code.concat().as_slice())?;
@@ -209,13 +258,15 @@ impl Collected {
     }
 
     fn hodoscope(&self) -> HodoscopeSection {
+        let mut encoded = self.encoded.iter();
         let threads = self.threads.iter().map(|(&ThreadKey { pid, tid, .. }, records)| {
+            let hidden: u64 = encoded.by_ref().take(records.len()).map(|trace| trace.hidden).sum();
             let sum = |count: fn(&ThreadRecord) -> u64| records.iter().map(count).sum();
             Truth {
                 thread: Thread { pid, tid },
                 instructions: sum(|record| record.instructions),
                 calls: sum(|record| record.calls),
-                traced_instructions: sum(|record| record.traced_instructions),
+                traced_instructions: sum(|record| record.traced_instructions).saturating_sub(hidden),
                 traced_calls: sum(|record| record.traced_calls),
             }
         });
@@ -228,7 +279,7 @@ impl Collected {
         });
         let notes = RecorderNotes {
             engine: self.engine.clone(),
-            frequency: FREQUENCY,
+            frequency: self.frequency,
             threads: threads.collect(),
             untraced: self.untraced(),
             ..RecorderNotes::default()

@@ -1,5 +1,7 @@
 //! Records with the emulated processor: runs QEMU with a plugin, then converts its spool to a perf.data.
 
+pub(crate) mod foreign;
+
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
@@ -9,13 +11,14 @@ use std::{
     process::Command,
 };
 
-use hodo_emulator::{Launch, Program, Settings, seal::seal};
+use hodo_emulator::{Launch, Program, Settings, Target, seal::seal};
 
 use crate::{
     Engine, Error, Outcome, Request, collect, descendants,
     event::Event,
     filter, machine,
     supervise::{self, Interrupt},
+    units,
 };
 
 /// The begin of the virtual clock: one second, because perf treats a time of 0 as no time.
@@ -24,22 +27,24 @@ const CLOCK_START: u64 = 1_000_000_000;
 pub(crate) const SMALLEST_SNAPSHOT: u64 = 64 << 10;
 const PAGE: u64 = 4096;
 
-const NO_QEMU: &str =
-    "qemu-x86_64, which emulates the processor, is not installed; on Debian 12: apt-get install qemu-user";
-
 pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
-    let event = request.event().map_or_else(|| Ok(Event::default()), Event::parse)?;
-    let qemu = find_in_path(OsStr::new("qemu-x86_64"))
-        .ok_or_else(|| Error::Missing(format!("{NO_QEMU}; or {}", machine::offer())))?;
-    let engine = check_qemu(&qemu)?;
-    let plugin = find_plugin()?;
     let program = find_program(&request.command)?;
+    let target = foreign::check(request, &program)?;
+    let event = match request.event() {
+        Some(event) => Event::parse(event)?,
+        None => units::event(target),
+    };
+    let qemu = find_in_path(OsStr::new(&target.qemu())).ok_or_else(|| no_qemu(target))?;
+    let engine = check_qemu(&qemu, target)?;
+    let plugin = find_plugin()?;
+    let sysroot = foreign::sysroot(request, &program)?;
     let home = spool(&request.output)?;
     // The spool while threads write to it, and what is sealed of it then.
     let (spool, sealed) = (home.path().join("spool"), home.path().join("sealed"));
-    let settings = settings(request, &event, &plugin)?;
+    let settings = settings(request, &event, &plugin, sysroot.as_deref())?;
     std::fs::create_dir(&spool).and_then(|()| settings.save(&spool)).map_err(Error::file(&spool))?;
-    let launch = Launch { qemu: &qemu, plugin: &plugin, spool: &spool, clock: CLOCK_START };
+    let sysroot = sysroot.as_deref();
+    let launch = Launch { qemu: &qemu, sysroot, plugin: &plugin, spool: &spool, clock: CLOCK_START };
     let (arguments, environment) = launch.command(&program, environment());
     let mut command = Command::new(&qemu);
     command.args(arguments.into_iter().skip(1)).env_clear().envs(environment.iter().filter_map(|variable| {
@@ -51,7 +56,8 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
     let running = descendants::wait(&spool, &interrupt, notice);
     let threads = seal(&spool, &sealed, !running.is_empty()).map_err(Error::file(&spool))?;
     let messages = messages(&sealed);
-    let recording = collect::Collected::read(&sealed, engine, &threads, &running)?;
+    let recording =
+        collect::Collected::read(&sealed, engine, target, &threads, &running, units::Clock::Instructions)?;
     if recording.is_empty() {
         let messages: Vec<_> = messages.into_iter().chain(recording.warnings()).collect();
         let reason =
@@ -118,9 +124,15 @@ pub(crate) fn write(
     Ok(written.map_err(Error::file(output))?.len())
 }
 
-fn settings(request: &Request, event: &Event, plugin: &Path) -> Result<Settings, Error> {
+fn settings(
+    request: &Request,
+    event: &Event,
+    plugin: &Path,
+    sysroot: Option<&Path>,
+) -> Result<Settings, Error> {
     Ok(Settings {
         plugin: plugin.as_os_str().as_bytes().to_vec(),
+        sysroot: sysroot.map(|sysroot| sysroot.as_os_str().as_bytes().to_vec()),
         psb_period: event.psb_bytes(),
         tsc: event.tsc,
         mtc_period: event.mtc.then_some(event.mtc_period),
@@ -142,19 +154,34 @@ fn environment() -> Vec<Vec<u8>> {
     variables.collect()
 }
 
+fn no_qemu(target: Target) -> Error {
+    let name = target.qemu();
+    let otherwise = match target {
+        Target::X86_64 => format!("; or {}", machine::offer()),
+        Target::Aarch64 | Target::Riscv64 => String::new(),
+    };
+    Error::Missing(format!(
+        "{name}, which emulates the processor, is not installed; on Debian 12: apt-get install qemu-user{otherwise}"
+    ))
+}
+
 /// The name and version of a QEMU that loads plugins.
-fn check_qemu(qemu: &Path) -> Result<String, Error> {
+fn check_qemu(qemu: &Path, target: Target) -> Result<String, Error> {
     let run = |option: &str| {
         let output = Command::new(qemu).arg(option).output().map_err(Error::file(qemu))?;
         Ok::<_, Error>(String::from_utf8_lossy(&output.stdout).into_owned())
     };
     if !run("--help")?.contains("-plugin") {
+        let otherwise = match target {
+            Target::X86_64 => format!("; or {}", machine::offer()),
+            Target::Aarch64 | Target::Riscv64 => String::new(),
+        };
         return Err(Error::Missing(format!(
             "{} loads no plugins, as the qemu-user of Debian 13 and later. What helps: Debian 12's qemu-user 7.2 \
-             (unpack its package beside the system's own with dpkg -x, and put its qemu-x86_64 first in PATH), or a \
-             QEMU 7.2 built with --enable-plugins; or {}",
+             (unpack its package beside the system's own with dpkg -x, and put its {} first in PATH), or a \
+             QEMU 7.2 built with --enable-plugins{otherwise}",
             qemu.display(),
-            machine::offer()
+            target.qemu(),
         )));
     }
     let version = run("--version")?;
@@ -163,7 +190,7 @@ fn check_qemu(qemu: &Path) -> Result<String, Error> {
         .skip_while(|&word| word != "version")
         .nth(1)
         .unwrap_or("of unknown version");
-    Ok(format!("qemu-x86_64 {number}"))
+    Ok(format!("{} {number}", target.qemu()))
 }
 
 /// The plugin: named by the environment, or installed with this program.
@@ -190,7 +217,7 @@ pub(crate) fn find_plugin() -> Result<PathBuf, Error> {
 }
 
 /// The program of a command, found as a shell finds it.
-fn find_program(command: &[OsString]) -> Result<Program, Error> {
+pub(crate) fn find_program(command: &[OsString]) -> Result<Program, Error> {
     let Some(name) = command.first() else { return Err(Error::NoCommand) };
     let wrong = |reason: &str| Error::Command {
         command: name.to_string_lossy().into_owned(),

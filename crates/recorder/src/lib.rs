@@ -3,7 +3,7 @@
 //! ```text
 //!            ┌─ perf record -e intel_pt//u ──────────────────────────────┐
 //! Request ───┤                                                           ├──► perf.data, Outcome
-//!            ├─ qemu-x86_64 -plugin emulator ──► spool ──collect, write──┘
+//!            ├─ qemu-x86_64, -aarch64, -riscv64 -plugin emulator ──► spool ──collect, units, write──┘
 //!            └─ translated by `crates/native` ──► native recording, Outcome
 //!
 //! Request of a machine ──► qemu-system-x86_64 -plugin emulator, a small guest ──► spool ──► perf.data, Outcome
@@ -27,11 +27,15 @@ mod signals;
 mod supervise;
 mod surroundings;
 mod trigger;
+mod units;
 
 use std::{ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus, time::Duration};
 
 pub use board::{BoardSettings, Protocol};
-pub use hodo_emulator::machine::{Privilege, Process, trigger::Trigger};
+pub use hodo_emulator::{
+    Target,
+    machine::{Privilege, Process, trigger::Trigger},
+};
 use hodo_model::ExpressionError;
 pub use surroundings::Surroundings;
 use thiserror::Error;
@@ -136,6 +140,10 @@ pub struct Request {
     pub with_events: Vec<String>,
     /// Board: its settings.
     pub board: BoardSettings,
+    /// Emulate: the processor that the program must be for; `None` for any.
+    pub target: Option<Target>,
+    /// Emulate: the folder with the libraries of a program for another processor; `None` to look for it.
+    pub sysroot: Option<PathBuf>,
     /// Path of the recording, which is complete or absent.
     pub output: PathBuf,
     /// The program and its arguments; of a board, the folder that the recording goes to.
@@ -284,6 +292,10 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
     if !can_trigger && !request.triggers.is_empty() {
         return Err(Error::Missing("--trigger needs --engine native or --engine machine".to_owned()));
     }
+    let has_target = request.target.is_some() || request.sysroot.is_some();
+    if !matches!(request.engine, Engine::Auto | Engine::Emulate) && has_target {
+        return Err(Error::Missing("--arch and --sysroot need --engine emulate".to_owned()));
+    }
     let has_native_option = request.native_memory.is_some()
         || request.time_every.is_some()
         || request.deterministic
@@ -310,6 +322,15 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
 
 /// Chooses an engine, and reports the choice to `notice` unless it is the hardware.
 fn auto(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
+    let target = request.target.filter(|&target| target != Target::X86_64);
+    if let Some(target) = target.or_else(|| emulate::foreign::target_of(request)) {
+        notice(&format!(
+            "it is a program for {}: the emulated processor is used ({}, 10 to 50 times slower, in virtual time)",
+            target.name(),
+            target.qemu()
+        ));
+        return emulate::record(request, notice);
+    }
     let needs_native = !request.triggers.is_empty() || request.is_partial() || request.deterministic;
     if hardware::present() && !needs_native {
         return hardware::record(request);

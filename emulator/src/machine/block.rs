@@ -41,7 +41,7 @@ impl Block {
     /// Makes a block of these instructions, at least one.
     pub(crate) fn new(reads: &[Read<'_>], mode: Mode) -> Block {
         let pc = reads[0].address;
-        let flow = block::Block::new(pc, reads, mode.bits());
+        let flow = block::Block::new(pc, reads, mode.isa());
         let ran = &reads[..flow.count as usize];
         let last = ran.last().map(|read| {
             Decoder::with_ip(mode.bits(), read.bytes, read.address, DecoderOptions::NONE).decode()

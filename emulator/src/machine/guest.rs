@@ -2,6 +2,8 @@
 //!
 //! Source: AMD64 Architecture Programmer's Manual vol. 2, "Secure Virtual Machine" and appendix "Layout of VMCB".
 
+use hodo_isa::{Bits, Isa};
+
 use super::watch::ReadMemory;
 
 /// VMRUN.
@@ -38,6 +40,15 @@ impl Mode {
     /// The width of the code: 16, 32 or 64 bits.
     pub(crate) fn bits(self) -> u32 {
         self.bits.into()
+    }
+
+    /// The instruction set of the code.
+    pub(crate) fn isa(self) -> Isa {
+        Isa::X86(match self.bits {
+            16 => Bits::B16,
+            32 => Bits::B32,
+            _ => Bits::B64,
+        })
     }
 }
 

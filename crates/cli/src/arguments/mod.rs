@@ -448,7 +448,7 @@ mod record;
 
 pub use crate::latency::arguments::{Latency, QuestionArguments};
 pub use parts::{Fold, Merge, Plan, What};
-pub use record::{Engine, Record};
+pub use record::{Architecture, Engine, Record};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -25,6 +25,20 @@ pub enum Engine {
     Board,
 }
 
+/// The processor of the recorded program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Architecture {
+    /// The program's own
+    Auto,
+    /// 64-bit x86
+    #[value(name = "x86_64")]
+    X86_64,
+    /// 64-bit Arm: the trace of an ETMv4
+    Aarch64,
+    /// 64-bit RISC-V: E-Trace
+    Riscv64,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   hodo record -- ./prog arg
@@ -40,11 +54,20 @@ pub enum Engine {
   hodo record --snapshot --trigger 'serve > 5ms' -- ./server     what led to each slow execution of a function
   hodo record --engine machine --snapshot --trigger 'latency(syscall:read) > 200us' -- ./prog
   hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog
+  hodo record ./arm-program                an ELF file for 64-bit Arm or RISC-V, under QEMU
   hodo record --engine board --board slaves=8,time=60s traces/     a board with eight slaves")]
 pub struct Record {
     /// Source of the trace
     #[arg(long, value_enum, default_value = "auto")]
     pub engine: Engine,
+    /// Emulated processor: the processor that the program must be for. Programs for another one than this machine's are
+    /// recorded by --engine emulate
+    #[arg(long, value_enum, default_value = "auto")]
+    pub arch: Architecture,
+    /// The folder with the libraries of a program for another processor [default: QEMU_LD_PREFIX, or
+    /// /usr/aarch64-linux-gnu, /usr/riscv64-linux-gnu]
+    #[arg(short = 'L', long, value_name = "FOLDER")]
+    pub sysroot: Option<PathBuf>,
     /// Event in perf's syntax: intel_pt/tsc,mtc,mtc_period=N,cyc,cyc_thresh=N,psb_period=N,noretcomp/u; for ftrace,
     /// systems or events such as sched or sched:sched_switch (repeatable)
     #[arg(short, long, value_name = "EVENT")]

@@ -13,7 +13,7 @@ use hodo_engine::{CHUNKS_IN_ORDER, Reading, Trace, convert_logs};
 use hodo_formats::{
     perf::{
         layout::{CodeEntry, HodoscopeSection, intel_pt_config},
-        write::{Setup, Source, Writer},
+        write::{Setup, Source, TraceUnit, Writer},
     },
     recording::Thread,
 };
@@ -97,6 +97,7 @@ fn write(
     let command: Vec<Vec<u8>> = std::env::args_os().map(OsString::into_encoded_bytes).collect();
     let host = recording.facts.iter().find(|(name, _)| *name == "host").map_or("", |(_, host)| host);
     let setup = Setup {
+        unit: TraceUnit::IntelPt,
         config: CONFIG,
         clock,
         // Only packets of timing use them, and there are none.

@@ -6,7 +6,7 @@ use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
     perf::{
         layout::{HodoscopeSection, intel_pt_config},
-        write::{Setup, Source, Writer},
+        write::{Setup, Source, TraceUnit, Writer},
     },
     recording::{Mapping, Sideband, SidebandKind, Thread},
 };
@@ -80,6 +80,7 @@ fn recording(folder: &Folder, program: &str, base: u64) -> String {
 /// Writes a recording of a hypervisor's process that maps a program, with this trace.
 fn recording_of(folder: &Folder, program: &str, trace: &[u8]) -> String {
     let setup = Setup {
+        unit: TraceUnit::IntelPt,
         config: intel_pt_config::BRANCH,
         clock: PerfClock::new(0, 1, 0).expect("a clock"),
         tsc_ctc_ratio: (0, 0),

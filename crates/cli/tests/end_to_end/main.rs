@@ -2,6 +2,7 @@
 
 mod arm;
 mod babeltrace;
+mod board_trace;
 mod check;
 mod check_workflows;
 mod compilers;
@@ -16,6 +17,7 @@ mod explain;
 mod export;
 mod exports;
 mod files;
+mod foreign;
 mod guests;
 mod index;
 mod jitted;

@@ -34,7 +34,7 @@ use hodo_formats::{Contents, FORMATS, ReadEvents};
 use hodo_model::{Loss, Value};
 
 use crate::{
-    files::{Files, Maps},
+    files::{Files, HARDWARE, Maps},
     input::{OpenError, OpenErrorReason},
     reading::{Chunks, EventReading},
     traces::{Traces, cover},
@@ -102,7 +102,7 @@ impl EventReading {
 /// Returns which kinds of traces an input contains, without reading all of it.
 pub fn holds(files: &Files, path: &Path) -> Contents {
     if path.is_dir() && folders::below(path).is_ok_and(|folders| !folders.is_empty()) {
-        return Contents::EVENTS;
+        return Contents { flow: path.join(HARDWARE).exists(), ..Contents::EVENTS };
     }
     if path.file_name().is_some_and(|name| name == folders::METADATA) && starts_as_metadata(path) {
         return Contents::EVENTS;

@@ -60,6 +60,8 @@ pub struct Decoder<'t> {
     isa: Isa,
     units: Units<'t>,
     source: Option<u16>,
+    /// Whether times of the carrier are times of packets.
+    carrier_has_time: bool,
     span: Range<usize>,
     options: Options,
     /// Position of the current packet.
@@ -109,6 +111,7 @@ impl<'t> Decoder<'t> {
             isa: parameters.isa(),
             units: Units::new(stream, span.start, configuration.transport),
             source: configuration.source,
+            carrier_has_time: configuration.carrier_time,
             options,
             packet_position: span.start,
             certain_at: span.start,
@@ -182,7 +185,10 @@ impl<'t> Decoder<'t> {
             Ok(packet) => {
                 // Following the packet may change what its address is compressed against.
                 let address = self.address_of(packet);
-                match self.follow(packet, program, sink) {
+                let followed = self.follow(packet, program, sink);
+                // What a packet reports ran before the packet entered the carrier.
+                self.emit_time(unit.time.filter(|_| self.carrier_has_time), sink);
+                match followed {
                     Ok(()) if self.state == State::On => self.certain_at = unit.at,
                     Ok(()) => {}
                     Err(trouble) => {

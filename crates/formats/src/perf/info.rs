@@ -31,7 +31,7 @@ impl Info {
         if kind != auxtrace_type::INTEL_PT {
             let kind = ErrorKind::Unsupported {
                 what: name(kind),
-                help: "hodo reads traces of Intel PT and Arm CoreSight",
+                help: "hodo reads traces of Intel PT, Arm CoreSight and its own of RISC-V",
             };
             return Err(Error { at: record.body_offset(), kind });
         }

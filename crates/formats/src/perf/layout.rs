@@ -270,6 +270,9 @@ pub mod auxtrace_type {
     pub const CS_ETM: u32 = 3;
     /// Arm Statistical Profiling Extension.
     pub const ARM_SPE: u32 = 4;
+    /// E-Trace or N-Trace of RISC-V: Hodoscope's own, "hodo" in ASCII; perf has none. After u32 type and u32 reserved: u64
+    /// version (1), u64 snapshot, u64 length, and so many bytes of settings in TOML, padded to whole words.
+    pub const RISCV: u32 = 0x6f64_6f68;
 }
 
 /// Indices of the u64 words in the private part of Intel PT's AUXTRACE_INFO record, after u32 type and u32 reserved.

@@ -18,6 +18,7 @@ mod read;
 mod reader;
 mod records;
 pub mod ring;
+mod riscv;
 mod sample;
 pub mod samples;
 mod sideband;

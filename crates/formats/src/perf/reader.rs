@@ -18,6 +18,7 @@ use super::{
     info::Info,
     layout::{TYPE_TRACEPOINT, UPDATE_NAME, aux_flag, feature, record},
     records::Record,
+    riscv::RiscV,
     sample::Sample,
     samples::Index,
     sideband::{self, Known},
@@ -44,6 +45,8 @@ pub(super) struct Reader<'a> {
     info: Option<Info>,
     /// The settings of Arm's trace units, if they wrote the trace.
     coresight: Option<CoreSight>,
+    /// The settings of RISC-V's trace encoders, if they wrote the trace.
+    riscv: Option<RiscV>,
     /// Whether the trace is of an unsupported kind.
     foreign_trace: bool,
     queues: Queues<'a>,
@@ -164,6 +167,12 @@ impl<'a> Reader<'a> {
             let coresight = CoreSight::read(record);
             self.foreign_trace = coresight.is_err();
             self.coresight = Some(coresight?);
+            return Ok(());
+        }
+        if RiscV::is(record) {
+            let riscv = RiscV::read(record);
+            self.foreign_trace = riscv.is_err();
+            self.riscv = Some(riscv?);
             return Ok(());
         }
         let info = Info::read(record);
@@ -308,11 +317,15 @@ impl<'a> Reader<'a> {
         let clock_identity = self.clock_identity();
         let queues = std::mem::take(&mut self.queues);
         let snapshots = self.info.as_ref().is_some_and(Info::snapshots)
-            || self.coresight.as_ref().is_some_and(CoreSight::snapshots);
+            || self.coresight.as_ref().is_some_and(CoreSight::snapshots)
+            || self.riscv.as_ref().is_some_and(|riscv| riscv.is_snapshot);
         let (mut streams, losses) =
             if self.foreign_trace { Default::default() } else { queues.finish(snapshots, process) };
         if let Some(coresight) = &self.coresight {
             streams = coresight.separate(streams, &self.sideband, unpacked);
+        }
+        if let Some(riscv) = &self.riscv {
+            riscv.mark(&mut streams);
         }
         self.loss.extend(losses);
         if is_one_file && self.folder_of_files() {

@@ -1,4 +1,5 @@
-//! Writes perf.data: recordings of Intel PT, per thread or per CPU, that perf can decode.
+//! Writes perf.data: recordings of Intel PT, per thread or per CPU, that perf can decode; of Arm's trace units too, and of
+//! RISC-V's, which perf does not know.
 //!
 //! ```text
 //! Setup, sources ──► header, attr, AUXTRACE_INFO, ID_INDEX
@@ -11,6 +12,7 @@
 //! unknown until the end. Memory use grows with the number of sources and trace pieces, not with their size.
 
 mod bodies;
+mod unit;
 
 use std::{
     collections::HashMap,
@@ -27,6 +29,7 @@ use super::layout::{
 use super::ring::RingRecord;
 use crate::recording::{Sideband, Thread};
 use bodies::{sideband_body, words};
+pub use unit::TraceUnit;
 
 /// `type` of the event: the number of the intel_pt PMU in the recording kernel.
 const PMU_TYPE: u32 = 8;
@@ -42,6 +45,8 @@ const PROTECTION: [u32; 2] = [5, 2];
 /// The properties of a recording.
 #[derive(Clone, Debug)]
 pub struct Setup<'a> {
+    /// What wrote the trace.
+    pub unit: TraceUnit<'a>,
     /// `perf_event_attr.config` of the event, built from the bits in [`intel_pt_config`].
     pub config: u64,
     /// The conversion from ticks to nanoseconds.
@@ -133,9 +138,18 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         section(&mut attr, FILE_HEADER_SIZE, ids.len() as u64);
         writer.bytes(&attr)?;
         writer.data_start = writer.position;
-        let info = writer.auxtrace_info();
+        let info = match writer.setup.unit {
+            TraceUnit::IntelPt => writer.auxtrace_info(),
+            other => other.auxtrace_info(PMU_TYPE, writer.setup.snapshot),
+        };
         writer.record(record::AUXTRACE_INFO, 0, &info)?;
         writer.id_index()?;
+        if writer.setup.unit != TraceUnit::IntelPt {
+            // AUXTRACE_INFO of Intel PT contains it.
+            let clock = &writer.setup.clock;
+            let conversion = words(&[clock.shift().into(), clock.multiplier().into(), clock.zero()]);
+            writer.record(record::TIME_CONV, 0, &conversion)?;
+        }
         Ok(writer)
     }
 
@@ -374,7 +388,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         let host = (!self.setup.host.is_empty()).then(|| (feature::HOSTNAME, one_text(self.setup.host)));
         let rest = [
             (feature::VERSION, one_text(self.setup.version)),
-            (feature::ARCH, one_text("x86_64")),
+            (feature::ARCH, one_text(self.setup.unit.architecture())),
             (feature::CMDLINE, command),
             (feature::EVENT_DESC, self.event_desc()),
             (feature::AUXTRACE, index),
@@ -459,6 +473,7 @@ mod tests {
 
     fn write(trace: &[&[u8]], section: &HodoscopeSection) -> Vec<u8> {
         let setup = Setup {
+            unit: TraceUnit::IntelPt,
             config: intel_pt_config::TSC | intel_pt_config::MTC | 4 << 14,
             clock: PerfClock::new(10, 1024, 0).unwrap(),
             tsc_ctc_ratio: (40, 1),
@@ -516,6 +531,7 @@ mod tests {
     #[test]
     fn a_trace_that_ends_early_is_an_error() {
         let setup = Setup {
+            unit: TraceUnit::IntelPt,
             config: 0,
             clock: PerfClock::new(10, 1024, 0).unwrap(),
             tsc_ctc_ratio: (1, 1),

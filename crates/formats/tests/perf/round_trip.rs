@@ -6,7 +6,7 @@ use crate::file::read;
 use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
     perf::layout::{CodeEntry, HodoscopeSection, intel_pt_config},
-    perf::write::{Setup, Source, Writer},
+    perf::write::{Setup, Source, TraceUnit, Writer},
     recording::{KernelSymbol, Mapping, RecorderNotes, Sideband, SidebandKind, TextPoke, Thread},
 };
 use proptest::{collection::vec, prelude::*};
@@ -78,6 +78,7 @@ fn sideband(events: &[Event]) -> Vec<Sideband<'_>> {
 
 fn setup(filter: &str) -> Setup<'_> {
     Setup {
+        unit: TraceUnit::IntelPt,
         config: intel_pt_config::TSC | intel_pt_config::CYC | intel_pt_config::MTC | 5 << 14,
         clock: PerfClock::new(10, 1024, 77).unwrap(),
         tsc_ctc_ratio: (40, 1),

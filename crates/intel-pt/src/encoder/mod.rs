@@ -10,6 +10,7 @@
 //! stack, the counters of the timing packets. It consists of 64-bit words only, so that it can lie in shared memory
 //! that another process reads after this one died.
 
+mod cause;
 mod guest;
 mod time;
 

@@ -8,6 +8,7 @@
 //! ```
 
 mod files;
+mod hardware;
 mod processors;
 mod settings;
 
@@ -64,6 +65,12 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         return Err(Error::Missing(reason));
     }
     let output = run(settings, &programs, fresh.path(), spool.path())?;
+    let mut warnings = warnings(&output);
+    if settings.hardware {
+        for slave in 0..settings.slaves {
+            warnings.extend(hardware::write(spool.path(), slave, &programs, fresh.path())?);
+        }
+    }
     let bytes = size(fresh.path()).map_err(Error::file(fresh.path()))?;
     _ = fs::remove_dir(&folder);
     fs::rename(fresh.keep(), &folder).map_err(Error::file(&folder))?;
@@ -75,7 +82,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         snapshots: None,
         bytes,
         beside: Vec::new(),
-        warnings: warnings(&output),
+        warnings,
     })
 }
 
@@ -153,6 +160,9 @@ fn start(
         let kind = if slave < settings.slaves { Kind::Riscv64 } else { Kind::CortexM3 };
         let mut command = processors.emulator(kind.emulator());
         emulator(&mut command, kind, programs, spool, slave);
+        if settings.hardware && kind == Kind::Riscv64 {
+            command.arg("-plugin").arg(hardware::prepare(spool, slave)?);
+        }
         let messages = messages.try_clone().map_err(Error::file(spool))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages).process_group(0);
         running.0.push(command.spawn().map_err(Error::file(Path::new(kind.emulator())))?);

@@ -42,6 +42,8 @@ pub struct BoardSettings {
     pub sobel: bool,
     /// Time after the start at which an urgent task wakes on slaves 1, 5, 9 … and takes two thirds of their processor.
     pub urgent: Option<Duration>,
+    /// Whether RISC-V slaves record a hardware trace.
+    pub hardware: bool,
     /// Steps of the first slave's clock: time since its start, and number of ticks of 100 ns.
     pub steps: Vec<(Duration, i64)>,
 }
@@ -61,6 +63,7 @@ impl Default for BoardSettings {
             wander_period: Duration::from_secs(20),
             sobel: false,
             urgent: None,
+            hardware: false,
             steps: Vec::new(),
         }
     }
@@ -134,6 +137,8 @@ impl BoardSettings {
             "work" if value == "sobel" => self.sobel = true,
             "work" => return Err("sobel".to_owned()),
             "urgent" => self.urgent = Some(duration(value)?),
+            "trace" if value == "hardware" => self.hardware = true,
+            "trace" => return Err("hardware".to_owned()),
             "step" => {
                 let expected = || "TIME:TICKS, as in 5s:10000".to_owned();
                 let (time, ticks) = value.split_once(':').ok_or_else(expected)?;
@@ -144,7 +149,7 @@ impl BoardSettings {
             }
             _ => {
                 return Err(
-                    "one of slaves, cortex-m3, protocol, exchanges, period, tick, time, drift, wander, step, work, urgent"
+                    "one of slaves, cortex-m3, protocol, exchanges, period, tick, time, drift, wander, step, work, urgent, trace"
                         .to_owned(),
                 );
             }

@@ -22,7 +22,7 @@ use hodo_formats::{
     perf::{
         layout::{CodeEntry, HodoscopeSection},
         ring::{RingRecord, ring_records},
-        write::{Setup, Source, Writer},
+        write::{Setup, Source, TraceUnit, Writer},
     },
     recording::{
         Checkpoint, CpuCheckpoints, CpuTruth, Cut, KeptCode, Mapping, RecorderNotes, Sideband, SidebandKind,
@@ -201,6 +201,7 @@ impl Collected {
     ) -> io::Result<()> {
         let filter = self.filter(&settings.filter);
         let setup = Setup {
+            unit: TraceUnit::IntelPt,
             config: event.config(),
             clock: self.clock,
             tsc_ctc_ratio: (TSC_TICKS_PER_CTC as u32, 1),

@@ -7,7 +7,7 @@ use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
     perf::{
         layout::{HodoscopeSection, intel_pt_config},
-        write::{Setup, Source, Writer},
+        write::{Setup, Source, TraceUnit, Writer},
     },
     recording::{Mapping, Sideband, SidebandKind, Thread},
 };
@@ -58,6 +58,7 @@ fn write(
     recording: &Path,
 ) -> Outcome<()> {
     let setup = Setup {
+        unit: TraceUnit::IntelPt,
         config: config(case),
         clock: PerfClock::new(0, 1, 0).ok_or("one tick a nanosecond is a clock")?,
         tsc_ctc_ratio: case.config.tsc_ctc_ratio.unwrap_or((0, 0)),

@@ -11,10 +11,10 @@ mod relate;
 mod synchronise;
 mod synchronised;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
-use hodo_clock::TimeMap;
-use hodo_formats::{ClockIdentity, events};
+use hodo_clock::{OriginNanos, PerfClock, TimeMap, Tsc};
+use hodo_formats::{ClockIdentity, ClockKind, events};
 use serde::Serialize;
 
 pub use self::matching::MatchRule;
@@ -167,7 +167,7 @@ fn place(
     let clocks = describe(traces, &units);
     for flow in &mut traces.flows {
         if let Some(map) = maps.get(&flow.input) {
-            shift_flow(flow, map)?;
+            move_flow(flow, map)?;
         }
     }
     for (trace, input) in traces.events.iter_mut().zip(&traces.event_inputs) {
@@ -201,29 +201,74 @@ fn same_trace(traces: &Traces<'_>, unit: &Unit, known: &SynchronisedTrace) -> Re
     }
 }
 
-/// Shifts the times of a control-flow trace. It supports only a constant shift: a curve is evaluated at the middle of
-/// the trace. Its times are never negative.
-fn shift_flow(flow: &mut Trace<'_>, map: &TimeMap) -> Result<(), Refusal> {
-    let Some((first, last)) = flow.span().zip(flow.recording.config.clock).map(|((first, last), clock)| {
-        let nanos = |tick| hodo_clock::OriginNanos(clock.nanos(tick).0.into());
-        (nanos(first), nanos(last))
-    }) else {
-        return Ok(());
-    };
-    let middle = hodo_clock::OriginNanos((first.0 + last.0) / 2);
-    let shift = map.estimate(middle).0 - middle.0;
-    match i64::try_from(shift) {
-        Ok(shift) if first.0 + i128::from(shift) >= 0 => {
-            flow.recording.shift(shift);
-            Ok(())
-        }
-        _ => Err(Refusal(format!(
+/// Moves the times of a control-flow trace. Its clock is a line: a curve is replaced by the line through its values at the
+/// trace's begin and end. Its times are never negative.
+fn move_flow(flow: &mut Trace<'_>, map: &TimeMap) -> Result<(), Refusal> {
+    let Some((span, clock)) = flow.span().zip(flow.recording.config.clock) else { return Ok(()) };
+    let [first, last] = [span.0, span.1].map(|tick| {
+        let own = OriginNanos(clock.nanos(tick).0.into());
+        Moved { tick, own, placed: map.estimate(own) }
+    });
+    if first.placed.0 < 0 || u64::try_from(last.placed.0).is_err() {
+        let shift = first.placed.0 - first.own.0;
+        return Err(Refusal(format!(
             "{}: by {} s its times would begin at {} s, before zero; move the other traces instead",
             flow.name,
             signed_seconds(shift),
-            signed_seconds(first.0 + shift)
-        ))),
+            signed_seconds(first.placed.0)
+        )));
     }
+    let shift = first.placed.0 - first.own.0;
+    match map.constant().and_then(|_| i64::try_from(shift).ok()) {
+        Some(shift) => flow.recording.shift(shift),
+        None => {
+            let clock = line(&first, &last).unwrap_or_else(|| clock.shifted(shift as i64));
+            let place = |time: u64| map.estimate(OriginNanos(time.into())).0.max(0) as u64;
+            flow.recording.place(Some(clock), place);
+        }
+    }
+    Ok(())
+}
+
+/// Returns how far the curve of a clock is from the line that control flow has instead, at most, in nanoseconds.
+fn bend(flow: &Trace<'_>, map: &TimeMap) -> Option<u64> {
+    /// Places at which they are compared.
+    const PLACES: i128 = 256;
+    if map.constant().is_some() {
+        return None;
+    }
+    let ((first, last), clock) = (flow.span()?, flow.recording.config.clock?);
+    let [first, last] = [first, last].map(|tick| i128::from(clock.nanos(tick).0));
+    let [begin, end] = [first, last].map(|own| map.estimate(OriginNanos(own)).0);
+    let distances = (0..=PLACES).map(|place| {
+        let own = first + (last - first) * place / PLACES;
+        let straight = begin + (end - begin) * place / PLACES;
+        map.estimate(OriginNanos(own)).0.abs_diff(straight)
+    });
+    distances.max().and_then(|distance| u64::try_from(distance).ok())
+}
+
+/// A tick of a trace, with its own time and its time on the timeline.
+struct Moved {
+    tick: Tsc,
+    own: OriginNanos,
+    placed: OriginNanos,
+}
+
+/// Returns the clock that gives two ticks their times on the timeline; `None` if it is no line of a clock.
+fn line(first: &Moved, last: &Moved) -> Option<PerfClock> {
+    /// Bits of the multiplier: a line over an hour is exact to some microseconds.
+    const BITS: u32 = 32;
+    let ticks = u128::from(last.tick.0.checked_sub(first.tick.0).filter(|&ticks| ticks > 0)?);
+    let nanos = u128::try_from(last.placed.0 - first.placed.0).ok().filter(|&nanos| nanos > 0)?;
+    // The largest shift whose multiplier has so many bits, and whose product does not overflow.
+    let multiplier = |shift: u32| (nanos << shift).div_ceil(ticks);
+    let most = nanos.leading_zeros().min(63);
+    let shift = (0..=most).rev().find(|&shift| multiplier(shift) >> BITS == 0)?;
+    let multiplier = u64::try_from(multiplier(shift)).ok()?;
+    let passed = (u128::from(first.tick.0) * u128::from(multiplier)) >> shift;
+    let zero = (first.placed.0 as u64).wrapping_sub(passed as u64);
+    PerfClock::new(shift.into(), multiplier, zero)
 }
 
 /// Returns every input that has traces, in order. Its clock is that of its control flow, else that of its first event
@@ -234,7 +279,14 @@ fn units(traces: &Traces<'_>, labels: &[String]) -> Vec<Unit> {
     let events = events.map(|(&input, trace)| (input, ClockIdentity::of_trace(trace)));
     let mut all: BTreeMap<usize, ClockIdentity> = BTreeMap::new();
     for (input, identity) in flows.chain(events) {
-        all.entry(input).or_insert(identity);
+        match all.entry(input) {
+            Entry::Vacant(entry) => _ = entry.insert(identity),
+            // A hardware trace beside events has their clock.
+            Entry::Occupied(mut entry) if entry.get().kind == ClockKind::Virtual => {
+                _ = entry.insert(identity)
+            }
+            Entry::Occupied(_) => {}
+        }
     }
     let unit = |(input, identity): (usize, ClockIdentity)| Unit {
         input,
@@ -351,7 +403,14 @@ fn describe(traces: &Traces<'_>, units: &[Unit]) -> Vec<TraceClock> {
     let unit = |input: usize| units.iter().find(|unit| unit.input == input);
     let flows = traces.flows.iter().filter_map(|flow| {
         let identity = ClockIdentity::of_recording(&flow.recording);
-        Some(trace_clock(unit(flow.input)?, "control flow", &identity, None))
+        let unit = unit(flow.input)?;
+        // Beside events, its clock is theirs.
+        let identity = if identity.kind == ClockKind::Virtual { &unit.identity } else { &identity };
+        let mut clock = trace_clock(unit, "control flow", identity, None);
+        let map = unit.placement.as_ref().map(|placement| &placement.map);
+        let bend = map.and_then(|map| bend(flow, map)).unwrap_or(0);
+        clock.half_width_ns = clock.half_width_ns.map(|half| half.saturating_add(bend));
+        Some(clock)
     });
     let events = traces.event_inputs.iter().zip(&traces.events).filter_map(|(&input, trace)| {
         let unit = unit(input)?;

@@ -1,0 +1,238 @@
+//! Follows the plugin's packets through the code.
+
+use hodo_code::Terminator;
+use hodo_intel_pt::{
+    LastIp,
+    packet::{Decoder, IpPayload, Packet, Tnt},
+};
+
+use super::{
+    Clock, Encoded, Unit,
+    code::{Code, Instruction},
+};
+
+/// Why a walk can't go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    /// The code at an address is unknown.
+    Code(u64),
+    /// The instruction at an address does not fit the packet.
+    Packet(u64),
+    /// Bytes that are no packet.
+    Bytes(usize),
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Trouble::Code(at) => write!(f, "no code at {at:#x}"),
+            Trouble::Packet(at) => write!(f, "another branch than at {at:#x} was recorded"),
+            Trouble::Bytes(at) => write!(f, "the recorded packets are damaged at byte {at}"),
+        }
+    }
+}
+
+/// The walk of a thread.
+pub(super) struct Walk<'w, 'a, U> {
+    code: &'w mut Code<'a>,
+    unit: U,
+    /// The next instruction; `None` while nothing is traced.
+    next: Option<u64>,
+    /// The time in nanoseconds.
+    now: u64,
+    clock: Clock<'w>,
+    /// The cause of the trap that follows.
+    cause: u8,
+    hidden: u64,
+    last_ip: LastIp,
+    /// The address of a FUP whose packet follows.
+    source: Option<u64>,
+    /// Whether the packets describe the state at a PSB.
+    in_status: bool,
+}
+
+impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
+    pub(super) fn new(code: &'w mut Code<'a>, unit: U, now: u64, clock: Clock<'w>) -> Walk<'w, 'a, U> {
+        Walk {
+            code,
+            unit,
+            next: None,
+            now,
+            clock,
+            cause: 0,
+            hidden: 0,
+            last_ip: LastIp::ZERO,
+            source: None,
+            in_status: false,
+        }
+    }
+
+    /// Encodes what packets show. They may begin within one.
+    pub(super) fn follow(mut self, packets: &[u8]) -> Encoded {
+        let mut decoder = Decoder::new(packets, 0);
+        let mut missing = None;
+        if decoder.synchronize() {
+            loop {
+                let at = decoder.position();
+                let result = match decoder.next_packet() {
+                    Ok(None) => break,
+                    Ok(Some(packet)) => self.packet(packet),
+                    Err(_) => Err(Trouble::Bytes(at)),
+                };
+                let Err(trouble) = result else { continue };
+                missing.get_or_insert_with(|| format!("a part is missing: {trouble}"));
+                self.unit.lost();
+                (self.next, self.source) = (None, None);
+                if !decoder.synchronize() {
+                    break;
+                }
+            }
+        }
+        Encoded { bytes: self.unit.finish(), hidden: self.hidden, missing }
+    }
+
+    fn packet(&mut self, packet: Packet) -> Result<(), Trouble> {
+        match packet {
+            Packet::Psb => {
+                self.last_ip = LastIp::ZERO;
+                self.in_status = true;
+            }
+            Packet::PsbEnd => self.in_status = false,
+            Packet::Tsc(time) => self.now = self.clock.nanos(time),
+            Packet::Cfe { vector, .. } => self.cause = vector,
+            Packet::Tnt8(tnt) | Packet::Tnt64(tnt) => return self.branches(tnt),
+            Packet::Tip(payload) => {
+                if let Some(target) = self.last_ip.join(payload) {
+                    return self.indirect(target);
+                }
+            }
+            Packet::TipPge(payload) => {
+                if let Some(target) = self.last_ip.join(payload) {
+                    self.begin(target);
+                }
+            }
+            Packet::TipPgd(payload) => return self.end(payload),
+            Packet::Fup(payload) => {
+                let Some(address) = self.last_ip.join(payload) else { return Ok(()) };
+                match self.next {
+                    None => self.begin(address),
+                    Some(_) if self.in_status => return self.run_to(address),
+                    Some(_) => self.source = Some(address),
+                }
+            }
+            Packet::Overflow => {
+                self.unit.lost();
+                self.next = None;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, address: u64) {
+        self.unit.begin(address, self.now);
+        self.next = Some(address);
+    }
+
+    /// The instruction that runs next; `None` while nothing is traced.
+    fn peek(&mut self) -> Result<Option<Instruction>, Trouble> {
+        let Some(address) = self.next else { return Ok(None) };
+        match self.code.instruction(address, self.now) {
+            Some(instruction) => Ok(Some(instruction)),
+            None => Err(Trouble::Code(address)),
+        }
+    }
+
+    fn execute(&mut self, instruction: &Instruction, next: u64) {
+        self.unit.executed(instruction, next, self.now);
+        self.now += self.clock.step();
+        self.next = Some(next);
+    }
+
+    /// Runs an instruction whose follower the code determines. Returns `false` for others.
+    fn execute_plain(&mut self, instruction: &Instruction) -> bool {
+        let next = match instruction.step.terminator {
+            Terminator::None | Terminator::Barrier | Terminator::Wait => instruction.end(),
+            Terminator::Jump | Terminator::Call => instruction.step.target,
+            _ => return false,
+        };
+        self.execute(instruction, next);
+        true
+    }
+
+    /// Runs instructions up to one whose follower the code does not determine, which is returned.
+    fn advance(&mut self) -> Result<Option<Instruction>, Trouble> {
+        while let Some(instruction) = self.peek()? {
+            if !self.execute_plain(&instruction) {
+                return Ok(Some(instruction));
+            }
+        }
+        Ok(None)
+    }
+
+    fn branches(&mut self, tnt: Tnt) -> Result<(), Trouble> {
+        for index in (0..tnt.count).rev() {
+            let Some(branch) = self.advance()? else { return Ok(()) };
+            if branch.step.terminator != Terminator::Conditional {
+                return Err(Trouble::Packet(branch.address));
+            }
+            let is_taken = tnt.bits >> index & 1 == 1;
+            self.execute(&branch, if is_taken { branch.step.target } else { branch.end() });
+        }
+        Ok(())
+    }
+
+    fn indirect(&mut self, target: u64) -> Result<(), Trouble> {
+        if let Some(source) = self.source.take() {
+            self.run_to(source)?;
+            self.unit.trapped(self.cause, source, target);
+            self.next = Some(target);
+            return Ok(());
+        }
+        let Some(branch) = self.advance()? else { return Ok(()) };
+        match branch.step.terminator {
+            Terminator::Conditional => return Err(Trouble::Packet(branch.address)),
+            // The kernel was not seen to run.
+            Terminator::Trap => {
+                self.trap(&branch);
+                self.begin(target);
+            }
+            _ => self.execute(&branch, target),
+        }
+        Ok(())
+    }
+
+    /// Tracing ends: at the FUP's address, or with an instruction that calls the kernel.
+    fn end(&mut self, payload: IpPayload) -> Result<(), Trouble> {
+        self.last_ip.join(payload);
+        if let Some(source) = self.source.take() {
+            self.run_to(source)?;
+            self.unit.interrupted(source);
+        } else if let Some(call) = self.advance()? {
+            if call.step.terminator != Terminator::Trap {
+                return Err(Trouble::Packet(call.address));
+            }
+            self.trap(&call);
+        }
+        self.next = None;
+        Ok(())
+    }
+
+    /// Runs the instructions before an address.
+    fn run_to(&mut self, address: u64) -> Result<(), Trouble> {
+        while let Some(instruction) = self.peek()?
+            && instruction.address != address
+        {
+            if !self.execute_plain(&instruction) {
+                return Err(Trouble::Packet(instruction.address));
+            }
+        }
+        Ok(())
+    }
+
+    fn trap(&mut self, call: &Instruction) {
+        self.execute(call, call.end());
+        self.hidden += u64::from(!U::SHOWS_TRAPS);
+        self.unit.system_call(call.address, call.end());
+    }
+}
