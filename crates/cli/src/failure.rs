@@ -57,11 +57,16 @@ impl From<Refusal> for Failure {
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Failure {
+        let partial = error.file.with_added_extension("partial");
         let help = match &error.reason {
             OpenErrorReason::System(reason) if reason.kind() == io::ErrorKind::NotFound => {
-                "; `hodo record -- COMMAND` makes a recording"
+                if partial.exists() {
+                    format!("; {} is a recording that goes on, or was ended", partial.display())
+                } else {
+                    "; `hodo record -- COMMAND` makes a recording".to_owned()
+                }
             }
-            _ => "",
+            _ => String::new(),
         };
         Failure::unreadable(format!("{error}{help}"))
     }

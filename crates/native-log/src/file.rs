@@ -200,11 +200,6 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
-    /// The number of bytes written so far.
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
     /// Ends the file; returns its length in bytes.
     ///
     /// # Errors

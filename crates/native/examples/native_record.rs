@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for warning in &outcome.warnings {
         eprintln!("{warning}");
     }
-    eprintln!("{}, {} bytes, {} threads killed", outcome.status, outcome.bytes, outcome.killed);
+    eprintln!("{}, {} threads killed", outcome.status, outcome.killed);
     std::process::exit(outcome.status.code().unwrap_or(1));
 }
 

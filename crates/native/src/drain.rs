@@ -312,13 +312,8 @@ impl<W: Write> Drain<W> {
         self.writer.flush()
     }
 
-    /// The number of bytes written so far.
-    pub(crate) fn written(&self) -> u64 {
-        self.writer.written()
-    }
-
-    /// Writes the end; returns the length of the file.
-    pub(crate) fn finish(mut self, arena: &Arena) -> io::Result<u64> {
+    /// Writes the end.
+    pub(crate) fn finish(mut self, arena: &Arena) -> io::Result<()> {
         self.chunks(arena)?;
         let running: Vec<u32> = self.processes.keys().copied().collect();
         for number in running {

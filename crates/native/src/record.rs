@@ -123,9 +123,9 @@ impl Default for Options {
 pub struct Outcome {
     /// How the program ended.
     pub status: ExitStatus,
-    /// The length of the file in bytes.
-    pub bytes: u64,
-    /// The number of threads that were recorded, counted once for each program that they ran.
+    /// Whether all was written.
+    pub is_complete: bool,
+    /// The number of threads whose recording is complete, counted once for each program that they ran.
     pub threads: u64,
     /// Snapshots that conditions asked for.
     pub snapshots: u64,
@@ -280,14 +280,14 @@ fn run<W: Write + Send>(
             .push(format!("{without_room} programs ran unrecorded: there was no memory or slot for them"));
     }
     let drain = drain.into_inner().map_err(|_| io::Error::other("the writing thread failed"))?;
-    let (killed, threads, snapshots, written) =
-        (drain.killed, drain.threads, drain.snapshots, drain.written());
+    let (killed, threads, snapshots) = (drain.killed, drain.threads, drain.snapshots);
     let finished = drained.and_then(|()| drain.finish(arena));
-    let bytes = finished.unwrap_or_else(|error| {
-        warnings.push(format!("the recording ends early, and the programs went on without it: {error}"));
-        written
-    });
-    Ok(Outcome { status, bytes, threads, snapshots, killed, warnings })
+    if let Err(error) = &finished {
+        warnings.push(format!(
+            "the recording ends early, and the programs went on without it: {error}; what was written before can be read"
+        ));
+    }
+    Ok(Outcome { status, is_complete: finished.is_ok(), threads, snapshots, killed, warnings })
 }
 
 /// Whether a program file gives its program other rights than this process has. The name is a path, or is found in

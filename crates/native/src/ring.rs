@@ -268,13 +268,8 @@ impl<W: Write> Sink<W> {
         self.writer.flush()
     }
 
-    /// The number of bytes written so far.
-    pub(crate) fn written(&self) -> u64 {
-        self.writer.written()
-    }
-
-    /// Ends the file; returns its length in bytes.
-    pub(crate) fn finish(mut self, kept: Kept) -> io::Result<u64> {
+    /// Ends the file.
+    pub(crate) fn finish(mut self, kept: Kept) -> io::Result<()> {
         if kept == Kept::Written {
             self.dump()?;
         } else if let Some(ring) = &mut self.ring {
@@ -285,7 +280,7 @@ impl<W: Write> Sink<W> {
             losses.retain(|&(_, lost)| lost != note::OVERWRITTEN);
             self.lose(losses)?;
         }
-        self.writer.finish()
+        self.writer.finish().map(drop)
     }
 }
 

@@ -273,7 +273,7 @@ impl Error {
 /// If a requirement is missing, the request is wrong, or a file can't be written. A failed command is not an error: see
 /// [`Outcome::status`].
 pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
-    if request.command.is_empty() && request.pid.is_none() {
+    if request.command.first().is_none_or(|name| name.is_empty()) && request.pid.is_none() {
         return Err(Error::NoCommand);
     }
     if request.engine != Engine::Ftrace {

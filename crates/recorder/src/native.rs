@@ -71,13 +71,16 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
         Err(panic) => std::panic::resume_unwind(panic),
     };
     fs::rename(&partial, &request.output).map_err(Error::file(&request.output))?;
-    let mut bytes = outcome.bytes;
-    if request.deterministic {
-        bytes = count_time(&request.output)?;
-    }
+    let bytes = match request.deterministic {
+        true => count_time(&request.output)?,
+        false => fs::metadata(&request.output).map_err(Error::file(&request.output))?.len(),
+    };
     let mut warnings = outcome.warnings;
     if outcome.killed > 0 {
-        warnings.push(format!("{} threads were killed: what each ran last is missing", outcome.killed));
+        warnings.push(match outcome.killed {
+            1 => "one thread was killed: what it ran last is missing".to_owned(),
+            killed => format!("{killed} threads were killed: what each ran last is missing"),
+        });
     }
     if outcome.threads == 0 && request.is_partial() {
         warnings.push(
@@ -88,7 +91,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
         engine: Engine::Native,
         status: outcome.status,
         instructions: None,
-        threads: Some(outcome.threads as usize),
+        threads: outcome.is_complete.then_some(outcome.threads as usize),
         snapshots: (!request.triggers.is_empty()).then_some(outcome.snapshots as usize),
         bytes,
         beside: Vec::new(),

@@ -253,6 +253,29 @@ fn a_snapshot_is_written_when_it_is_asked_for() {
 }
 
 #[test]
+fn a_recording_whose_recorder_was_killed_reads_as_far_as_it_goes() {
+    let folder = Folder::new();
+    let out = folder.file("killed.data");
+    let words = ["record", "--engine", "native", "-o", &out, "--", "sh", "-c"];
+    let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo ready; read -r line";
+    let mut child = command(&[&words[..], &[script]].concat());
+    let mut child = child.stdin(Stdio::piped()).spawn().expect("hodo starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("text");
+    // What is written is passed on to the system each second.
+    thread::sleep(Duration::from_millis(1500));
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let partial = format!("{out}.partial");
+    let table = report(&[], &partial);
+    let instructions = table["summary"]["instructions"].as_u64().expect("a number");
+    assert!(instructions > 10_000_000, "{table}");
+    assert_eq!(table["loss"][0]["cause"], "cut_short", "{table}");
+    let ran = hodo(&["info", &out]);
+    assert!(ran.code == 2 && ran.stderr.contains("killed.data.partial"), "{ran:?}");
+}
+
+#[test]
 fn a_recording_that_was_cut_reads_to_its_cut() {
     let folder = Folder::new();
     let (recording, ran) = record(&folder, &[], &["ls", "-l", "/"]);

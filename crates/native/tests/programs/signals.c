@@ -107,7 +107,8 @@ int main(int count, char **arguments) {
     for (volatile int i = 0; i < 20; i++) {
         if (!sigsetjmp(back, 1)) {
             may_jump = 1;
-            for (volatile uint64_t x = 0;; x++)
+            /* A loop without a conditional branch would have no packets of Intel PT that tell how often it ran. */
+            for (volatile uint64_t x = 0; x < UINT64_MAX; x++)
                 ;
         }
     }
