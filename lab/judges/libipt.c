@@ -67,13 +67,19 @@ static int cut_part(char *text, struct part *part)
     return cut_number(text, ':', &part->size) && cut_number(text, ':', &part->offset);
 }
 
+/* Keeps all code mapped: without it, libipt maps a file each time the flow comes into it. */
+static struct pt_image_section_cache *cache;
+
 static void add_code(struct pt_image *image, char *argument)
 {
     struct part part;
     uint64_t address;
     if (!cut_number(argument, '@', &address) || !cut_part(argument, &part))
         fail(argument, "expected FILE:OFFSET:SIZE@ADDRESS");
-    int status = pt_image_add_file(image, part.file, part.offset, part.size, NULL, address);
+    int section = pt_iscache_add_file(cache, part.file, part.offset, part.size, address);
+    if (section < 0)
+        fail(part.file, pt_errstr(pt_errcode(section)));
+    int status = pt_image_add_cached(image, cache, section, NULL);
     if (status < 0)
         fail(part.file, pt_errstr(pt_errcode(status)));
 }
@@ -257,6 +263,9 @@ static struct pt_image *new_image(void)
 int main(int count, char **arguments)
 {
     struct pt_config config;
+    cache = pt_iscache_alloc(NULL);
+    if (!cache || pt_iscache_set_limit(cache, UINT64_C(1) << 32) < 0)
+        fail("cache", "no memory");
     struct pt_image *image = new_image();
     uint64_t traces = 0, errors = 0;
     pt_config_init(&config);
