@@ -8,6 +8,7 @@
 //!
 //! Names are those of the specification "Efficient Trace for RISC-V".
 
+mod allowance;
 mod bits;
 mod configuration;
 pub mod encoder;
