@@ -18,6 +18,7 @@ pub mod ntrace;
 pub mod packet;
 mod parameters;
 mod settings;
+mod show;
 pub mod transport;
 
 pub use configuration::Configuration;

@@ -112,7 +112,10 @@ impl fmt::Display for PacketError {
             }
             PacketError::Malformed(byte) => write!(f, "byte {byte:02x} is not valid in this packet"),
             PacketError::TooMany(count) => {
-                write!(f, "a count of {count} is more than the bytes since the last synchronization can stand for")
+                write!(
+                    f,
+                    "a count of {count} is more than the bytes since the last synchronization can stand for"
+                )
             }
         }
     }

@@ -10,7 +10,8 @@ pub(super) struct Section<'t> {
 impl<'t> Section<'t> {
     /// Returns the value of a key. Keys of registers are `NAME` or `NAME(NUMBER)`.
     pub(super) fn get(&self, key: &str) -> Option<&'t str> {
-        let is_it = |found: &str| found.split('(').next().unwrap_or_default().trim().eq_ignore_ascii_case(key);
+        let is_it =
+            |found: &str| found.split('(').next().unwrap_or_default().trim().eq_ignore_ascii_case(key);
         self.entries.iter().find(|(found, _)| is_it(found)).map(|&(_, value)| value)
     }
 

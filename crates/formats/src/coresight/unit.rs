@@ -107,47 +107,65 @@ pub(super) struct Writer<'u> {
     pub(super) thread: Thread,
 }
 
-/// Returns the streams in a buffer, and the trace IDs in its frames that no unit has.
-pub(super) fn streams<'a>(
+/// The trace in a buffer.
+#[derive(Clone, Debug, Default)]
+pub struct Buffer<'a> {
+    /// Its name.
+    pub name: String,
+    /// The streams of its units.
+    pub sources: Vec<SourceStream<'a>>,
+    /// Trace IDs in its frames that no unit has whose trace is read.
+    pub unknown: Vec<u8>,
+}
+
+/// The stream of a unit.
+#[derive(Clone, Debug)]
+pub struct SourceStream<'a> {
+    /// The unit's trace ID.
+    pub trace_id: u8,
+    /// The stream.
+    pub stream: Stream<'a>,
+}
+
+/// Separates the sources of a buffer.
+pub(super) fn separate<'a>(
     buffer: &'a [u8],
     layout: Layout,
     writers: &[Writer<'_>],
     unpacked: &'a Unpacked,
-) -> (Vec<Stream<'a>>, Vec<u8>) {
-    let (mut streams, mut unknown) = (Vec::new(), Vec::new());
-    let stream = |thread, config, pieces| Stream {
-        cpu: None,
-        thread: Some(thread),
-        pieces,
-        kind: StreamKind::Etm(config),
+) -> Buffer<'a> {
+    let mut separated = Buffer::default();
+    let source = |trace_id, thread, config, pieces| {
+        let stream = Stream { cpu: None, thread: Some(thread), pieces, kind: StreamKind::Etm(config) };
+        SourceStream { trace_id, stream }
     };
     if layout == Layout::OneSource {
         // OpenCSD takes the first by name.
         let first = writers.iter().min_by_key(|writer| &writer.unit.name);
-        if let Some(&Writer { unit: Unit { kind: UnitKind::Etm { config, .. }, .. }, thread }) = first {
+        if let Some(&Writer { unit: Unit { kind: UnitKind::Etm { trace_id, config }, .. }, thread }) = first {
             let piece = Piece { file_offset: 0, bytes: buffer, after_gap: false };
-            streams.push(stream(thread, *config, vec![piece]));
+            separated.sources.push(source(*trace_id, thread, *config, vec![piece]));
         }
-        return (streams, unknown);
+        return separated;
     }
     let sources = match layout {
         Layout::PortFrames => frames::port_sources(buffer),
         Layout::Frames | Layout::OneSource => frames::sources(buffer),
     };
-    for source in sources {
-        let found = writers.iter().find_map(|writer| match writer.unit.kind {
-            UnitKind::Etm { trace_id, config } if trace_id == source.id => Some((writer.thread, config)),
+    for found in sources {
+        let known = writers.iter().find_map(|writer| match writer.unit.kind {
+            UnitKind::Etm { trace_id, config } if trace_id == found.id => Some((writer.thread, config)),
             _ => None,
         });
-        let Some((thread, config)) = found else {
-            unknown.push(source.id);
+        let Some((thread, config)) = known else {
+            separated.unknown.push(found.id);
             continue;
         };
         let mut pieces = Vec::new();
-        push_source(&mut pieces, unpacked.keep(source.bytes), &source.losses, 0);
-        streams.push(stream(thread, config, pieces));
+        push_source(&mut pieces, unpacked.keep(found.bytes), &found.losses, 0);
+        separated.sources.push(source(found.id, thread, config, pieces));
     }
-    (streams, unknown)
+    separated
 }
 
 /// Adds the bytes of a source, cut where some were lost. Their offset in the file is that of their buffer: frames mix
