@@ -44,6 +44,9 @@ impl Files {
     /// # Errors
     /// The system's error if a file can't be opened or mapped.
     pub fn recording(&self, path: &Path) -> io::Result<Input<'_>> {
+        if path.file_name().is_some_and(|name| name == FIRST_FILE) && path.is_file() {
+            return self.snapshot(path.parent().unwrap_or(path));
+        }
         if !path.is_dir() {
             return Ok(Input::file(self.bytes(path)?, &self.unpacked));
         }

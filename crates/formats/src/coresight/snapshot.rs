@@ -13,7 +13,6 @@ use super::{
 use crate::{
     Contents, Format, Input,
     error::{Error, ErrorKind},
-    raw::THREAD,
     recording::{Mapping, Recording, Sideband, SidebandKind, Thread},
 };
 
@@ -107,12 +106,21 @@ fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
     };
     let description = ini::section(&main, "snapshot").and_then(|section| section.get("description"));
     recording.facts.extend(description.map(|text| ("description", text.to_owned())));
-    let threads = Threads::new(&snapshot);
-    let buffers = reader.buffers(&snapshot, &threads, &mut recording).map_err(invalid)?;
-    let sources = buffers.into_iter().flat_map(|buffer| buffer.sources);
+    let parts = reader.parts(&snapshot).map_err(invalid)?;
+    recording.loss.extend(parts.loss);
+    recording.facts.extend(parts.facts);
+    let sources = parts.buffers.into_iter().flat_map(|buffer| buffer.sources);
     recording.streams = sources.map(|source| source.stream).collect();
-    recording.sideband.extend(threads.names());
-    reader.add_code(&snapshot, &mut recording);
+    recording.sideband.extend(parts.threads.iter().map(|&(name, thread)| Sideband {
+        time: None,
+        cpu: None,
+        thread,
+        guest: None,
+        kind: SidebandKind::Comm { name: name.as_bytes(), exec: false },
+    }));
+    for (pid, dumps) in (0..).zip(&parts.memories) {
+        reader.add_code(Thread { pid, tid: 0 }, dumps, &mut recording);
+    }
     Ok(recording)
 }
 
@@ -123,7 +131,7 @@ fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
 pub fn buffers<'a>(input: &Input<'a>) -> Result<Vec<Buffer<'a>>, Error> {
     let reader = Reader { input };
     let snapshot = reader.snapshot(&sections(reader.text(input.bytes)))?;
-    reader.buffers(&snapshot, &Threads::new(&snapshot), &mut Recording::default()).map_err(invalid)
+    reader.parts(&snapshot).map(|parts| parts.buffers).map_err(invalid)
 }
 
 fn invalid(reason: String) -> Error {
@@ -185,14 +193,9 @@ impl<'a> Reader<'_, 'a> {
         Ok(snapshot)
     }
 
-    /// Reads all buffers, and notes what is missing.
-    fn buffers(
-        &self,
-        snapshot: &Snapshot<'a>,
-        threads: &Threads<'a>,
-        recording: &mut Recording<'a>,
-    ) -> Result<Vec<Buffer<'a>>, String> {
-        let mut read = Vec::new();
+    /// Reads all buffers, and which memory their processors see.
+    fn parts(&self, snapshot: &Snapshot<'a>) -> Result<Parts<'a>, String> {
+        let mut parts = Parts::default();
         let buffers = ini::section(&snapshot.trace, "trace_buffers").and_then(|list| list.get("buffers"));
         for name in files(buffers.ok_or("no buffers= in [trace_buffers]")?) {
             let Some(buffer) = ini::section(&snapshot.trace, name) else {
@@ -200,35 +203,29 @@ impl<'a> Reader<'_, 'a> {
             };
             let called = buffer.get("name").unwrap_or(name);
             let layout = Layout::named(buffer.get("format").unwrap_or_default())?;
-            let mut parts = Vec::new();
+            let mut bytes = Vec::new();
             for file in files(buffer.get("file").ok_or_else(|| format!("no file= in [{name}]"))?) {
                 match self.file(file) {
-                    Some(bytes) => parts.push(bytes),
-                    None => recording.loss.push(missing(Cause::CutShort, called, file)),
+                    Some(found) => bytes.push(found),
+                    None => parts.loss.push(missing(Cause::CutShort, called, file)),
                 }
             }
-            let bytes = match parts[..] {
+            let bytes = match bytes[..] {
                 [only] => only,
-                _ => self.input.unpacked.keep(parts.concat()),
+                _ => self.input.unpacked.keep(bytes.concat()),
             };
-            let writers = snapshot.writers(called, threads);
+            let writers = parts.writers(snapshot, called);
             let separated = separate(bytes, layout, &writers, self.input.unpacked);
-            recording.facts.push(("buffer", describe(called, layout, &writers, &separated.unknown)));
-            read.push(Buffer { name: called.to_owned(), ..separated });
+            parts.facts.push(("buffer", describe(called, layout, &writers, &separated.unknown)));
+            parts.buffers.push(Buffer { name: called.to_owned(), ..separated });
         }
-        Ok(read)
+        Ok(parts)
     }
 
-    /// Adds the dumps of all processors. Where ranges overlap the first counts, as for OpenCSD.
-    fn add_code(&self, snapshot: &Snapshot<'a>, recording: &mut Recording<'a>) {
-        let mut dumps: Vec<&Dump<'_>> = Vec::new();
-        for dump in snapshot.cores.iter().flat_map(|core| &core.dumps) {
-            if !dumps.contains(&dump) {
-                dumps.push(dump);
-            }
-        }
+    /// Adds the dumps that the processors of a buffer see. Where ranges overlap the first counts, as for OpenCSD.
+    fn add_code(&self, thread: Thread, dumps: &[Dump<'_>], recording: &mut Recording<'a>) {
         // What is mapped later replaces what was mapped before.
-        for dump in dumps.into_iter().rev() {
+        for dump in dumps.iter().rev() {
             let Some(bytes) = self.file(dump.file) else {
                 recording.loss.push(missing(Cause::MissingCode, "", dump.file));
                 continue;
@@ -236,7 +233,9 @@ impl<'a> Reader<'_, 'a> {
             let path = Path::new(self.input.folder).join(dump.file).to_string_lossy().into_owned();
             let left = (bytes.len() as u64).saturating_sub(dump.offset);
             let length = dump.length.unwrap_or(left).min(left);
-            recording.flat_files.push(path.clone());
+            if !recording.flat_files.contains(&path) {
+                recording.flat_files.push(path.clone());
+            }
             let name = self.input.unpacked.keep(path.into_bytes());
             let mapping = Mapping {
                 address: dump.address,
@@ -249,7 +248,7 @@ impl<'a> Reader<'_, 'a> {
             recording.sideband.push(Sideband {
                 time: None,
                 cpu: None,
-                thread: THREAD,
+                thread,
                 guest: None,
                 kind: SidebandKind::Map(mapping),
             });
@@ -273,54 +272,68 @@ fn core<'t>(device: &[Section<'t>]) -> Result<Core<'t>, String> {
 }
 
 impl<'t> Snapshot<'t> {
-    /// Returns the units that write to a buffer.
-    fn writers<'s>(&'s self, buffer: &str, threads: &Threads<'t>) -> Vec<Writer<'s>> {
-        let all = ini::section(&self.trace, "source_buffers").map_or(&[][..], |section| &section.entries);
-        let of_buffer = all.iter().filter(|(_, buffers)| files(buffers).any(|one| one == buffer));
-        let unit = |(name, _): &(&str, &str)| self.units.iter().find(|unit| unit.name == *name);
-        of_buffer.filter_map(unit).map(|unit| Writer { unit, thread: threads.of(&unit.name) }).collect()
+    /// Returns the pairs of a section of `trace.ini`.
+    fn pairs(&self, section: &str) -> &[(&'t str, &'t str)] {
+        ini::section(&self.trace, section).map_or(&[], |section| &section.entries)
+    }
+
+    /// Returns the number and the name of the processor that a unit traces; of a unit without one its own name.
+    fn core_of(&self, unit: &'t str) -> (Option<usize>, &'t str) {
+        let cores = self.pairs("core_trace_sources");
+        let name = cores.iter().find(|(_, known)| *known == unit).map_or(unit, |&(core, _)| core);
+        (self.cores.iter().position(|core| core.name == name), name)
     }
 }
 
-/// The threads that stand for processors, or for units without one.
-struct Threads<'t> {
-    names: Vec<&'t str>,
-    /// Unit and processor.
-    of_units: Vec<(&'t str, &'t str)>,
+/// What the buffers of a snapshot contain.
+#[derive(Default)]
+struct Parts<'a> {
+    buffers: Vec<Buffer<'a>>,
+    /// The dumps that the processors of a buffer see, once for buffers with the same ones. The index is the process.
+    memories: Vec<Vec<Dump<'a>>>,
+    /// The threads that stand for processors, with their names.
+    threads: Vec<(&'a str, Thread)>,
+    facts: Vec<(&'static str, String)>,
+    loss: Vec<Loss>,
 }
 
-impl<'t> Threads<'t> {
-    fn new(snapshot: &Snapshot<'t>) -> Threads<'t> {
-        let sources = ini::section(&snapshot.trace, "core_trace_sources");
-        let pairs = sources.map_or(&[][..], |section| &section.entries);
-        let of_units: Vec<_> = pairs.iter().map(|&(core, unit)| (unit, core)).collect();
-        let written = ini::section(&snapshot.trace, "source_buffers");
-        let units = written.map_or(&[][..], |section| &section.entries).iter().map(|&(unit, _)| unit);
-        let mut names: Vec<&str> = snapshot.cores.iter().map(|core| core.name).collect();
-        let of = |unit| of_units.iter().find(|(known, _)| *known == unit).map_or(unit, |&(_, core)| core);
-        for name in units.map(of) {
-            if !names.contains(&name) {
-                names.push(name);
+impl<'a> Parts<'a> {
+    /// Returns the units that write to a buffer, with their threads.
+    fn writers<'s>(&mut self, snapshot: &'s Snapshot<'a>, buffer: &str) -> Vec<Writer<'s>> {
+        let sources = snapshot.pairs("source_buffers").iter();
+        let of_buffer = sources.filter(|(_, buffers)| files(buffers).any(|one| one == buffer));
+        let units: Vec<_> = of_buffer
+            .filter_map(|&(name, _)| {
+                let unit = snapshot.units.iter().find(|unit| unit.name == name)?;
+                Some((unit, snapshot.core_of(name)))
+            })
+            .collect();
+        // As for OpenCSD, all processors of a buffer see the dumps of all of them.
+        let mut memory: Vec<Dump<'a>> = Vec::new();
+        for core in units.iter().filter_map(|(_, (core, _))| *core) {
+            for dump in &snapshot.cores[core].dumps {
+                if !memory.contains(dump) {
+                    memory.push(dump.clone());
+                }
             }
         }
-        Threads { names, of_units }
-    }
-
-    fn of(&self, unit: &str) -> Thread {
-        let core = self.of_units.iter().find(|(known, _)| *known == unit).map_or(unit, |&(_, core)| core);
-        let number = self.names.iter().position(|name| *name == core).unwrap_or(self.names.len());
-        Thread { tid: number as u32, ..THREAD }
-    }
-
-    /// Returns records of their names.
-    fn names(&self) -> impl Iterator<Item = Sideband<'t>> {
-        self.names.iter().zip(0..).map(|(name, tid)| Sideband {
-            time: None,
-            cpu: None,
-            thread: Thread { tid, ..THREAD },
-            guest: None,
-            kind: SidebandKind::Comm { name: name.as_bytes(), exec: false },
-        })
+        let known = self.memories.iter().position(|known| *known == memory);
+        let pid = known.unwrap_or(self.memories.len());
+        if known.is_none() {
+            self.memories.push(memory);
+        }
+        let mut writers = Vec::new();
+        for (number, (unit, (core, name))) in units.into_iter().enumerate() {
+            // Units without a processor come after the processors.
+            let tid = core.unwrap_or(snapshot.cores.len() + number);
+            let thread = Thread { pid: pid as u32, tid: tid as u32 };
+            let is_read = matches!(unit.kind, UnitKind::Etm { .. });
+            if is_read && self.threads.iter().all(|&(_, known)| known != thread) {
+                self.threads.push((name, thread));
+            }
+            writers.push(Writer { unit, thread });
+        }
+        writers
     }
 }
 

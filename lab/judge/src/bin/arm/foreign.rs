@@ -79,8 +79,11 @@ fn judge_folder(folder: &Path, totals: &mut Totals) -> Outcome {
     for loss in &recording.loss {
         println!("  {}", loss.detail);
     }
-    let space = space(&files, &recording);
     for buffer in coresight::buffers(&input)? {
+        // All sources of a buffer see the same memory.
+        let pid =
+            buffer.sources.iter().find_map(|source| source.stream.thread).map_or(0, |thread| thread.pid);
+        let space = space(&files, &recording, pid);
         let mut theirs = listed(folder, &buffer.name, &space)?;
         for source in &buffer.sources {
             let StreamKind::Etm(config) = &source.stream.kind else { continue };
@@ -117,11 +120,11 @@ fn compare(name: &str, ours: &Decoded, expected: &[u64]) -> bool {
     is_equal
 }
 
-/// The code of all dumps.
-fn space<'f>(files: &'f Files, recording: &Recording<'_>) -> AddressSpace<'f> {
+/// The code of the dumps of a process.
+fn space<'f>(files: &'f Files, recording: &Recording<'_>, pid: u32) -> AddressSpace<'f> {
     let mut space = AddressSpace::new();
     let mappings = recording.sideband.iter().filter_map(|sideband| match &sideband.kind {
-        SidebandKind::Map(mapping) => Some(mapping),
+        SidebandKind::Map(mapping) if sideband.thread.pid == pid => Some(mapping),
         _ => None,
     });
     for (module, mapping) in mappings.enumerate() {
