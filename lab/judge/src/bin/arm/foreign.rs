@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::{BufRead, BufReader},
     path::Path,
     process::{Command, Stdio},
@@ -51,12 +52,12 @@ struct Totals {
     differences: u32,
 }
 
-/// Compares all sources of the folders. The error says how many differ.
-pub(crate) fn judge(folders: &[String]) -> Outcome {
+/// Compares all sources of the folders; OpenCSD's program leaves a log in `work`. The error says how many differ.
+pub(crate) fn judge(folders: &[String], work: &Path) -> Outcome {
     let mut totals = Totals::default();
     for folder in folders {
         println!("{folder}");
-        if let Err(error) = judge_folder(Path::new(folder), &mut totals) {
+        if let Err(error) = judge_folder(Path::new(folder), work, &mut totals) {
             println!("  {error}");
             totals.differences += 1;
         }
@@ -72,7 +73,7 @@ pub(crate) fn judge(folders: &[String]) -> Outcome {
     }
 }
 
-fn judge_folder(folder: &Path, totals: &mut Totals) -> Outcome {
+fn judge_folder(folder: &Path, work: &Path, totals: &mut Totals) -> Outcome {
     let files = Files::default();
     let input = files.recording(folder)?;
     let recording = hodo_formats::read(&input)?;
@@ -84,7 +85,7 @@ fn judge_folder(folder: &Path, totals: &mut Totals) -> Outcome {
         let pid =
             buffer.sources.iter().find_map(|source| source.stream.thread).map_or(0, |thread| thread.pid);
         let space = space(&files, &recording, pid);
-        let mut theirs = listed(folder, &buffer.name, &space)?;
+        let mut theirs = listed(&folder.canonicalize()?, work, &buffer.name, &space)?;
         for source in &buffer.sources {
             let StreamKind::Etm(config) = &source.stream.kind else { continue };
             let ours = decode(&space, &source.stream.pieces, config);
@@ -154,10 +155,16 @@ fn decode(space: &AddressSpace<'_>, pieces: &[Piece<'_>], config: &Config) -> De
 }
 
 /// Returns the addresses that OpenCSD's program decodes of a buffer, by trace ID.
-fn listed(folder: &Path, buffer: &str, space: &AddressSpace<'_>) -> Outcome<BTreeMap<u8, Vec<u64>>> {
+fn listed(
+    folder: &Path,
+    work: &Path,
+    buffer: &str,
+    space: &AddressSpace<'_>,
+) -> Outcome<BTreeMap<u8, Vec<u64>>> {
     let mut child = Command::new("trc_pkt_lister")
-        .args(["-decode_only", "-no_time_print", "-logstdout", "-ss_dir", ".", "-src_name", buffer])
-        .current_dir(folder)
+        .args(["-decode_only", "-no_time_print", "-logstdout", "-src_name", buffer, "-ss_dir"])
+        .arg(folder)
+        .current_dir(work)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
@@ -183,5 +190,7 @@ fn listed(folder: &Path, buffer: &str, space: &AddressSpace<'_>) -> Outcome<BTre
         }
     }
     child.wait()?;
+    // It appends to a log, whatever the options say.
+    let _ = fs::remove_file(work.join("trc_pkt_lister.ppl"));
     Ok(all)
 }

@@ -57,7 +57,7 @@ fn run() -> Outcome {
     std::fs::create_dir_all(&folder)?;
     match &command[..] {
         [classes] if classes == "classes" => return classes::judge(&folder),
-        [snapshot, places @ ..] if snapshot == "snapshot" => return foreign::judge(places),
+        [snapshot, places @ ..] if snapshot == "snapshot" => return foreign::judge(places, &folder),
         _ => {}
     }
     let account = Account::record(&command)?;
