@@ -31,6 +31,8 @@ struct Input {
     return_stack_size: u8,
     call_counter_size: u8,
     cache_size: u8,
+    bpred_size: u8,
+    has_prediction: bool,
     is_messages: bool,
 }
 
@@ -70,7 +72,8 @@ fn packets(input: &Input, stream: &[u8], space: &AddressSpace<'_>) -> (Addresses
         sijump: input.sijump,
         return_stack_size: stack,
         call_counter_size: if stack == 0 { input.call_counter_size % 6 } else { 0 },
-        // Without branch prediction: a count of predicted branches may stand for billions of them.
+        bpred_size: input.bpred_size % 6,
+        f0s_width: 1,
         cache_size: input.cache_size % 6,
         ..Parameters::default()
     };
@@ -84,7 +87,7 @@ fn packets(input: &Input, stream: &[u8], space: &AddressSpace<'_>) -> (Addresses
     let configuration = Configuration { source: None, transport, parameters };
     let mut program = Program::new(space, &NoLabels);
     let mut whole = Addresses::default();
-    let none = Options::default();
+    let none = Options { branch_prediction: input.has_prediction, ..Options::default() };
     flow::Decoder::new(stream, 0..stream.len(), &configuration, none).decode(&mut program, &mut whole);
     let mut cut = Addresses::default();
     let mut points = vec![flow::SynchronizationPoint { at: 0, options: none }];

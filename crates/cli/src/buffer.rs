@@ -3,7 +3,7 @@
 use std::{path::PathBuf, str::FromStr};
 
 use clap::Args;
-use hodo_engine::{GuestFiles, RawInput, RiscVInput};
+use hodo_engine::{GuestFiles, RawInput, RawUnit};
 use hodo_formats::raw::{self, Owner};
 use hodo_intel_pt::{Config, Cpu, Filter};
 
@@ -46,6 +46,9 @@ pub struct Raw {
     /// Settings of a raw RISC-V trace: a TOML file (docs/riscv.md)
     #[arg(long, value_name = "FILE", requires = "etrace")]
     pub etrace_config: Option<PathBuf>,
+    /// Settings of the trace units that wrote a raw buffer of CoreSight: their registers (docs/arm.md)
+    #[arg(long, value_name = "FILE", requires = "etm")]
+    pub etm_config: Option<PathBuf>,
 }
 
 /// The location of the code of virtual machines.
@@ -122,8 +125,21 @@ impl Guests {
 }
 
 impl Raw {
-    /// Returns the raw buffer `trace`, as described by the options.
+    /// Returns the raw buffer of Intel PT `trace`, as described by the options.
     pub fn input(&self, trace: PathBuf, guests: &Guests) -> RawInput {
+        let config = Config {
+            cpu: self.cpu,
+            mtc_frequency: self.mtc_freq,
+            tsc_ctc_ratio: self.cpuid_0x15,
+            max_nonturbo_ratio: self.nom_freq,
+            filter: self.filter.join(","),
+            ..Config::default()
+        };
+        self.of_unit(trace, RawUnit::IntelPt(config), guests)
+    }
+
+    /// Returns the raw buffer `trace` of a unit, with its code.
+    fn of_unit(&self, trace: PathBuf, unit: RawUnit, guests: &Guests) -> RawInput {
         fn owned<T: Clone>(owner: Owner, code: &[T]) -> impl Iterator<Item = (Owner, T)> {
             code.iter().map(move |code| (owner, code.clone()))
         }
@@ -134,22 +150,20 @@ impl Raw {
             trace,
             code: code.chain(owned(Owner::Guest, &guest_code)).collect(),
             elf: elf.chain(owned(Owner::Guest, &self.guest_elf)).collect(),
-            riscv: None,
-            config: Config {
-                cpu: self.cpu,
-                mtc_frequency: self.mtc_freq,
-                tsc_ctc_ratio: self.cpuid_0x15,
-                max_nonturbo_ratio: self.nom_freq,
-                filter: self.filter.join(","),
-                ..Config::default()
-            },
+            unit,
         }
     }
 
     /// Returns the raw RISC-V trace `trace`, as described by the options.
     pub fn riscv_input(&self, trace: PathBuf, guests: &Guests) -> RawInput {
-        let settings = self.etrace_config.clone();
-        RawInput { riscv: Some(RiscVInput { settings }), ..self.input(trace, guests) }
+        self.of_unit(trace, RawUnit::RiscV { settings: self.etrace_config.clone() }, guests)
+    }
+
+    /// Returns the raw buffer of CoreSight `trace`, as described by the options.
+    pub fn etm_input(&self, trace: PathBuf, guests: &Guests) -> RawInput {
+        // The argument parser requires the settings.
+        let settings = self.etm_config.clone().unwrap_or_default();
+        self.of_unit(trace, RawUnit::Etm { settings }, guests)
     }
 
     /// Rejects options that can't be combined.
@@ -168,7 +182,8 @@ impl Raw {
         if describes_raw && !is_raw {
             return Err(Failure::usage(
                 "--code, --elf, --host-code, --host-elf, --guest-elf, --filter, --cpu, --mtc-freq, --nom-freq and \
-                 --cpuid-0x15 describe a raw buffer; name it with --pt FILE or --etrace FILE instead of a recording",
+                 --cpuid-0x15 describe a raw buffer; name it with --pt FILE, --etrace FILE or --etm FILE instead \
+                 of a recording",
             ));
         }
         if !bytes.is_empty() && !is_raw {

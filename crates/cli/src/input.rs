@@ -179,13 +179,13 @@ pub fn report_nothing_decoded(traces: &Traces<'_>) {
 
 /// Returns the inputs to open.
 fn sources(input: &Input, files: Vec<PathBuf>) -> Vec<hodo_engine::Input> {
-    match (&input.pt, &input.etrace) {
-        (Some(trace), _) => vec![hodo_engine::Input::Raw(input.raw.input(trace.clone(), &input.guests))],
-        (None, Some(trace)) => {
-            vec![hodo_engine::Input::Raw(input.raw.riscv_input(trace.clone(), &input.guests))]
-        }
-        (None, None) => files.into_iter().map(hodo_engine::Input::File).collect(),
-    }
+    let raw = match (&input.pt, &input.etrace, &input.etm) {
+        (Some(trace), _, _) => input.raw.input(trace.clone(), &input.guests),
+        (None, Some(trace), _) => input.raw.riscv_input(trace.clone(), &input.guests),
+        (None, None, Some(trace)) => input.raw.etm_input(trace.clone(), &input.guests),
+        (None, None, None) => return files.into_iter().map(hodo_engine::Input::File).collect(),
+    };
+    vec![hodo_engine::Input::Raw(raw)]
 }
 
 /// Returns perf's cache of files, found as perf finds it.

@@ -7,7 +7,10 @@ use std::{
 };
 
 use hodo_bytes::Map;
-use hodo_formats::{Input, OtherFile, Unpacked};
+use hodo_formats::{
+    Input, OtherFile, Unpacked,
+    coresight::{FIRST_FILE, referenced},
+};
 use hodo_model::{Cause, Loss};
 
 /// Opened files. Files are only added, so borrows of their bytes stay valid.
@@ -43,8 +46,14 @@ impl Files {
     /// # Errors
     /// The system's error if a file can't be opened or mapped.
     pub fn recording(&self, path: &Path) -> io::Result<Input<'_>> {
+        if path.file_name().is_some_and(|name| name == FIRST_FILE) && path.is_file() {
+            return self.snapshot(path.parent().unwrap_or(path));
+        }
         if !path.is_dir() {
             return Ok(Input::file(self.bytes(path)?, &self.unpacked));
+        }
+        if path.join(FIRST_FILE).exists() {
+            return self.snapshot(path);
         }
         let hardware = path.join(HARDWARE);
         if hardware.exists() {
@@ -52,8 +61,8 @@ impl Files {
         }
         let first = path.join(FIRST_OF_FOLDER);
         if !first.exists() {
-            let reason = "is a folder without a trace: no `metadata` in it or below it (CTF: LTTng, barectf), and no \
-                          `data` (perf record --threads)";
+            let reason = "is a folder without a trace: no `metadata` in it or below it (CTF: LTTng, barectf), no \
+                          `data` (perf record --threads), and no `snapshot.ini` (OpenCSD)";
             return Err(io::Error::new(io::ErrorKind::IsADirectory, reason));
         }
         let mut numbers = Vec::new();
@@ -69,6 +78,34 @@ impl Files {
             others.push(OtherFile { bytes: self.bytes(&path.join(&name))?, name });
         }
         Ok(Input { others, ..Input::file(self.bytes(&first)?, &self.unpacked) })
+    }
+
+    /// Opens the files of a snapshot of OpenCSD. Those that are missing are left out.
+    fn snapshot(&self, folder: &Path) -> io::Result<Input<'_>> {
+        let first = self.bytes(&folder.join(FIRST_FILE))?;
+        let mut others: Vec<OtherFile<'_>> = Vec::new();
+        // Text files refer to other files; buffers and dumps of memory are no text.
+        let mut names = referenced(first);
+        while let Some(name) = names.pop() {
+            let is_known = others.iter().any(|other| other.name == name);
+            let Some(bytes) =
+                Some(&name).filter(|_| !is_known).and_then(|name| self.bytes(&folder.join(name)).ok())
+            else {
+                continue;
+            };
+            if name.ends_with(".ini") {
+                names.extend(referenced(bytes));
+            }
+            others.push(OtherFile { name, bytes });
+        }
+        let path = self.unpacked.keep(folder.to_string_lossy().into_owned().into_bytes());
+        let folder = std::str::from_utf8(path).unwrap_or_default();
+        Ok(Input { others, folder, ..Input::file(first, &self.unpacked) })
+    }
+
+    /// Returns the store for unpacked bytes.
+    pub(crate) fn unpacked(&self) -> &Unpacked {
+        &self.unpacked
     }
 
     /// Returns the bytes of a file, or of standard input if the path is `-`. Maps the file on first use.

@@ -35,7 +35,7 @@ impl Input {
     }
 }
 
-/// A raw buffer of Intel PT or of RISC-V's trace, and the options that describe it.
+/// A raw buffer and the options that describe it.
 #[derive(Clone, Debug, Default)]
 pub struct RawInput {
     /// The buffer.
@@ -44,17 +44,31 @@ pub struct RawInput {
     pub code: Vec<(raw::Owner, raw::Code)>,
     /// Code in ELF files.
     pub elf: Vec<(raw::Owner, raw::Elf)>,
-    /// Processor and clock settings.
-    pub config: Config,
-    /// Whether the buffer is a trace of RISC-V.
-    pub riscv: Option<RiscVInput>,
+    /// What wrote the buffer.
+    pub unit: RawUnit,
 }
 
-/// A trace of RISC-V.
-#[derive(Clone, Debug, Default)]
-pub struct RiscVInput {
-    /// The file with its [settings](hodo_etrace::Settings); `None` for the defaults.
-    pub settings: Option<PathBuf>,
+/// What wrote a raw buffer.
+#[derive(Clone, Debug)]
+pub enum RawUnit {
+    /// Intel PT, with settings of the processor and its clocks.
+    IntelPt(Config),
+    /// A trace encoder of RISC-V.
+    RiscV {
+        /// The file with its [settings](hodo_etrace::Settings); `None` for the defaults.
+        settings: Option<PathBuf>,
+    },
+    /// Trace units of Arm.
+    Etm {
+        /// The file with their [settings](hodo_formats::coresight::RawUnits).
+        settings: PathBuf,
+    },
+}
+
+impl Default for RawUnit {
+    fn default() -> RawUnit {
+        RawUnit::IntelPt(Config::default())
+    }
 }
 
 /// Options for opening an input.

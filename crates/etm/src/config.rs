@@ -32,12 +32,28 @@ pub struct Config {
     pub commits_apart: bool,
     /// Whether WFI and WFE have atoms (TRCIDR2.WFXMODE).
     pub waits_have_atoms: bool,
+    /// Whether the start of a transaction is a P0 element (TRCIDR0.COMMTRANS is 0, of an ETE).
+    pub transactions_are_p0: bool,
+    /// Where packets contain the running thread.
+    pub thread_ids: ThreadIds,
     /// Bytes of a context ID, if packets contain it.
     pub context_id_bytes: u8,
     /// Bytes of a virtual context, if packets contain it.
     pub virtual_context_bytes: u8,
     /// The largest number of P0 elements that are not committed yet.
     pub speculation_depth: u32,
+}
+
+/// Where packets contain the running thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThreadIds {
+    /// Nowhere.
+    #[default]
+    None,
+    /// In the context ID.
+    ContextId,
+    /// In the virtual context.
+    VirtualContext,
 }
 
 impl Default for Config {
@@ -51,7 +67,11 @@ const DEEPEST: u32 = 1 << 10;
 
 /// Bits of TRCCONFIGR.
 const CYCLE_COUNTS: u32 = 1 << 4;
+const CONTEXT_ID: u32 = 1 << 6;
+const VIRTUAL_CONTEXT: u32 = 1 << 7;
 const RETURN_STACK: u32 = 1 << 12;
+/// VMIDOPT: the virtual context is CONTEXTIDR_EL2, which a kernel at EL2 sets as one at EL1 sets CONTEXTIDR_EL1.
+const VIRTUAL_IS_CONTEXT: u32 = 1 << 15;
 
 impl Config {
     /// Reads the registers.
@@ -60,12 +80,22 @@ impl Config {
         // ETMv4.3 brought WFXMODE; TRCIDR1 has the minor version in bits 7:4, and ETE major version 15.
         let (major, minor) = (id1 >> 8 & 0xf, id1 >> 4 & 0xf);
         let has_wait_mode = major > 4 || minor >= 3;
+        let is_ete = registers.device_architecture & 0xfff == 0xa13 && major == 0xf;
         Config {
-            is_ete: registers.device_architecture & 0xfff == 0xa13 && major == 0xf,
+            is_ete,
             return_stack: config & RETURN_STACK != 0,
             cycle_counts: config & CYCLE_COUNTS != 0,
             commits_apart: id0 >> 29 & 1 == 1 && id0 >> 7 & 1 == 1,
             waits_have_atoms: has_wait_mode && id2 >> 31 == 1,
+            transactions_are_p0: is_ete && id0 >> 26 & 1 == 0,
+            thread_ids: match (
+                config & VIRTUAL_CONTEXT != 0 && config & VIRTUAL_IS_CONTEXT != 0,
+                config & CONTEXT_ID != 0,
+            ) {
+                (true, _) => ThreadIds::VirtualContext,
+                (false, true) => ThreadIds::ContextId,
+                (false, false) => ThreadIds::None,
+            },
             context_id_bytes: size(id2 >> 5 & 0x1f),
             virtual_context_bytes: size(id2 >> 10 & 0x1f),
             speculation_depth: id8.min(DEEPEST),

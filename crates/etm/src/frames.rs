@@ -6,6 +6,9 @@ pub const FRAME: usize = 16;
 /// Full-frame synchronization, which a trace port inserts between frames.
 const FULL_SYNC: [u8; 4] = [0xff, 0xff, 0xff, 0x7f];
 
+/// Half-frame synchronization, which a trace port inserts within frames.
+const HALF_SYNC: [u8; 2] = [0xff, 0x7f];
+
 /// A barrier that Linux writes where data was lost.
 const BARRIER: [u8; FRAME] = {
     let mut barrier = [0xff; FRAME];
@@ -47,6 +50,39 @@ pub fn sources(frames: &[u8]) -> Vec<Source> {
             let Some((frame, after)) = rest.split_first_chunk::<FRAME>() else { break };
             separator.frame(frame);
             rest = after;
+        }
+    }
+    separator.sources.sort_by_key(|source| source.id);
+    separator.sources
+}
+
+/// The sources of frames that a trace port sent: they may begin anywhere, and synchronizations are between and within
+/// them. Without a full-frame synchronization the first frame is at the start.
+pub fn port_sources(bytes: &[u8]) -> Vec<Source> {
+    let mut separator = Separator::default();
+    let mut rest = &bytes[memchr::memmem::find(bytes, &FULL_SYNC).unwrap_or(0)..];
+    let (mut frame, mut filled) = ([0; FRAME], 0);
+    loop {
+        if let Some(after) = rest.strip_prefix(&FULL_SYNC) {
+            rest = after;
+            if filled > 0 {
+                // Bytes of the frame are missing.
+                filled = 0;
+                separator.lose();
+            }
+            continue;
+        }
+        let Some((&pair, after)) = rest.split_first_chunk::<2>() else { break };
+        rest = after;
+        // No source has the number that these bytes would select.
+        if pair == HALF_SYNC {
+            continue;
+        }
+        frame[filled..filled + 2].copy_from_slice(&pair);
+        filled += 2;
+        if filled == FRAME {
+            separator.frame(&frame);
+            filled = 0;
         }
     }
     separator.sources.sort_by_key(|source| source.id);
@@ -156,8 +192,32 @@ mod tests {
 
         #[test]
         fn any_bytes_are_frames(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let total: usize = sources(&bytes).iter().map(|source| source.bytes.len()).sum();
-            prop_assert!(total <= bytes.len());
+            for found in [sources(&bytes), port_sources(&bytes)] {
+                let total: usize = found.iter().map(|source| source.bytes.len()).sum();
+                prop_assert!(total <= bytes.len());
+            }
+        }
+
+        #[test]
+        fn a_port_synchronizes_within_frames(
+            bytes in prop::collection::vec(any::<u8>(), 1..200),
+            before in prop::collection::vec(any::<u8>(), 0..8),
+            marks in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            prop_assume!(memchr::memmem::find(&before, &FULL_SYNC).is_none() && !before.ends_with(&[0xff]));
+            let framed = frames_of(3, &bytes);
+            let mut sent = [&before[..], &FULL_SYNC].concat();
+            let marks: Vec<usize> = marks.iter().map(|mark| mark.index(framed.len() / 2)).collect();
+            for (index, pair) in framed.chunks(2).enumerate() {
+                if marks.contains(&index) {
+                    sent.extend(HALF_SYNC);
+                }
+                if index % 8 == 0 && index % 3 == 0 {
+                    sent.extend(FULL_SYNC);
+                }
+                sent.extend(pair);
+            }
+            prop_assert_eq!(port_sources(&sent), vec![Source { id: 3, bytes, losses: Vec::new() }]);
         }
     }
 

@@ -16,4 +16,4 @@ pub mod packet;
 
 mod config;
 
-pub use config::{Config, Registers};
+pub use config::{Config, Registers, ThreadIds};

@@ -4,7 +4,12 @@
 
 use hodo_clock::Tsc;
 use hodo_code::{AddressSpace, Content, NoLabels, Origin, Program};
-use hodo_etm::{encoder::Settings, flow::Decoder, packet::A_SYNC};
+use hodo_etm::{
+    Config, ThreadIds,
+    encoder::Settings,
+    flow::{Decoder, ThreadContext},
+    packet::A_SYNC,
+};
 use hodo_flow::{Event, Executed, Sink, Switch};
 
 const START: u64 = 0x1000;
@@ -24,9 +29,13 @@ impl Sink for Lines {
     }
 }
 
-/// Decodes packets after a Trace Info.
+/// Decodes packets after a Trace Info, with code of branches to themselves.
 fn decode(settings: Settings, packets: &[u8]) -> Vec<String> {
-    let code = 0x1400_0000u32.to_le_bytes().repeat(LENGTH);
+    decode_in(settings, &[BRANCH; LENGTH], packets)
+}
+
+fn decode_in(settings: Settings, code: &[u32], packets: &[u8]) -> Vec<String> {
+    let code: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut space = AddressSpace::new();
     space.map(START..START + code.len() as u64, Content { bytes: &code, origin: Origin::default() }, 0);
     let trace = [&A_SYNC[..], &[0x01, 0x01, 0x00], packets].concat();
@@ -43,6 +52,14 @@ fn at(index: u8) -> Vec<u8> {
 }
 
 const E: &[u8] = &[0xf7];
+const BRANCH: u32 = 0x1400_0000;
+const NOP: u32 = 0xd503_201f;
+/// `b.eq` to itself.
+const CONDITIONAL: u32 = 0x5400_0000;
+/// `ret`.
+const RETURN: u32 = 0xd65f_03c0;
+/// `tstart x0`.
+const TSTART: u32 = 0xd523_3060;
 
 #[test]
 fn what_runs_before_the_first_address_is_a_gap() {
@@ -74,6 +91,55 @@ fn instructions_without_atoms_are_a_gap() {
 }
 
 #[test]
+fn counted_instructions_are_known_up_to_a_branch() {
+    let code = [NOP, NOP, NOP, RETURN, NOP, BRANCH];
+    let decode = |packets: &[&[u8]]| {
+        decode_in(Settings::default(), &code, &[&at(0), &packets.concat()[..], E].concat())
+    };
+    // Two instructions, then 1008; two, then an address packet.
+    assert_eq!(decode(&[&[0xa5, 0x02, 0x02]]), ["1000", "1004", "1008", "100c"]);
+    assert_eq!(decode(&[&[0xac, 0x02], &at(2)]), ["1000", "1004", "1008", "100c"]);
+    // Four up to the return, which leads to 1014.
+    assert_eq!(decode(&[&[0xa5, 0x05, 0x04]]), ["1000", "1004", "1008", "100c", "1014"]);
+    // Five: what ran after the return is not known.
+    let gap = "gap: the branch after 1000 was not traced";
+    assert_eq!(decode(&[&[0xa5, 0x05, 0x05]]), [gap, "1014"]);
+    // A count that nobody gave, and one that leaves the code.
+    assert_eq!(decode(&[&[0xaf], &at(5)]), [gap, "1014"]);
+    let straight = [NOP; 4];
+    let most = [0xa5, 0x05, 0xff, 0xff, 0xff, 0xff, 0x0f];
+    assert_eq!(decode_in(Settings::default(), &straight, &[&at(0)[..], &most].concat()), [gap]);
+    // Two lead to 1008, not to 1014.
+    let lines = decode(&[&[0xa5, 0x05, 0x02]]);
+    let contradiction =
+        "gap: the code at 1008 does not lead to 1014, as the trace requires, doubtful since byte 0";
+    assert_eq!(lines, ["1000", "1004", contradiction]);
+}
+
+#[test]
+fn branches_before_the_source_of_one_were_not_taken() {
+    let settings = Settings { is_ete: true, ..Settings::default() };
+    let code = [NOP, CONDITIONAL, NOP, BRANCH, RETURN, BRANCH];
+    let lines = decode_in(settings, &code, &[&at(0)[..], &[0xb4, 0x03]].concat());
+    assert_eq!(lines, ["1000", "1004", "1008", "100c"]);
+    // After a return without an address only the next branch is known.
+    let lines = decode_in(settings, &code, &[&at(4)[..], E, &[0xb4, 0x05], E].concat());
+    assert_eq!(lines, ["1010", "gap: the branch after 1010 was not traced", "1014", "1014"]);
+}
+
+#[test]
+fn a_transaction_of_an_ete_starts_at_a_waypoint() {
+    let settings = Settings { is_ete: true, ..Settings::default() };
+    let code = [TSTART, NOP, BRANCH];
+    // Its start, its failure, and where it goes on.
+    let packets = [&at(0)[..], E, &[0x0a], E, &[0x06, 0x31], &at(1), E].concat();
+    assert_eq!(
+        decode_in(settings, &code, &packets),
+        ["1000", "1004", "1008", "gap: the branch after 1008 was not traced", "1004", "1008"]
+    );
+}
+
+#[test]
 fn an_ete_names_the_source_of_a_branch() {
     let settings = Settings { is_ete: true, ..Settings::default() };
     let lines = decode(settings, &[&at(0)[..], &[0xb4, 0x00]].concat());
@@ -84,4 +150,45 @@ fn an_ete_names_the_source_of_a_branch() {
         lines,
         ["gap: the code at 1000 does not lead to 1008, as the trace requires, doubtful since byte 0"]
     );
+}
+
+/// The address of an instruction, in user mode, with a context ID of four bytes.
+fn at_in(index: u8, id: u8) -> Vec<u8> {
+    vec![0x85, index, 0x08, 0, 0, 0, 0, 0, 0, 0xb0, id, 0, 0, 0]
+}
+
+#[test]
+fn context_ids_say_which_thread_runs() {
+    let code: Vec<u8> = BRANCH.to_le_bytes().repeat(2);
+    let mut spaces = [AddressSpace::new(), AddressSpace::new()];
+    for (index, space) in spaces.iter_mut().enumerate() {
+        let start = START + 8 * index as u64;
+        space.map(start..start + 8, Content { bytes: &code, origin: Origin::default() }, 0);
+    }
+    let switch = |at: u64, program: usize, context: u32| Switch { at: Tsc(at), program, context };
+    let thread = |context_id: u32, switch: Switch| ThreadContext { context_id, switch };
+    // Thread 7 begins a second program at time 20.
+    let threads = [thread(5, switch(0, 1, 50)), thread(7, switch(0, 0, 70)), thread(7, switch(20, 1, 70))];
+    let schedule = [switch(0, 0, 99)];
+    let config = Config {
+        thread_ids: ThreadIds::ContextId,
+        ..Settings { context_ids: true, ..Settings::default() }.config()
+    };
+    let decode = |packets: &[u8]| {
+        let trace = [&A_SYNC[..], &[0x01, 0x01, 0x00, 0x04], packets].concat();
+        let mut lines = Lines::default();
+        let mut programs = spaces.each_ref().map(|space| Program::new(space, &NoLabels));
+        let decoder = Decoder::new(&trace, 0..trace.len(), &config, &schedule).with_threads(&threads);
+        decoder.decode(&mut programs, &mut lines);
+        lines.0.retain(|line| !line.starts_with("tracing"));
+        lines.0
+    };
+    let to = |context: u32| format!("switch {context}");
+    assert_eq!(decode(&[&at_in(2, 5)[..], E].concat()), [to(50), "1008".to_owned()]);
+    // Without a time, the last program of a thread counts.
+    assert_eq!(decode(&[&at_in(3, 7)[..], E].concat()), [to(70), "100c".to_owned()]);
+    let early = decode(&[&[0x02, 0x05][..], &at_in(0, 7), E].concat());
+    assert_eq!(early[early.len() - 2..], [to(70), "1000".to_owned()]);
+    // An unknown one leaves the choice to the schedule.
+    assert_eq!(decode(&[&at_in(1, 9)[..], E].concat()), ["1004"]);
 }

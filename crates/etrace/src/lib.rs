@@ -8,6 +8,7 @@
 //!
 //! Names are those of the specification "Efficient Trace for RISC-V".
 
+mod allowance;
 mod bits;
 mod configuration;
 pub mod encoder;
@@ -17,6 +18,7 @@ pub mod ntrace;
 pub mod packet;
 mod parameters;
 mod settings;
+mod show;
 pub mod transport;
 
 pub use configuration::Configuration;

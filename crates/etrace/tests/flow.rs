@@ -8,7 +8,7 @@ use hodo_etrace::{
     Configuration, Parameters,
     encoder::Encoder,
     flow::{Decoder, SynchronizationPoint, synchronization_points},
-    packet::Options,
+    packet::{Context, Options, Packet, Prediction, Start},
     transport::{Kind, Transport, Unit},
 };
 use hodo_flow::{Event, Executed, Sink, Trouble};
@@ -234,7 +234,7 @@ proptest! {
         length in 1_usize..300,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
-        // A damaged count of predicted branches may be as long as billions of instructions.
+        // A damaged count of predicted branches may be as long as millions of instructions.
         let parameters = Parameters { bpred_size: 0, ..parameters };
         let configuration = Configuration { source: None, transport: Transport::default(), parameters };
         let execution = Execution::new(seed, length, Returns::Anywhere);
@@ -270,4 +270,35 @@ proptest! {
         let chunks = decode(&stream, &configuration, &code, &synchronization_points(&stream, &configuration));
         prop_assert_eq!(chunks.addresses(), whole.addresses(), "{:x?}\n{:x?}", chunks, whole);
     }
+}
+
+/// A branch to itself, predicted as taken, as often as a damaged packet says.
+#[test]
+fn a_count_that_so_few_bytes_cannot_have_is_a_gap() {
+    let parameters = Parameters { bpred_size: 2, ..Parameters::default() };
+    let options = Options { branch_prediction: true, ..Options::default() };
+    let configuration = Configuration { source: None, transport: Transport::default(), parameters };
+    // beq x0, x0, .
+    let code = 0x63_u32.to_le_bytes();
+    let context = Context { privilege: 0, time: None, context: None };
+    let start = Packet::Start(Start { taken: true, context, address: execution::BASE });
+    let predicted = |count| Packet::Predicted { count, end: Prediction::Failed };
+    let check = |count: u64, expected: usize, gaps: usize| {
+        let mut stream = Vec::new();
+        for packet in [start, predicted(count), start] {
+            let payload = packet.encode(&configuration.parameters, options);
+            let unit =
+                Unit { at: 0, source: 0, time: None, kind: Kind::Instruction, payload: &payload, skip: 0 };
+            configuration.transport.write(&unit, &mut stream);
+        }
+        let content = Content { bytes: &code, origin: Origin::default() };
+        let mut space = AddressSpace::new();
+        space.map(execution::BASE..execution::BASE + 4, content, 0);
+        let (mut program, mut report) = (Program::new(&space, &NoLabels), Report::default());
+        Decoder::new(&stream, 0..stream.len(), &configuration, options).decode(&mut program, &mut report);
+        assert_eq!((report.addresses().len(), report.gaps().len()), (expected, gaps), "{count}");
+    };
+    // Also the starts, and the branch that was mispredicted, which leaves the code.
+    check(1000, 1003, 1);
+    check(u32::MAX.into(), 2, 1);
 }

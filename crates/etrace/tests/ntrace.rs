@@ -263,3 +263,42 @@ fn bytes_are_those_of_the_specification() {
     assert_eq!(bytes, [3 << 2, 3 << 2 | 3]);
     assert_eq!((0x3f368 ^ 0x3fc04) >> 1, 0x7b6_u64);
 }
+
+/// Repetitions that a damaged message asks for.
+#[test]
+fn a_count_that_so_few_bytes_cannot_have_is_a_gap() {
+    let configuration = Configuration::default();
+    // beq x0, x0, .
+    let code = 0x63_u32.to_le_bytes();
+    let start = Message::Synchronization(Synchronization {
+        form: Form::Program,
+        reason: 0,
+        count: 0,
+        address: execution::BASE >> 1,
+    });
+    let branch = Message::DirectBranch { count: 2 };
+    let repeated = Message::ResourceFull(Resource::Repeated { history: 0b111, times: 1000 });
+    let run = |messages: &[Message]| {
+        let mut stream = vec![0xff; 3];
+        for message in messages {
+            message.write(0, configuration.source_width, None, &mut stream);
+        }
+        decode(&stream, &configuration, &[(execution::BASE, &code)], &[])
+    };
+    let check = |messages: &[Message], expected: usize, gaps: usize| {
+        let report = run(messages);
+        assert_eq!((report.addresses().len(), report.gaps.len()), (expected, gaps), "{messages:?}");
+    };
+    check(&[start, branch, Message::RepeatBranch { count: 1000 }], 1001, 0);
+    check(&[start, repeated], 2000, 0);
+    let most = (1 << 18) - 1;
+    let long = Message::ResourceFull(Resource::Repeated { history: 0xffff_ffff, times: most });
+    // The second one is too much for so few bytes.
+    let branches = most as usize * 31;
+    check(&[start, long, long, start], branches, 1);
+    // So many repetitions of one branch take long enough for the bytes of some messages only.
+    let repetitions = [Message::RepeatBranch { count: most }; 40];
+    let report = run(&[&[start, branch], &repetitions[..], &[start]].concat());
+    assert_eq!(report.gaps.len(), 1);
+    assert!((16..20).contains(&(report.addresses().len() / most as usize)), "{}", report.addresses().len());
+}

@@ -99,6 +99,8 @@ pub enum PacketError {
     UnknownExtendedOpcode(u8),
     /// This byte has wrong fixed or reserved bits for its packet.
     Malformed(u8),
+    /// A count stands for more than so few bytes of trace can.
+    TooMany(u64),
 }
 
 impl fmt::Display for PacketError {
@@ -111,6 +113,12 @@ impl fmt::Display for PacketError {
                 write!(f, "no packet begins with bytes 02 {byte:02x}")
             }
             PacketError::Malformed(byte) => write!(f, "byte {byte:02x} is not valid in this packet"),
+            PacketError::TooMany(count) => {
+                write!(
+                    f,
+                    "a count of {count} is more than the bytes since the last synchronization can stand for"
+                )
+            }
         }
     }
 }

@@ -74,7 +74,8 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ErrorKind::NotRecognised => f.write_str(
-                "not a trace: a perf.data, a trace.dat, a trace of Perfetto or a folder of CTF with a file `metadata` expected",
+                "not a trace: a perf.data, a trace.dat, a trace of Perfetto, a folder of CTF with a file `metadata`, or one \
+                 of OpenCSD with a file `snapshot.ini` expected",
             ),
             ErrorKind::Unsupported { what, help } => write!(f, "{what}; {help}"),
             ErrorKind::CutShort { what, wanted, left } => {

@@ -11,6 +11,8 @@ pub struct Input<'a> {
     pub bytes: &'a [u8],
     /// The folder's other files.
     pub others: Vec<OtherFile<'a>>,
+    /// The folder's path; empty for a file.
+    pub folder: &'a str,
     /// The store for unpacked bytes.
     pub unpacked: &'a Unpacked,
 }
@@ -27,7 +29,7 @@ pub struct OtherFile<'a> {
 impl<'a> Input<'a> {
     /// A recording that is one file.
     pub fn file(bytes: &'a [u8], unpacked: &'a Unpacked) -> Input<'a> {
-        Input { bytes, others: Vec::new(), unpacked }
+        Input { bytes, others: Vec::new(), folder: "", unpacked }
     }
 }
 
@@ -37,7 +39,7 @@ pub struct Unpacked(FrozenVec<Vec<u8>>);
 
 impl Unpacked {
     /// Stores bytes.
-    pub(crate) fn keep(&self, bytes: Vec<u8>) -> &[u8] {
+    pub fn keep(&self, bytes: Vec<u8>) -> &[u8] {
         self.0.push_get(bytes)
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! bytes of files ──one of FORMATS──┬──► Recording: settings, streams of bytes, sideband in order of time
 //! raw buffer + options ──raw───────┘
+//! snapshot.ini and its files ──coresight──► Recording
 //! folder of a trace ──ctf──┬► events::Trace: streams of software events
 //! trace.dat ──ftrace───────┤
 //! perf.data ──perf─────────┤
@@ -32,6 +33,7 @@
 #![deny(missing_docs)]
 
 mod clock_identity;
+pub mod coresight;
 pub mod ctf;
 pub mod error;
 pub mod events;
@@ -87,7 +89,8 @@ pub type ReadFlow = for<'a> fn(&Input<'a>) -> Result<Recording<'a>, Error>;
 pub type ReadEvents = for<'a> fn(&Input<'a>) -> Result<Vec<events::Trace<'a>>, Error>;
 
 /// Every format.
-pub const FORMATS: &[Format] = &[perf::FORMAT, ctf::FORMAT, ftrace::FORMAT, perfetto::FORMAT, native::FORMAT];
+pub const FORMATS: &[Format] =
+    &[perf::FORMAT, ctf::FORMAT, ftrace::FORMAT, perfetto::FORMAT, native::FORMAT, coresight::FORMAT];
 
 /// Reads an input of any format with control flow.
 ///

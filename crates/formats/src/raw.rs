@@ -158,19 +158,23 @@ pub fn max_nonturbo_ratio(text: &str) -> Result<u8, OptionError> {
     small(text).ok().filter(|&ratio| ratio != 0).ok_or(wrong(text, "MSR_PLATFORM_INFO[15:8], 1 to 255"))
 }
 
-/// Makes a recording of one raw buffer. Its code becomes sideband without a timestamp: all of it is mapped before the
-/// trace begins.
+/// The only stream of a raw buffer.
+pub fn stream<'a>(trace: &'a [u8], kind: StreamKind<'a>) -> Stream<'a> {
+    let piece = Piece { file_offset: 0, bytes: trace, after_gap: false };
+    Stream { cpu: None, thread: Some(THREAD), pieces: vec![piece], kind }
+}
+
+/// Makes a recording of the streams of a raw buffer. Its code becomes sideband without a timestamp: all of it is mapped
+/// before the trace begins.
 ///
-/// `settings` is the processor's configuration from the options; TSC packets are assumed to be enabled. `kind` is how the
-/// buffer is read. `code` comes with the length of each file in bytes, `elf` with the content of each file. Paths become
-/// the names of the mappings.
+/// `format` names the buffer for users. `code` comes with the length of each file in bytes, `elf` with the content of each
+/// file. Paths become the names of the mappings.
 ///
 /// # Errors
 /// An invalid ELF file, or one without loadable segments. Code outside its file is a loss.
 pub fn recording<'a>(
-    trace: &'a [u8],
-    settings: Config,
-    kind: StreamKind<'a>,
+    streams: Vec<Stream<'a>>,
+    format: &str,
     code: &[(Owner, &'a Code, u64)],
     elf: &[(Owner, &'a Elf, &[u8])],
 ) -> Result<Recording<'a>, BadElf> {
@@ -194,18 +198,14 @@ pub fn recording<'a>(
         let segments = segments(elf, content).map_err(|error| BadElf { file: elf.file.clone(), error })?;
         mappings.extend(segments.into_iter().map(|mapping| (owner, mapping)));
     }
-    let piece = Piece { file_offset: 0, bytes: trace, after_gap: false };
-    let format = match kind {
-        StreamKind::RiscV(_) => "raw RISC-V trace".to_owned(),
-        _ => "raw Intel PT".to_owned(),
-    };
     let (sideband, guest_code) = by_side(&mappings);
     Ok(Recording {
-        config: Config { tsc: true, ..settings },
-        streams: vec![Stream { cpu: None, thread: Some(THREAD), pieces: vec![piece], kind }],
+        config: Config { tsc: true, ..Config::default() },
+        streams,
         sideband,
         guest_code,
-        facts: vec![("format", format)],
+        facts: vec![("format", format.to_owned())],
+        flat_files: code.iter().map(|(_, code, _)| code.file.clone()).collect(),
         loss,
         ..Recording::default()
     })
@@ -330,9 +330,7 @@ mod tests {
     fn segments_lie_at_the_base() {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let elf = Elf { file: "program".to_owned(), base: Some(0x1000_0000) };
-        let recording =
-            recording(&[0], Config::default(), StreamKind::IntelPt, &[], &[(Owner::Traced, &elf, &program)])
-                .unwrap();
+        let recording = recording(Vec::new(), "", &[], &[(Owner::Traced, &elf, &program)]).unwrap();
         let mapped = |sideband: &Sideband<'_>| match sideband.kind {
             SidebandKind::Map(mapping) => (mapping.address, mapping.file_offset, mapping.name == b"program"),
             _ => unreachable!("a raw recording has mappings only"),
@@ -345,15 +343,13 @@ mod tests {
     #[test]
     fn code_outside_its_file_is_a_loss_and_no_elf_an_error() {
         let code = "a@0x1000:8:16".parse::<Code>().unwrap();
-        let read = recording(&[], Config::default(), StreamKind::IntelPt, &[(Owner::Traced, &code, 20)], &[])
-            .unwrap();
+        let read = recording(Vec::new(), "", &[(Owner::Traced, &code, 20)], &[]).unwrap();
         assert_eq!(
             read.loss[0].detail,
             "a: 16 bytes at offset 0x8 expected for address 0x1000, but the file has 20 bytes"
         );
         let elf = Elf { file: "x".to_owned(), base: None };
-        let read =
-            recording(&[], Config::default(), StreamKind::IntelPt, &[], &[(Owner::Traced, &elf, b"no ELF")]);
+        let read = recording(Vec::new(), "", &[], &[(Owner::Traced, &elf, b"no ELF")]);
         assert_eq!(read.unwrap_err().file, "x");
     }
 
@@ -364,7 +360,7 @@ mod tests {
             [(Owner::Traced, &code[0], 16), (Owner::Host, &code[1], 16), (Owner::Guest, &code[2], 16)];
         // The names of the host's and of the guest's code.
         let sides = |given: &[(Owner, &Code, u64)]| {
-            let read = recording(&[], Config::default(), StreamKind::IntelPt, given, &[]).unwrap();
+            let read = recording(Vec::new(), "", given, &[]).unwrap();
             let name = |sideband: &Sideband<'_>| match sideband.kind {
                 SidebandKind::Map(mapping) => String::from_utf8_lossy(mapping.name).into_owned(),
                 _ => unreachable!("a raw recording has mappings only"),

@@ -30,6 +30,8 @@ pub struct Recording<'a> {
     pub recorder: Option<RecorderData<'a>>,
     /// Names and values for `hodo info`, in order.
     pub facts: Vec<(&'static str, String)>,
+    /// Files of code without headers, by the names of their mappings.
+    pub flat_files: Vec<String>,
     /// Data missing from the recording.
     pub loss: Vec<Loss>,
     /// The clock of its times.

@@ -78,10 +78,11 @@ fn raises_exception(word: u32) -> bool {
     }
 }
 
-/// ISB; WFE and WFI, also with a timeout.
+/// ISB; TSTART, after which a failed transaction goes on; WFE and WFI, also with a timeout.
 fn barrier(word: u32) -> Terminator {
     match word {
         _ if word & 0xffff_f0ff == 0xd503_30df => Terminator::Barrier,
+        _ if word & 0xffff_ffe0 == 0xd523_3060 => Terminator::Barrier,
         0xd503_205f | 0xd503_207f => Terminator::Wait,
         _ if word & 0xffff_ffc0 == 0xd503_1000 => Terminator::Wait,
         _ => Terminator::None,

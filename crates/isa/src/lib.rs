@@ -74,6 +74,13 @@ pub enum Terminator {
     Wait,
 }
 
+impl Terminator {
+    /// Returns whether execution continues after the instruction, unless an exception comes.
+    pub fn runs_on(self) -> bool {
+        matches!(self, Terminator::None | Terminator::Trap | Terminator::Barrier | Terminator::Wait)
+    }
+}
+
 /// The effect of a [`Terminator::Far`] on the call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FarTransfer {

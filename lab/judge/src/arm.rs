@@ -21,12 +21,12 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("ticks", &[]),
 ];
 
-/// Judges these programs, or all, and the classes of instructions; with `--snapshot`, a folder that others wrote.
+/// Judges these programs, or all, and the classes of instructions; with `--snapshot`, folders that others wrote.
 pub(super) fn run(names: &[String]) -> Outcome {
-    if let [snapshot, place] = names
+    if let [snapshot, places @ ..] = names
         && snapshot == "--snapshot"
     {
-        return start(Path::new("snapshot"), &[place]);
+        return start(Path::new("snapshot"), &places.iter().map(String::as_str).collect::<Vec<_>>());
     }
     if names.iter().any(|name| PROGRAMS.iter().all(|(program, _)| program != name)) {
         return Err(USAGE.into());

@@ -35,7 +35,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "hodo-script",
-        "hodo-analyses hodo-clock hodo-code hodo-engine hodo-flow hodo-formats hodo-intel-pt hodo-model hodo-symbols",
+        "hodo-analyses hodo-clock hodo-code hodo-engine hodo-etm hodo-flow hodo-formats hodo-intel-pt hodo-model \
+         hodo-symbols",
     ),
     ("hodo-stepping", "hodo-analyses hodo-clock hodo-code hodo-engine hodo-flow hodo-intel-pt hodo-model"),
     ("hodo-dap", "hodo-engine hodo-stepping"),

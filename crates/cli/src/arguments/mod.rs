@@ -130,15 +130,15 @@ impl<T: Args> Args for Chosen<T> {
 impl Input {
     /// Returns the raw buffer that is read instead of recordings.
     pub fn buffer(&self) -> Option<&PathBuf> {
-        self.pt.as_ref().or(self.etrace.as_ref())
+        self.pt.as_ref().or(self.etrace.as_ref()).or(self.etm.as_ref())
     }
 }
 
 /// What to read.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Input {
-    /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), an experiment
-    /// that `hodo sync` wrote, or a live LTTng session (net://HOST[:PORT]/host/NAME/SESSION)
+    /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), snapshots of
+    /// OpenCSD, an experiment that `hodo sync` wrote, or a live LTTng session (net://HOST[:PORT]/host/NAME/SESSION)
     #[arg(value_name = "INPUT", default_value = "perf.data", conflicts_with = "buffer")]
     pub files: Vec<PathBuf>,
     /// Raw Intel PT buffer instead of a recording
@@ -147,6 +147,9 @@ pub struct Input {
     /// Raw RISC-V trace (E-Trace or N-Trace) instead of a recording
     #[arg(long, value_name = "FILE", group = "buffer")]
     pub etrace: Option<PathBuf>,
+    /// Raw buffer of Arm CoreSight (ETMv4 or ETE) instead of a recording
+    #[arg(long, value_name = "FILE", group = "buffer", requires = "etm_config")]
+    pub etm: Option<PathBuf>,
     #[command(flatten)]
     pub raw: Raw,
     /// Clock frequency of CTF traces that do not describe their clock [default: 1000000000]

@@ -7,6 +7,7 @@ mod check;
 mod check_workflows;
 mod compilers;
 mod containers;
+mod coresight;
 mod damage;
 mod debugger;
 mod descendants;

@@ -282,10 +282,10 @@ fn fold_each(
     let mut folded: Vec<Option<(FlowPartial, Losses)>> = analyses.iter().map(|_| None).collect();
     let together = overview(analyses);
     if let Some(overview) = &together {
-        let (tracks, losses) = overview.fold(trace, chunks, reading, progress);
+        let (streams, losses) = overview.fold(trace, chunks, reading, progress);
         before += trace.bytes();
-        for (index, tracks) in tracks {
-            folded[index] = Some((FlowPartial::of(tracks, chunks, reading), losses.clone()));
+        for (index, streams) in streams {
+            folded[index] = Some((FlowPartial::of(streams, chunks, reading), losses.clone()));
         }
     }
     for (index, requested) in analyses.iter().enumerate() {

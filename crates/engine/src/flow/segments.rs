@@ -288,6 +288,7 @@ impl<'x, 'f> Segment<'x, 'f> {
         let bytes = self.extent.with_psb_plus(self.span);
         if let ExtentKind::Etm(config) = self.extent.kind() {
             let decoder = hodo_etm::flow::Decoder::new(&bytes, 0..length, config, &self.stream.schedule);
+            let decoder = decoder.with_threads(&self.stream.contexts);
             return decoder.decode(programs, sink);
         }
         if let ExtentKind::RiscV(extent) = self.extent.kind() {

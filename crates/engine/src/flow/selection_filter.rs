@@ -60,7 +60,7 @@ pub(crate) struct Numberer {
 impl Numberer {
     pub(crate) fn new(trace: &Trace<'_>, reading: Reading<'_>) -> Numberer {
         let chunks = trace.chunks(reading);
-        let is_of_thread = |chunk: &Chunk| trace.tracks[chunk.track].thread.is_some();
+        let is_of_thread = |chunk: &Chunk| trace.streams[chunk.stream].thread.is_some();
         Numberer {
             is_of_thread: chunks.iter().map(is_of_thread).collect(),
             numbers: Numbers {
@@ -190,7 +190,7 @@ fn all_numbers(
         |counter| (counter.filter.slices, counter.paths),
         |chunk, of_chunk| {
             // On the stream of a CPU slices are in order of their times, which decoding finds.
-            is_of_thread.push(trace.tracks[chunk.track].thread.is_some());
+            is_of_thread.push(trace.streams[chunk.stream].thread.is_some());
             lengths.push(of_chunk.len());
             let chunk = lengths.len() - 1;
             let indexed = of_chunk.into_iter().enumerate();

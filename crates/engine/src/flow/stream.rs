@@ -7,6 +7,7 @@ use std::{
 };
 
 use hodo_clock::Tsc;
+use hodo_etm::{ThreadIds, flow::ThreadContext};
 use hodo_etrace::{Point, Settings, packet::Options};
 use hodo_flow::Switch;
 use hodo_formats::recording::{Piece, Stream, StreamKind, Thread};
@@ -35,7 +36,7 @@ pub struct Extent<'f> {
 
 /// How the bytes of an extent are read.
 #[derive(Clone, Debug)]
-pub(crate) enum ExtentKind<'f> {
+pub enum ExtentKind<'f> {
     /// As packets of Intel PT.
     IntelPt,
     /// As blocks of a log: each piece is one, the first of them with this index.
@@ -48,8 +49,9 @@ pub(crate) enum ExtentKind<'f> {
 
 /// The trace of a RISC-V hart.
 #[derive(Clone, Debug)]
-pub(crate) struct RiscVExtent {
-    pub(crate) settings: Arc<Settings>,
+pub struct RiscVExtent {
+    /// How its bytes are read.
+    pub settings: Arc<Settings>,
     /// Where decoding can begin, searched on first use.
     points: OnceLock<Vec<Point>>,
 }
@@ -105,6 +107,8 @@ pub struct TraceStream<'f> {
     pub cpu: Option<u32>,
     /// The running thread by start tick; the context is an index into the experiment's threads.
     pub schedule: Vec<Switch>,
+    /// Threads by the context ID in a trace of Arm, of a CPU's stream.
+    pub(crate) contexts: Vec<ThreadContext>,
     /// Its bytes, without those that the recorder lost.
     pub extents: Vec<Extent<'f>>,
 }
@@ -164,7 +168,26 @@ impl<'f> TraceStream<'f> {
             (None, Some(cpu)) => format!("cpu {cpu}"),
             (None, None) => "trace".to_owned(),
         };
-        TraceStream { name, thread: stream.thread, cpu: stream.cpu, schedule, extents }
+        let contexts = Vec::new();
+        TraceStream { name, thread: stream.thread, cpu: stream.cpu, schedule, contexts, extents }
+    }
+
+    /// Lets context IDs in the packets of a CPU decide which of these threads runs. The kernel of the traced system wrote
+    /// their IDs there.
+    pub(crate) fn know_contexts(&mut self, threads: &[(Thread, bool)]) {
+        let has_ids = |extent: &Extent<'_>| match extent.kind {
+            ExtentKind::Etm(config) => config.thread_ids != ThreadIds::None,
+            _ => false,
+        };
+        if self.thread.is_some() || !self.extents.iter().any(has_ids) {
+            return;
+        }
+        let thread = |switch: &Switch| ThreadContext {
+            context_id: threads[switch.context as usize].0.tid,
+            switch: *switch,
+        };
+        self.contexts = self.schedule.iter().map(thread).collect();
+        self.contexts.sort_by_key(|thread| (thread.context_id, thread.switch.at));
     }
 
     /// Returns the number of bytes of trace.
@@ -255,7 +278,7 @@ impl<'f> Extent<'f> {
     }
 
     /// Returns how its bytes are read.
-    pub(crate) fn kind(&self) -> &ExtentKind<'f> {
+    pub fn kind(&self) -> &ExtentKind<'f> {
         &self.kind
     }
 
@@ -382,7 +405,7 @@ impl<'f> Extent<'f> {
     }
 
     /// Returns the options in force at a segment of a RISC-V trace.
-    pub(crate) fn riscv_options(&self, extent: &RiscVExtent, position: u64) -> Options {
+    pub fn riscv_options(&self, extent: &RiscVExtent, position: u64) -> Options {
         let points = self.riscv_points(extent);
         let found = points.binary_search_by_key(&position, |point| point.at as u64);
         found.map_or_else(|_| Options::default(), |index| points[index].options)

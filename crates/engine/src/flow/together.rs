@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     flow::{
-        fold::{ThreadSlice, Tracks, fold_chunks},
+        fold::{ThreadSlice, StreamSlices, fold_chunks},
         passes::Progress,
         stream::Chunk,
         trace::Trace,
@@ -164,30 +164,30 @@ impl<A: FastFlow, B: FastFlow> FastFlow for Pair<A, B> {
 }
 
 /// Thread slices of an analysis whose type is erased.
-type AnyTracks = Tracks<AnyPartial>;
+type AnyStreams = StreamSlices<AnyPartial>;
 
 /// Splits the partials of a pair.
-fn split<A, B>(tracks: Tracks<PairPartial<A, B>>) -> (Tracks<A>, Tracks<B>) {
-    let (mut first_tracks, mut second_tracks) = (Tracks::new(), Tracks::new());
-    for (track, slices) in tracks {
+fn split<A, B>(streams: StreamSlices<PairPartial<A, B>>) -> (StreamSlices<A>, StreamSlices<B>) {
+    let (mut first_streams, mut second_streams) = (StreamSlices::new(), StreamSlices::new());
+    for (stream, slices) in streams {
         let (mut firsts, mut seconds) = (Vec::new(), Vec::new());
         for ThreadSlice { context, since, partial } in slices {
             firsts.push(ThreadSlice { context, since, partial: partial.first });
             seconds.push(ThreadSlice { context, since, partial: partial.second });
         }
-        first_tracks.insert(track, firsts);
-        second_tracks.insert(track, seconds);
+        first_streams.insert(stream, firsts);
+        second_streams.insert(stream, seconds);
     }
-    (first_tracks, second_tracks)
+    (first_streams, second_streams)
 }
 
-fn erased<P: Send + Sync + 'static>(tracks: Tracks<P>) -> AnyTracks {
+fn erased<P: Send + Sync + 'static>(streams: StreamSlices<P>) -> AnyStreams {
     let any = |ThreadSlice { context, since, partial }: ThreadSlice<P>| ThreadSlice {
         context,
         since,
         partial: Box::new(partial) as AnyPartial,
     };
-    tracks.into_iter().map(|(track, slices)| (track, slices.into_iter().map(any).collect())).collect()
+    streams.into_iter().map(|(stream, slices)| (stream, slices.into_iter().map(any).collect())).collect()
 }
 
 /// The analyses that `hodo explain` reads of each recording: where they are in a list.
@@ -231,12 +231,12 @@ impl Overview {
         chunks: &[Chunk],
         reading: Reading<'_>,
         progress: Progress<'_>,
-    ) -> (Vec<(usize, AnyTracks)>, Losses) {
+    ) -> (Vec<(usize, AnyStreams)>, Losses) {
         let tree = Profile { every: None, report: ProfileReport::Tree };
         let profiles = Pair(tree, Functions);
         let counts = Pair(threads::Instructions, latency::Executions::untimed());
-        let (tracks, losses) = fold_chunks(trace, &Pair(profiles, counts), chunks, reading, progress);
-        let (profiles, counts) = split(tracks);
+        let (streams, losses) = fold_chunks(trace, &Pair(profiles, counts), chunks, reading, progress);
+        let (profiles, counts) = split(streams);
         let ((tree, functions), (threads, executions)) = (split(profiles), split(counts));
         let all = vec![
             (self.tree, erased(tree)),

@@ -6,11 +6,12 @@ use hodo_clock::{Nanos, Tsc};
 use hodo_code::{AddressSpace, Origin, Program, Unreadable};
 use hodo_flow::{Gap, Trouble};
 use hodo_formats::{
+    coresight::{self, RawUnits},
     error::{Error, ErrorKind},
-    raw,
+    raw::{self, BadElf},
     recording::{GuestCode, Recording, StreamKind, Thread},
 };
-use hodo_intel_pt::flow::Guest;
+use hodo_intel_pt::{Config, flow::Guest};
 use hodo_model::{Cause, Loss};
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
         segments::Decoded,
         stream::{Chunk, Extent, TraceStream},
     },
-    input::{Input, OpenError, Options, RawInput, RiscVInput, format_error, system_error},
+    input::{Input, OpenError, Options, RawInput, RawUnit, format_error, system_error},
     losses::Losses,
     programs::{modules::Modules, names::Names, process_history::ProcessHistory},
     reading::{Reading, Window},
@@ -88,18 +89,17 @@ impl<'f> Trace<'f> {
             recording.guest_code = GuestCode::OfHost;
         }
         let mut modules = Modules::open(files, &recording, &options.beside(input));
-        if let Input::Raw(raw) = input {
-            modules.accept_raw_code(raw.code.iter().map(|(_, code)| code.file.as_str()));
-        }
+        modules.accept_flat(&recording);
         let mut programs = ProcessHistory::new(&recording, &modules);
         let mut threads = Vec::new();
-        let streams = recording
+        let mut streams: Vec<_> = recording
             .streams
             .iter()
             .map(|stream| {
                 TraceStream::new(stream, programs.schedule(stream, &recording, &names, &mut threads))
             })
             .collect();
+        streams.iter_mut().for_each(|stream| stream.know_contexts(&threads));
         programs.share_kernel();
         let guests = programs.guests(&recording, &modules);
         let wanted = threads.iter().map(|&(thread, is_named)| is_named && wanted(thread)).collect();
@@ -309,16 +309,35 @@ fn open_raw<'f>(files: &'f Files, input: &'f RawInput) -> Result<Recording<'f>, 
     for (owner, code) in &input.code {
         mappings.push((*owner, code, open(files, Path::new(&code.file))?.len() as u64));
     }
-    let kind = match &input.riscv {
-        Some(riscv) => StreamKind::RiscV(Arc::new(riscv_settings(files, riscv)?)),
-        None => StreamKind::IntelPt,
+    let bad = |bad: BadElf| format_error(Path::new(&bad.file), bad.error);
+    let one = |kind, format| raw::recording(vec![raw::stream(trace, kind)], format, &mappings, &elf);
+    let recording = match &input.unit {
+        RawUnit::IntelPt(config) => {
+            let read = one(StreamKind::IntelPt, "raw Intel PT").map_err(bad)?;
+            Recording { config: Config { tsc: true, ..config.clone() }, ..read }
+        }
+        RawUnit::RiscV { settings } => {
+            let kind = StreamKind::RiscV(Arc::new(riscv_settings(files, settings.as_deref())?));
+            one(kind, "raw RISC-V trace").map_err(bad)?
+        }
+        RawUnit::Etm { settings } => {
+            let units = etm_settings(files, settings)?;
+            coresight::recording(trace, &units, files.unpacked(), &mappings, &elf).map_err(bad)?
+        }
     };
-    raw::recording(trace, input.config.clone(), kind, &mappings, &elf)
-        .map_err(|bad| format_error(Path::new(&bad.file), bad.error))
+    Ok(recording)
 }
 
-fn riscv_settings(files: &Files, input: &RiscVInput) -> Result<hodo_etrace::Settings, OpenError> {
-    let Some(path) = &input.settings else { return Ok(hodo_etrace::Settings::default()) };
+fn etm_settings(files: &Files, path: &Path) -> Result<RawUnits, OpenError> {
+    let text = String::from_utf8_lossy(open(files, path)?);
+    RawUnits::parse(&text).map_err(|reason| {
+        let kind = ErrorKind::Text { what: "settings of trace units", reason };
+        format_error(path, Error { at: 0, kind })
+    })
+}
+
+fn riscv_settings(files: &Files, path: Option<&Path>) -> Result<hodo_etrace::Settings, OpenError> {
+    let Some(path) = path else { return Ok(hodo_etrace::Settings::default()) };
     let text = String::from_utf8_lossy(open(files, path)?);
     hodo_etrace::Settings::parse(&text).map_err(|reason| {
         let kind = ErrorKind::Text { what: "settings of a RISC-V trace", reason: reason.to_string() };

@@ -132,12 +132,13 @@ impl<'f> Modules<'f> {
         modules
     }
 
-    /// Clears the problem of files of raw code that are not ELF files: raw code needs no headers.
-    pub(crate) fn accept_raw_code<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
-        for name in names {
-            let modules = self.modules.iter_mut();
-            let raw = modules.filter(|module| module.name == name && !is_elf(module.bytes));
-            raw.filter(|module| !module.bytes.is_empty()).for_each(|module| module.problem = None);
+    /// Clears the problem of files of code without headers, which need none.
+    pub(crate) fn accept_flat(&mut self, recording: &Recording<'f>) {
+        let names: BTreeSet<&str> = recording.flat_files.iter().map(String::as_str).collect();
+        for module in &mut self.modules {
+            if names.contains(&*module.name) && !is_elf(module.bytes) && !module.bytes.is_empty() {
+                module.problem = None;
+            }
         }
     }
 

@@ -1,30 +1,30 @@
 //! Applies each committed element to the flow.
 
+mod packets;
+
 use std::ops::Range;
 
 use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Program};
-use hodo_flow::{Event, Expected, Gap, PacketKind, Sink, Switch, Trouble};
+use hodo_flow::{Event, Expected, Gap, Sink, Switch, Trouble};
 
 use super::{
     elements::{Element, Elements, Placed},
-    exception::{Left, RESET, TRANSACTION_FAILURE},
-    walk::{Reached, Walk},
+    exception::{Left, RESET},
+    walk::{Between, Reached, Walk},
 };
 use crate::{
-    Config,
+    Config, ThreadIds,
     packet::{self, Address, Atoms, Context, Exception, Packet},
 };
 
-/// A process by its context ID.
+/// A thread by its context ID, which Linux sets to the thread's ID (CONFIG_PID_IN_CONTEXTIDR).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProcessContext {
+pub struct ThreadContext {
     /// Its context ID in the trace.
     pub context_id: u32,
-    /// Index of its program in the caller's list.
-    pub program: usize,
-    /// The caller's identification of what runs.
-    pub context: u32,
+    /// What runs when it does, from a time on.
+    pub switch: Switch,
 }
 
 /// Where the flow is.
@@ -69,7 +69,9 @@ pub struct Decoder<'t> {
     cycles: u64,
     gap: Option<Gap>,
     schedule: &'t [Switch],
-    processes: &'t [ProcessContext],
+    threads: &'t [ThreadContext],
+    /// The current thread, if its context ID is known.
+    thread: Option<u32>,
     program: usize,
     context: u32,
 }
@@ -100,15 +102,17 @@ impl<'t> Decoder<'t> {
             cycles: 0,
             gap: None,
             schedule,
-            processes: &[],
+            threads: &[],
+            thread: None,
             program: schedule[0].program,
             context: schedule[0].context,
         }
     }
 
-    /// Adds processes that are known by their context ID.
-    pub fn with_processes(self, processes: &'t [ProcessContext]) -> Decoder<'t> {
-        Decoder { processes, ..self }
+    /// Adds threads that are known by their context ID, sorted by it and by time. Context packets then decide which thread
+    /// runs; the schedule does where they name none of these.
+    pub fn with_threads(self, threads: &'t [ThreadContext]) -> Decoder<'t> {
+        Decoder { threads, ..self }
     }
 
     /// Decodes the segment.
@@ -173,143 +177,6 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Applies a packet after the segment to the elements that it left. Returns the number of commits.
-    fn resolve(&mut self, packet: Packet) -> u32 {
-        let at = self.packets.position();
-        match packet {
-            Packet::Atoms(atoms) => self.elements.push_atoms(atoms, at),
-            Packet::Exception(exception) => self.elements.push(Element::Exception(exception), at),
-            Packet::Q { count, address } => self.elements.push(Element::Q { count, address }, at),
-            Packet::SourceAddress(address) => self.elements.push(Element::SourceAddress(address), at),
-            Packet::Commit(count) | Packet::Cycles { commits: count, .. } => return count,
-            Packet::Mispredict(atoms) => {
-                self.elements.push_atoms(atoms, at);
-                self.elements.mispredict();
-            }
-            Packet::Cancel { atoms, count, mispredict } => {
-                self.elements.push_atoms(atoms, at);
-                self.elements.cancel(count);
-                if mispredict {
-                    self.elements.mispredict();
-                }
-            }
-            Packet::Discard | Packet::Overflow => self.elements.clear(),
-            _ => {}
-        }
-        self.elements.uncommitted().saturating_sub(self.config.speculation_depth)
-    }
-
-    fn follow<L: Labels, S: Sink>(
-        &mut self,
-        packet: Packet,
-        is_first: &mut bool,
-        target: &mut Target<'_, '_, L, S>,
-    ) {
-        match packet {
-            Packet::Atoms(atoms) => {
-                target.sink.packet(PacketKind::Tnt);
-                if self.config.speculation_depth == 0 {
-                    self.atoms(atoms, target);
-                } else {
-                    self.elements.push_atoms(atoms, self.at);
-                    self.commit_beyond_depth(target);
-                }
-            }
-            Packet::Address(address) => {
-                target.sink.packet(PacketKind::Other);
-                self.element(Element::Address(address), target);
-            }
-            Packet::AddressContext(address, context) => {
-                target.sink.packet(PacketKind::Other);
-                self.element(Element::Context(context), target);
-                self.element(Element::Address(address), target);
-            }
-            Packet::Timestamp { time, cycles } => {
-                target.sink.packet(PacketKind::Clock);
-                self.element(Element::Time(time), target);
-                if let Some(cycles) = cycles {
-                    self.element(Element::Cycles(Some(cycles)), target);
-                }
-            }
-            Packet::Cycles { commits, count } => {
-                target.sink.packet(PacketKind::Clock);
-                self.commit(commits, target);
-                self.element(Element::Cycles(count), target);
-            }
-            Packet::TraceInfo(info) => {
-                if std::mem::take(is_first) {
-                    self.elements.begin(info.speculation, self.config.speculation_depth, self.at);
-                }
-                self.walk.returns.clear();
-                self.walk.returns.hidden = None;
-                self.walk.remembers_calls = false;
-            }
-            _ => {
-                target.sink.packet(PacketKind::Other);
-                self.follow_rare(packet, target);
-            }
-        }
-    }
-
-    #[cold]
-    fn follow_rare<L: Labels, S: Sink>(&mut self, packet: Packet, target: &mut Target<'_, '_, L, S>) {
-        match packet {
-            Packet::TraceOn => self.element(Element::TraceOn, target),
-            Packet::Exception(exception) => self.element(Element::Exception(exception), target),
-            Packet::ExceptionReturn => self.element(Element::ExceptionReturn, target),
-            Packet::Context(context) => self.element(Element::Context(context), target),
-            Packet::SourceAddress(address) => self.element(Element::SourceAddress(address), target),
-            Packet::Q { count, address } => self.element(Element::Q { count, address }, target),
-            Packet::Commit(count) => self.commit(count, target),
-            Packet::Mispredict(atoms) => {
-                let (count, mispredict) = (0, true);
-                self.cancel(atoms, count, mispredict);
-            }
-            Packet::Cancel { atoms, count, mispredict } => self.cancel(atoms, count, mispredict),
-            Packet::Discard => {
-                self.elements.clear();
-                self.element(Element::Discard, target);
-            }
-            Packet::Overflow => {
-                self.elements.clear();
-                self.element(Element::Overflow, target);
-            }
-            _ => {}
-        }
-    }
-
-    /// Adds an element; without speculation it takes effect at once.
-    fn element<L: Labels, S: Sink>(&mut self, element: Element, target: &mut Target<'_, '_, L, S>) {
-        if self.config.speculation_depth == 0 {
-            return self.apply(Placed { element, at: self.at }, target);
-        }
-        self.elements.push(element, self.at);
-        if self.elements.is_full() {
-            return self.lose(Trouble::Uncommitted);
-        }
-        self.commit_beyond_depth(target);
-    }
-
-    fn commit_beyond_depth<L: Labels, S: Sink>(&mut self, target: &mut Target<'_, '_, L, S>) {
-        let beyond = self.elements.uncommitted().saturating_sub(self.config.speculation_depth);
-        self.commit(beyond, target);
-    }
-
-    fn commit<L: Labels, S: Sink>(&mut self, mut count: u32, target: &mut Target<'_, '_, L, S>) {
-        while let Some(placed) = self.elements.take(&mut count) {
-            self.apply(placed, target);
-        }
-    }
-
-    /// Cancels the newest `count` elements after adding `atoms`, and inverts the newest of the rest if it was mispredicted.
-    fn cancel(&mut self, atoms: Atoms, count: u32, mispredict: bool) {
-        self.elements.push_atoms(atoms, self.at);
-        let is_sound = self.elements.cancel(count) && (!mispredict || self.elements.mispredict());
-        if !is_sound {
-            self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Conditional });
-        }
-    }
-
     fn walk_graph_sink<'c, 'a, L: Labels, S: Sink>(
         &mut self,
         target: &'c mut Target<'_, 'a, L, S>,
@@ -332,15 +199,16 @@ impl<'t> Decoder<'t> {
                 target.sink.event(Event::Cycles(self.cycles));
             }
             Element::SourceAddress(address) => self.source_address(address, target),
-            Element::Q { address, .. } => {
-                self.lose(Trouble::NotTraced { at: self.walk.ip });
+            Element::Q { count, address } => {
+                self.counted(count, target);
                 if let Some(address) = address {
                     self.address(address, target);
                 }
             }
+            Element::TransactionFailure => self.lose(Trouble::NotTraced { at: self.walk.ip }),
             Element::Discard => self.turn_off(target.sink),
             Element::Overflow => self.lose(Trouble::Overflow),
-            Element::ExceptionReturn | Element::Unseen => {}
+            Element::ExceptionReturn | Element::Unseen | Element::TransactionStart => {}
         }
     }
 
@@ -417,9 +285,9 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// An exception; its return address follows, except after a reset or the failure of a transaction of an ETE.
+    /// An exception; its return address follows, except after a reset of an ETE.
     fn begin_exception(&mut self, exception: Exception) {
-        if self.config.is_ete && matches!(exception.kind, RESET | TRANSACTION_FAILURE) {
+        if self.config.is_ete && exception.kind == RESET {
             self.lose(Trouble::NotTraced { at: self.walk.ip });
         } else {
             self.exception = Some(exception);
@@ -453,7 +321,7 @@ impl<'t> Decoder<'t> {
                     return;
                 }
                 let (walk, graph, sink) = self.walk_graph_sink(target);
-                if let Err(trouble) = walk.reach(graph, sink, to.value) {
+                if let Err(trouble) = walk.reach(graph, sink, to.value, Between::NoWaypoint) {
                     return self.lose(trouble);
                 }
             }
@@ -461,13 +329,34 @@ impl<'t> Decoder<'t> {
         self.state = State::Excepted(Left { from: to.value, kind: exception.kind });
     }
 
-    /// ETE: a branch at this address was taken.
-    fn source_address<L: Labels, S: Sink>(&mut self, from: Address, target: &mut Target<'_, '_, L, S>) {
+    /// A number of instructions that ran without atoms. Their path is known if only the last one may be a branch; the
+    /// address that follows tells where that leads.
+    fn counted<L: Labels, S: Sink>(&mut self, count: Option<u32>, target: &mut Target<'_, '_, L, S>) {
         if self.state != State::On && !self.arrive_without_address() {
             return;
         }
         let (walk, graph, sink) = self.walk_graph_sink(target);
-        match walk.reach(graph, sink, from.value) {
+        match count.filter(|&count| count > 0).and_then(|count| walk.counted(graph, sink, count)) {
+            Some(Reached::Position) => {}
+            Some(Reached::Unknown(at)) => self.state = State::AfterIndirect(at),
+            None => self.lose(Trouble::NotTraced { at: self.walk.ip }),
+        }
+    }
+
+    /// ETE: a branch at this address was taken, and those before it were not.
+    fn source_address<L: Labels, S: Sink>(&mut self, from: Address, target: &mut Target<'_, '_, L, S>) {
+        if let (State::AfterIndirect(at), false) = (self.state, self.config.return_stack) {
+            self.lose(Trouble::NotTraced { at });
+        }
+        if self.state != State::On && !self.arrive_without_address() {
+            if self.state == State::GivenUp {
+                return;
+            }
+            // Only the branch itself is known to have run.
+            self.address(from, target);
+        }
+        let (walk, graph, sink) = self.walk_graph_sink(target);
+        match walk.reach(graph, sink, from.value, Between::BranchesNotTaken) {
             Ok(()) => self.atoms(Atoms::one(true), target),
             Err(trouble) => self.lose(trouble),
         }
@@ -497,10 +386,29 @@ impl<'t> Decoder<'t> {
             return;
         }
         self.is_64 = context.is_64;
-        let Some(id) = context.context_id else { return };
-        if let Some(&process) = self.processes.iter().find(|process| process.context_id == id) {
-            self.run(process.program, process.context, sink);
+        let id = match self.config.thread_ids {
+            ThreadIds::None => None,
+            ThreadIds::ContextId => context.context_id,
+            ThreadIds::VirtualContext => context.virtual_context,
+        };
+        if id.is_some() && !self.threads.is_empty() {
+            self.thread = id;
+            self.follow_thread(sink);
         }
+    }
+
+    /// Selects the program of the current thread, by time if that is known. Returns whether the thread is known.
+    fn follow_thread(&mut self, sink: &mut impl Sink) -> bool {
+        let Some(id) = self.thread else { return false };
+        let first = self.threads.partition_point(|thread| thread.context_id < id);
+        let count = self.threads[first..].partition_point(|thread| thread.context_id == id);
+        let of_thread = &self.threads[first..first + count];
+        // Without times the last program is the likeliest: a thread runs its first one until its `exec` only.
+        let now = Tsc(self.time.unwrap_or(u64::MAX));
+        let begun = of_thread.partition_point(|thread| thread.switch.at <= now);
+        let Some(thread) = of_thread.get(begun.saturating_sub(1)) else { return false };
+        self.run(thread.switch.program, thread.switch.context, sink);
+        true
     }
 
     fn run(&mut self, program: usize, context: u32, sink: &mut impl Sink) {
@@ -513,7 +421,7 @@ impl<'t> Decoder<'t> {
 
     /// Selects the program that runs at the current time.
     fn follow_schedule(&mut self, sink: &mut impl Sink) {
-        if !self.processes.is_empty() {
+        if self.follow_thread(sink) {
             return;
         }
         let now = Tsc(self.time.unwrap_or(0));
@@ -531,8 +439,8 @@ impl<'t> Decoder<'t> {
         target.sink.event(Event::Time(Tsc(time)));
         self.walk.tick = time;
         self.walk.forget_block();
-        // The kernel is the same in all programs.
-        if self.state == State::On && self.walk.ip >> 63 == 1 {
+        // The kernel is the same in all programs. Of a thread that is known, only its program may change.
+        if self.thread.is_some() || self.state == State::On && self.walk.ip >> 63 == 1 {
             self.follow_schedule(target.sink);
         }
     }

@@ -20,6 +20,10 @@ pub(super) enum Element {
     SourceAddress(Address),
     /// P0, before the begin of decoding: not seen here.
     Unseen,
+    /// P0, of units for which it is: a transaction began.
+    TransactionStart,
+    /// A transaction failed: what ran since its start has no effect, and tracing continues where it went on.
+    TransactionFailure,
     Address(Address),
     Context(Context),
     ExceptionReturn,
@@ -39,6 +43,7 @@ impl Element {
                 | Element::Q { .. }
                 | Element::SourceAddress(_)
                 | Element::Unseen
+                | Element::TransactionStart
         )
     }
 

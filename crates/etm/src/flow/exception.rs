@@ -2,6 +2,8 @@
 
 use hodo_flow::{Cause, ControlFlowKind, Event, Sink};
 
+use crate::packet::Exception;
+
 /// What an exception left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Left {
@@ -10,7 +12,7 @@ pub(super) struct Left {
     pub(super) kind: u16,
 }
 
-/// Of an ETE: the processor was reset; a transaction failed.
+/// Types of an ETE without a return address: the processor was reset; a transaction failed.
 pub(super) const RESET: u16 = 0;
 pub(super) const TRANSACTION_FAILURE: u16 = 0x18;
 /// SVC, HVC or SMC.
@@ -19,7 +21,10 @@ const CALL: u16 = 2;
 impl Left {
     /// Reports the exception; `to` is its handler, if that is traced.
     pub(super) fn report(self, to: Option<u64>, sink: &mut impl Sink) {
-        let cause = Some(Cause { kind: ControlFlowKind::Named(name(self.kind)), vector: 0 });
+        let cause = Some(Cause {
+            kind: ControlFlowKind::Named(Exception { kind: self.kind, is_target: false }.name()),
+            vector: 0,
+        });
         sink.event(match to {
             Some(to) => Event::Asynchronous { from: self.from, to, cause },
             // The call is the last instruction that ran.
@@ -28,24 +33,5 @@ impl Left {
             }
             None => Event::Disabled { from: Some(self.from), to: None, asynchronous: true, cause },
         });
-    }
-}
-
-/// Returns the name of an exception's type, of A- and R-profile (IHI 0064, "Exception instruction trace packet").
-fn name(kind: u16) -> &'static str {
-    match kind {
-        0x00 => "reset",
-        0x01 => "debug halt",
-        0x02 => "call",
-        0x03 => "trap",
-        0x04 => "system error",
-        0x06 => "instruction debug",
-        0x07 => "data debug",
-        0x0a => "alignment fault",
-        0x0b => "instruction fault",
-        0x0c => "data fault",
-        0x0e => "IRQ",
-        0x0f => "FIQ",
-        _ => "exception",
     }
 }

@@ -9,4 +9,4 @@ mod elements;
 mod exception;
 mod walk;
 
-pub use decoder::{Decoder, ProcessContext};
+pub use decoder::{Decoder, ThreadContext};

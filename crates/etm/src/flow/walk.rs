@@ -72,6 +72,15 @@ pub(super) enum Reached {
     Unknown(u64),
 }
 
+/// What may be between the position and an address that a packet reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Between {
+    /// Instructions without atoms only.
+    NoWaypoint,
+    /// Also branches that were not taken, and barriers.
+    BranchesNotTaken,
+}
+
 impl Walk {
     pub(super) fn new(waits_have_atoms: bool) -> Walk {
         Walk {
@@ -228,7 +237,48 @@ impl Walk {
         (block.target, isa.unwrap_or(self.isa))
     }
 
-    /// Walks to `ip` without a waypoint.
+    /// Walks over a number of instructions, if only the last of them may be a branch. Otherwise, or if code is missing,
+    /// reports nothing and returns `None`.
+    pub(super) fn counted<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        sink: &mut impl Sink,
+        count: u32,
+    ) -> Option<Reached> {
+        let (mut left, mut at, mut blocks) = (count, self.ip, Vec::new());
+        let reached = loop {
+            let id = graph.at(at, self.tick).ok()?;
+            let block = graph.block(id);
+            let is_branch = self.is_waypoint(block.terminator) && !block.terminator.runs_on();
+            blocks.push(id);
+            if left < block.instructions || left == block.instructions && !is_branch {
+                break Reached::Position;
+            }
+            left -= block.instructions;
+            if is_branch {
+                // What runs after a branch is not known.
+                break Some(Reached::Unknown(block.start)).filter(|_| left == 0)?;
+            }
+            at = block.end;
+        };
+        let last = blocks.pop()?;
+        for id in blocks {
+            self.report(graph, id, graph.block(id).instructions as usize, false, sink);
+        }
+        let count = match reached {
+            Reached::Position => left,
+            Reached::Unknown(_) => graph.block(last).instructions,
+        } as usize;
+        let lengths = &graph.lengths(graph.block(last))[..count];
+        let end = at.wrapping_add(lengths.iter().map(|&length| u64::from(length)).sum());
+        if count > 0 {
+            self.report(graph, last, count, false, sink);
+        }
+        self.set(end, self.isa);
+        Some(reached)
+    }
+
+    /// Walks to `ip`.
     ///
     /// # Errors
     /// A waypoint comes before, or the code can't be read. Nothing is reported in the first case; in the second what
@@ -238,8 +288,9 @@ impl Walk {
         graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
         ip: u64,
+        between: Between,
     ) -> Result<(), Trouble> {
-        let blocks = self.blocks_before(graph, ip)?;
+        let blocks = self.blocks_before(graph, ip, between)?;
         for _ in 0..blocks {
             let Ok(id) = self.current_block(graph) else { break };
             self.pass(graph, sink, id, NOT_TAKEN, HELD);
@@ -258,7 +309,12 @@ impl Walk {
     }
 
     /// Returns the number of blocks that end before `ip` or at it, or up to code that can't be read.
-    fn blocks_before<L: Labels>(&mut self, graph: &mut Graph<'_, L>, ip: u64) -> Result<u32, Trouble> {
+    fn blocks_before<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        ip: u64,
+        between: Between,
+    ) -> Result<u32, Trouble> {
         let (mut at, mut block, mut blocks) = (self.ip, self.block, 0);
         while at != ip {
             let found = match block {
@@ -276,8 +332,16 @@ impl Walk {
                 let inside = instructions_before(graph, graph.block(id), ip);
                 return inside.map(|_| blocks).ok_or(contradiction);
             }
-            // Code without a waypoint only leads to higher addresses.
-            if self.is_waypoint(terminator) || end > ip || end <= at {
+            let stops = match between {
+                Between::NoWaypoint => self.is_waypoint(terminator),
+                // In A32 and T32 any branch may be conditional.
+                Between::BranchesNotTaken => {
+                    let may_run_on = terminator.runs_on() || terminator == Terminator::Conditional;
+                    !may_run_on && self.isa == Isa::A64
+                }
+            };
+            // Code without branches that are taken only leads to higher addresses.
+            if stops || end > ip || end <= at {
                 return Err(contradiction);
             }
             at = end;

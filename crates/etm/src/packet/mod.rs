@@ -1,6 +1,7 @@
 //! Packets of the instruction trace (ETMv4 "Descriptions of trace protocols"; ETE in DDI 0487, part D).
 
 mod decode;
+mod show;
 
 pub use decode::{A_SYNC, Decoder, Error, find_sync};
 
@@ -157,5 +158,26 @@ impl Atoms {
     /// Creates a single atom.
     pub fn one(taken: bool) -> Atoms {
         Atoms { bits: taken.into(), count: 1 }
+    }
+}
+
+impl Exception {
+    /// Returns the name of an exception's type, of A- and R-profile (IHI 0064, "Exception instruction trace packet").
+    pub fn name(self) -> &'static str {
+        match self.kind {
+            0x00 => "reset",
+            0x01 => "debug halt",
+            0x02 => "call",
+            0x03 => "trap",
+            0x04 => "system error",
+            0x06 => "instruction debug",
+            0x07 => "data debug",
+            0x0a => "alignment fault",
+            0x0b => "instruction fault",
+            0x0c => "data fault",
+            0x0e => "IRQ",
+            0x0f => "FIQ",
+            _ => "exception",
+        }
     }
 }

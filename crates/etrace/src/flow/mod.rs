@@ -30,6 +30,7 @@ use self::{
 };
 use crate::{
     Configuration, Parameters,
+    allowance::Allowance,
     modes::{Calls, Predictor, TargetCache},
     packet::{Options, Packet},
     transport::{Kind, Units},
@@ -69,6 +70,7 @@ pub struct Decoder<'t> {
     state: State,
     walk: Walk,
     memory: Memory,
+    allowance: Allowance,
     /// The address reported last.
     reported: u64,
     privilege: u8,
@@ -117,6 +119,7 @@ impl<'t> Decoder<'t> {
             certain_at: span.start,
             span,
             state: State::Unknown,
+            allowance: Allowance::default(),
             walk: Walk::new(set),
             memory: Memory {
                 outcomes: Outcomes::default(),

@@ -131,6 +131,7 @@ impl Decoder<'_> {
         taken: bool,
         program: &mut Program<'_, L>,
     ) -> Result<(), Trouble> {
+        self.allowance.restart(self.packet_position);
         self.reported = address;
         self.inferred = None;
         self.memory.outcomes.clear();
@@ -249,6 +250,7 @@ impl Decoder<'_> {
             self.walk.advance(graph, sink, &mut self.memory, Goal::Jump(address))?;
         }
         if let Some((count, then_failed)) = predicted {
+            self.allowance.spend(count, self.packet_position)?;
             self.memory.outcomes.add_predicted(count, then_failed);
         }
         let Some(address) = self.address_of(packet) else {

@@ -9,10 +9,11 @@ use hodo_isa::{Isa, riscv::Set};
 
 use super::{
     Branch, Configuration, Error, Form, Message, Messages, Resource, Synchronization,
-    limits::{LONGEST_REPETITION, counted, is_too_long},
+    limits::{counted, is_too_long, repeated},
     message::JUMP,
 };
 use crate::{
+    allowance::Allowance,
     flow::code::{last_address, sequential_target, upper_at_end},
     modes::Calls,
 };
@@ -64,6 +65,7 @@ pub struct Decoder<'t> {
     walked: u64,
     /// The address reported last, without its lowest bit.
     reported: u64,
+    allowance: Allowance,
     /// The last branch message and its target, for repetitions.
     last_branch: Option<(Message, u64)>,
     time: Option<u64>,
@@ -97,6 +99,7 @@ impl<'t> Decoder<'t> {
             counted: 0,
             walked: 0,
             reported: 0,
+            allowance: Allowance::default(),
             last_branch: None,
             time: None,
             reported_time: None,
@@ -178,6 +181,8 @@ impl<'t> Decoder<'t> {
         if is_too_long(&message) {
             return Err(Trouble::Packet(PacketError::Malformed(0)));
         }
+        let last_count = self.last_branch.map_or(0, |(message, _)| counted(&message));
+        self.allowance.spend(counted(&message) + repeated(&message, last_count), self.message_at)?;
         match message {
             Message::Synchronization(synchronization) => {
                 return self.synchronize(synchronization, is_after, graph, sink);
@@ -256,9 +261,6 @@ impl<'t> Decoder<'t> {
         sink: &mut impl Sink,
     ) -> Result<(), Trouble> {
         let (message, field) = self.last_branch.ok_or(Trouble::LostAddress)?;
-        if count.saturating_mul(counted(&message)) > LONGEST_REPETITION {
-            return Err(Trouble::Packet(PacketError::Malformed(0)));
-        }
         for _ in 0..count {
             match message {
                 Message::DirectBranch { count } => self.walk(count, None, End::TakenBranch, graph, sink)?,
@@ -329,6 +331,7 @@ impl<'t> Decoder<'t> {
             sink.event(Event::Enabled(address));
         }
         (self.counted, self.walked, self.reported, self.last_branch) = (0, 0, field, None);
+        self.allowance.restart(self.message_at);
         if let Some(calls) = &mut self.calls {
             calls.clear();
         }

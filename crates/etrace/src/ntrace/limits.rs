@@ -7,8 +7,6 @@ use super::{Branch, Form, Message, Resource, Synchronization};
 const COUNT_BITS: u32 = 22;
 const HISTORY_BITS: u32 = 32;
 const REPEAT_BITS: u32 = 18;
-/// Halfwords that a repeated message may stand for.
-pub(super) const LONGEST_REPETITION: u64 = 1 << 30;
 
 /// The count of halfwords in a message.
 pub(super) fn counted(message: &Message) -> u64 {
@@ -17,6 +15,17 @@ pub(super) fn counted(message: &Message) -> u64 {
         Message::IndirectBranch(branch) => branch.count,
         Message::Synchronization(synchronization) => synchronization.count,
         Message::ResourceFull(Resource::Count(count)) => count,
+        _ => 0,
+    }
+}
+
+/// The halfwords or branches that a message repeats; `last_count` are the halfwords of the last branch message.
+pub(super) fn repeated(message: &Message, last_count: u64) -> u64 {
+    match *message {
+        Message::RepeatBranch { count } => count.saturating_mul(last_count.max(1)),
+        Message::ResourceFull(Resource::Repeated { history, times }) => {
+            times.saturating_mul(history.checked_ilog2().unwrap_or(0).into())
+        }
         _ => 0,
     }
 }

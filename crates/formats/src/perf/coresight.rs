@@ -10,6 +10,7 @@ use hodo_etm::{Config, Registers, frames};
 use super::records::Record;
 use crate::{
     Unpacked,
+    coresight::push_source,
     error::Error,
     recording::{Piece, Sideband, SidebandKind, Stream, StreamKind},
 };
@@ -100,7 +101,7 @@ impl CoreSight {
                         separated.len() - 1
                     });
                     let pieces = &mut separated[index].1.pieces;
-                    push(pieces, unpacked.keep(source.bytes), &source.losses, extent.file_offset);
+                    push_source(pieces, unpacked.keep(source.bytes), &source.losses, extent.file_offset);
                 }
             }
         }
@@ -132,20 +133,6 @@ fn extents<'p, 'a>(pieces: &'p [Piece<'a>]) -> impl Iterator<Item = FramedExtent
         let file_offset = pieces.first().map_or(0, |piece| piece.file_offset);
         FramedExtent { pieces, file_offset }
     })
-}
-
-/// Adds the bytes of a source, cut where some were lost. Their offset in the file is that of their buffer: frames mix
-/// sources.
-fn push<'a>(pieces: &mut Vec<Piece<'a>>, bytes: &'a [u8], losses: &[usize], file_offset: u64) {
-    let ends = losses.iter().copied().chain([bytes.len()]);
-    let mut begin = 0;
-    for end in ends {
-        if begin < end {
-            let after_gap = begin > 0 || !pieces.is_empty();
-            pieces.push(Piece { file_offset, bytes: &bytes[begin..end], after_gap });
-            begin = end;
-        }
-    }
 }
 
 impl Unit {

@@ -1,8 +1,8 @@
 //! Writes each packet on a line.
 
-use std::{io::Write, mem, ops::Range};
+use std::{fmt::Display, io::Write, mem, ops::Range};
 
-use hodo_engine::{Chunk, Extent, Reading, Trace, parts_in_order};
+use hodo_engine::{Chunk, Extent, ExtentKind, Reading, RiscVExtent, Trace, parts_in_order};
 use hodo_intel_pt::packet::{self, Packet};
 
 use super::PART;
@@ -39,8 +39,8 @@ pub fn packets(
     Outcome { losses: trace.recorded_losses(), written: lines.result }
 }
 
-/// Formats the packets from the first PSB of a chunk to the first PSB after the chunk. Returns the last lines, as
-/// [`format_packets`] does.
+/// Formats the packets from the first segment of a chunk to the first one after the chunk. Returns the last lines; hands
+/// over those before in parts.
 fn format_chunk(trace: &Trace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -> bool) -> Vec<u8> {
     let stream = &trace.streams[chunk.stream];
     let extent = &stream.extents[chunk.extent];
@@ -48,74 +48,128 @@ fn format_chunk(trace: &Trace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) ->
     if chunk.span.start == 0 && trace.streams.len() > 1 {
         text.extend_from_slice(format!("# {}\n", stream.name).as_bytes());
     }
-    if let Some(unit) = stream.other_unit() {
-        let from = extent.file_offset(chunk.span.start);
-        text.extend_from_slice(
-            format!("{from:08x}: # {} bytes of {unit}, whose packets are not listed\n", chunk.bytes())
-                .as_bytes(),
-        );
-        return text;
-    }
     let first = extent.find_segment_within(chunk.span.clone());
     if chunk.span.start == 0 && first != Some(0) {
         let bytes = first.or_else(|| extent.find_segment(chunk.span.end)).unwrap_or(extent.length());
         let from = extent.file_offset(0);
-        text.extend_from_slice(format!("{from:08x}: # {bytes} bytes before the first PSB\n").as_bytes());
+        text.extend_from_slice(
+            format!("{from:08x}: # {bytes} bytes before the first {}\n", begin_of(extent)).as_bytes(),
+        );
     }
     let Some(first) = first else { return text };
     let end = extent.find_segment(chunk.span.end).unwrap_or(extent.length());
-    format_packets(trace, extent, first..end, text, hand_over)
+    let mut lines = PacketLines { extent, span: first..end, text, hand_over };
+    match extent.kind() {
+        ExtentKind::IntelPt | ExtentKind::Log(..) => lines.intel_pt(trace),
+        ExtentKind::Etm(config) => lines.etm(config),
+        ExtentKind::RiscV(riscv) => lines.riscv(riscv),
+    }
+    lines.text
 }
 
-/// Formats packets from one PSB to another, or to the end. Returns the last lines; hands over those before in parts of
-/// [`PART`] bytes.
-fn format_packets(
-    trace: &Trace<'_>,
-    extent: &Extent<'_>,
+/// Returns the name of the packet with which segments begin.
+fn begin_of(extent: &Extent<'_>) -> &'static str {
+    match extent.kind() {
+        ExtentKind::IntelPt | ExtentKind::Log(..) => "PSB",
+        ExtentKind::Etm(_) => "A-Sync with Trace Info",
+        ExtentKind::RiscV(_) => "synchronization",
+    }
+}
+
+/// The lines of packets from one segment to another, or to the end.
+struct PacketLines<'x, 'f> {
+    extent: &'x Extent<'f>,
     span: Range<u64>,
-    mut text: Vec<u8>,
-    hand_over: &dyn Fn(Vec<u8>) -> bool,
-) -> Vec<u8> {
-    // Include the PSB at the end, so that a packet cut off by it is shown as such.
-    let psb_size = packet::PSB.len();
-    let bytes = extent.bytes(span.start..(span.end + psb_size as u64).min(extent.length()));
-    let end = (span.end - span.start) as usize;
-    let find_psb = |from: usize| {
-        let distance = bytes.get(from..).and_then(packet::find_psb);
-        distance.map_or(end, |distance| (from + distance).min(end))
-    };
-    let mut packets = packet::Decoder::new(&bytes, 0).with_errata(trace.recording.config.errata());
-    let mut next_psb = find_psb(psb_size);
-    loop {
-        let start = packets.position();
-        if start >= end {
-            return text;
-        }
-        if start >= next_psb {
-            next_psb = find_psb(start + psb_size);
-        }
-        let offset = extent.file_offset(span.start + start as u64);
-        let line = match packets.next_before(next_psb) {
-            Ok(None) => return text,
-            Ok(Some(packet)) => {
-                let bytes = &bytes[start..packets.position()];
-                let raw: String = bytes.iter().map(|byte| format!("{byte:02x} ")).collect();
-                match packet {
-                    // The packet decoder reports bytes without a meaning as padding.
-                    Packet::Pad if bytes.len() > 1 => {
-                        format!("{offset:08x}: {raw:48} # TMA and a byte without meaning (erratum SKZ84)\n")
-                    }
-                    packet => format!("{offset:08x}: {raw:48} {packet}\n"),
-                }
-            }
-            Err(error) => {
-                packets.synchronize_after(start);
-                format!("{offset:08x}: # {error}; {} bytes skipped\n", packets.position().min(end) - start)
-            }
+    /// The last lines; those before were handed over in parts of [`PART`] bytes.
+    text: Vec<u8>,
+    hand_over: &'x dyn Fn(Vec<u8>) -> bool,
+}
+
+impl PacketLines<'_, '_> {
+    /// Adds a line about bytes at an offset in the span. Returns whether more are wanted.
+    fn add(&mut self, at: usize, bytes: &[u8], packet: &dyn Display) -> bool {
+        let offset = self.extent.file_offset(self.span.start + at as u64);
+        let raw: String = bytes.iter().map(|byte| format!("{byte:02x} ")).collect();
+        self.line(&format!("{offset:08x}: {raw:48} {packet}\n"))
+    }
+
+    /// Adds a line about bytes that are no packet.
+    fn skip(&mut self, at: usize, bytes: usize, reason: &dyn Display) -> bool {
+        let offset = self.extent.file_offset(self.span.start + at as u64);
+        self.line(&format!("{offset:08x}: # {reason}; {bytes} bytes skipped\n"))
+    }
+
+    fn line(&mut self, line: &str) -> bool {
+        self.text.extend_from_slice(line.as_bytes());
+        self.text.len() < PART || (self.hand_over)(mem::take(&mut self.text))
+    }
+
+    fn intel_pt(&mut self, trace: &Trace<'_>) {
+        // Include the PSB at the end, so that a packet cut off by it is shown as such.
+        let psb_size = packet::PSB.len();
+        let bytes =
+            self.extent.bytes(self.span.start..(self.span.end + psb_size as u64).min(self.extent.length()));
+        let end = (self.span.end - self.span.start) as usize;
+        let find_psb = |from: usize| {
+            let distance = bytes.get(from..).and_then(packet::find_psb);
+            distance.map_or(end, |distance| (from + distance).min(end))
         };
-        text.extend_from_slice(line.as_bytes());
-        if text.len() >= PART && !hand_over(mem::take(&mut text)) {
-            return text;
+        let mut packets = packet::Decoder::new(&bytes, 0).with_errata(trace.recording.config.errata());
+        let mut next_psb = find_psb(psb_size);
+        loop {
+            let start = packets.position();
+            if start >= end {
+                return;
+            }
+            if start >= next_psb {
+                next_psb = find_psb(start + psb_size);
+            }
+            let wants_more = match packets.next_before(next_psb) {
+                Ok(None) => return,
+                // The packet decoder reports bytes without a meaning as padding.
+                Ok(Some(Packet::Pad)) if packets.position() - start > 1 => {
+                    let reason = "# TMA and a byte without meaning (erratum SKZ84)";
+                    self.add(start, &bytes[start..packets.position()], &reason)
+                }
+                Ok(Some(packet)) => self.add(start, &bytes[start..packets.position()], &packet),
+                Err(error) => {
+                    packets.synchronize_after(start);
+                    self.skip(start, packets.position().min(end) - start, &error)
+                }
+            };
+            if !wants_more {
+                return;
+            }
         }
+    }
+
+    fn etm(&mut self, config: &hodo_etm::Config) {
+        let bytes = self.extent.bytes(self.span.clone());
+        let mut packets = hodo_etm::packet::Decoder::new(&bytes, 0, config);
+        loop {
+            let start = packets.position();
+            let wants_more = match packets.next_packet() {
+                Ok(None) => return,
+                Ok(Some(packet)) => self.add(start, &bytes[start..packets.position()], &packet),
+                Err(error) => {
+                    let next = hodo_etm::packet::find_sync(&bytes[start + 1..]);
+                    let next = next.map_or(bytes.len(), |distance| start + 1 + distance);
+                    packets.set_position(next);
+                    self.skip(start, next - start, &error)
+                }
+            };
+            if !wants_more {
+                return;
+            }
+        }
+    }
+
+    fn riscv(&mut self, riscv: &RiscVExtent) {
+        let options = self.extent.riscv_options(riscv, self.span.start);
+        let bytes = self.extent.bytes(self.span.clone());
+        let mut wants_more = true;
+        riscv.settings.show(&bytes, 0..bytes.len(), options, &mut |span, text| {
+            wants_more = wants_more && self.add(span.start, &bytes[span], &text);
+        });
     }
 }

@@ -1,4 +1,5 @@
-//! Snapshot folders that others wrote: our decoding beside OpenCSD's, instruction by instruction.
+//! Snapshot folders that others wrote: our decoding beside OpenCSD's, instruction by instruction, of all units in all
+//! buffers.
 
 use std::{
     collections::BTreeMap,
@@ -10,110 +11,19 @@ use std::{
 
 use hodo_clock::Tsc;
 use hodo_code::{AddressSpace, Content, Isa, NoLabels, Origin, Program};
+use hodo_engine::Files;
 use hodo_etm::{
-    Config, Registers,
+    Config,
     flow::Decoder,
-    frames,
     packet::{A_SYNC, find_sync},
 };
 use hodo_flow::{Event, Executed, Sink, Switch};
+use hodo_formats::{
+    coresight,
+    recording::{Piece, Recording, SidebandKind, StreamKind},
+};
 
 use crate::Outcome;
-
-/// Values by key, by section.
-type Settings = BTreeMap<String, BTreeMap<String, String>>;
-
-/// Reads a file of settings: `[section]`, `key=value`; of registers, `name(number)=value`.
-fn settings(file: &Path) -> Outcome<Settings> {
-    let (mut all, mut section) = (Settings::new(), String::new());
-    for line in fs::read_to_string(file)?.lines().map(str::trim) {
-        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            name.clone_into(&mut section);
-        } else if let Some((key, value)) = line.split_once('=') {
-            let key = key.split('(').next().unwrap_or_default().trim().to_owned();
-            all.entry(section.clone()).or_default().insert(key, value.trim().to_owned());
-        }
-    }
-    Ok(all)
-}
-
-fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
-/// A snapshot.
-struct Snapshot {
-    /// The settings of each trace unit, by trace ID.
-    units: BTreeMap<u8, Config>,
-    /// Code by address.
-    code: Vec<(u64, Vec<u8>)>,
-    /// Bytes, and whether they are frames.
-    buffers: Vec<(Vec<u8>, bool)>,
-}
-
-impl Snapshot {
-    fn read(folder: &Path) -> Outcome<Snapshot> {
-        let main = settings(&folder.join("snapshot.ini"))?;
-        let mut snapshot = Snapshot { units: BTreeMap::new(), code: Vec::new(), buffers: Vec::new() };
-        for file in main.get("device_list").ok_or("no list of devices")?.values() {
-            snapshot.device(folder, &settings(&folder.join(file))?)?;
-        }
-        let metadata = main.get("trace").and_then(|trace| trace.get("metadata")).ok_or("no trace")?;
-        let trace = settings(&folder.join(metadata))?;
-        for (name, buffer) in &trace {
-            if let Some(files) = buffer.get("file").filter(|_| name != "trace_buffers") {
-                let mut bytes = Vec::new();
-                for file in files.split(',') {
-                    bytes.extend(fs::read(folder.join(file.trim()))?);
-                }
-                let format = buffer.get("format").map_or("coresight", String::as_str);
-                snapshot.buffers.push((bytes, format != "source_data"));
-            }
-        }
-        Ok(snapshot)
-    }
-
-    fn device(&mut self, folder: &Path, device: &Settings) -> Outcome {
-        let empty = BTreeMap::new();
-        let registers = device.get("regs").unwrap_or(&empty);
-        let register = |name: &str| registers.get(name).and_then(|value| number(value)).unwrap_or(0) as u32;
-        let kind = device.get("device").and_then(|device| device.get("type")).map_or("", String::as_str);
-        if kind.starts_with("ETM4") || kind.starts_with("ETE") {
-            let read = Registers {
-                config: register("TRCCONFIGR"),
-                trace_id: register("TRCTRACEIDR"),
-                id0: register("TRCIDR0"),
-                id1: register("TRCIDR1"),
-                id2: register("TRCIDR2"),
-                id8: register("TRCIDR8"),
-                device_architecture: register("TRCDEVARCH"),
-            };
-            self.units.insert((read.trace_id & 0x7f) as u8, Config::new(&read));
-        }
-        for (_, dump) in device.iter().filter(|(name, _)| name.starts_with("dump")) {
-            let value = |key: &str| dump.get(key).and_then(|value| number(value));
-            let (Some(file), Some(address)) = (dump.get("file"), value("address")) else { continue };
-            let bytes = fs::read(folder.join(file.trim_matches('"')))?;
-            let offset = value("offset").unwrap_or(0) as usize;
-            let rest = bytes.get(offset..).unwrap_or_default();
-            let length = value("length").map_or(rest.len(), |length| rest.len().min(length as usize));
-            self.code.push((address, rest[..length].to_vec()));
-        }
-        Ok(())
-    }
-
-    fn space(&self) -> AddressSpace<'_> {
-        let mut space = AddressSpace::new();
-        for (module, (address, bytes)) in self.code.iter().enumerate() {
-            let content = Content { bytes, origin: Origin { module: module as u32, offset: *address } };
-            space.map(*address..address + bytes.len() as u64, content, 0);
-        }
-        space
-    }
-}
 
 /// The addresses that were decoded, and the number of gaps.
 #[derive(Default)]
@@ -134,65 +44,127 @@ impl Sink for Decoded {
     }
 }
 
-/// Compares all sources of a folder. The error says how many differ.
-pub(crate) fn judge(folder: &Path) -> Outcome {
-    let snapshot = Snapshot::read(folder)?;
-    let space = snapshot.space();
-    let theirs = listed(folder, &space)?;
-    let mut differences = 0;
-    for (bytes, is_framed) in &snapshot.buffers {
-        let sources = match is_framed {
-            true => frames::sources(bytes),
-            false => {
-                let id = snapshot.units.keys().next().copied().unwrap_or(0);
-                vec![frames::Source { id, bytes: bytes.clone(), losses: Vec::new() }]
-            }
-        };
-        for source in sources {
-            let Some(config) = snapshot.units.get(&source.id) else { continue };
-            let ours = decode(&space, &source.bytes, config);
-            let expected = theirs.get(&source.id).map_or(&[][..], Vec::as_slice);
-            let same =
-                ours.addresses.iter().zip(expected).take_while(|(ours, theirs)| ours == theirs).count();
-            let is_equal = ours.addresses == expected;
-            differences += u32::from(!is_equal);
-            println!(
-                "source {:02x}: {} instructions, OpenCSD {}: {}",
-                source.id,
-                ours.addresses.len(),
-                expected.len(),
-                if is_equal { "equal".to_owned() } else { format!("equal up to number {same}") },
-            );
-            for (reason, count) in &ours.gaps {
-                println!("  {count} gaps: {reason}");
-            }
+/// What was compared.
+#[derive(Default)]
+struct Totals {
+    sources: u32,
+    instructions: usize,
+    differences: u32,
+}
+
+/// Compares all sources of the folders; OpenCSD's program leaves a log in `work`. The error says how many differ.
+pub(crate) fn judge(folders: &[String], work: &Path) -> Outcome {
+    let mut totals = Totals::default();
+    for folder in folders {
+        println!("{folder}");
+        if let Err(error) = judge_folder(Path::new(folder), work, &mut totals) {
+            println!("  {error}");
+            totals.differences += 1;
         }
     }
+    let Totals { sources, instructions, differences } = totals;
+    println!(
+        "{} folders, {sources} sources, {instructions} instructions: {differences} differ",
+        folders.len()
+    );
     match differences {
         0 => Ok(()),
-        _ => Err(format!("{differences} sources differ").into()),
+        _ => Err(format!("{differences} differences").into()),
     }
 }
 
-fn decode(space: &AddressSpace<'_>, bytes: &[u8], config: &Config) -> Decoded {
+fn judge_folder(folder: &Path, work: &Path, totals: &mut Totals) -> Outcome {
+    let files = Files::default();
+    let input = files.recording(folder)?;
+    let recording = hodo_formats::read(&input)?;
+    for loss in &recording.loss {
+        println!("  {}", loss.detail);
+    }
+    for buffer in coresight::buffers(&input)? {
+        // All sources of a buffer see the same memory.
+        let pid =
+            buffer.sources.iter().find_map(|source| source.stream.thread).map_or(0, |thread| thread.pid);
+        let space = space(&files, &recording, pid);
+        let mut theirs = listed(&folder.canonicalize()?, work, &buffer.name, &space)?;
+        for source in &buffer.sources {
+            let StreamKind::Etm(config) = &source.stream.kind else { continue };
+            let ours = decode(&space, &source.stream.pieces, config);
+            // It has the trace ID of a buffer without frames from the unit's settings.
+            let expected = theirs.remove(&source.trace_id).unwrap_or_default();
+            let is_equal = compare(&format!("{} {:02x}", buffer.name, source.trace_id), &ours, &expected);
+            totals.sources += 1;
+            totals.instructions += expected.len();
+            totals.differences += u32::from(!is_equal);
+        }
+        for (id, addresses) in theirs {
+            println!("  {} {id:02x}: not read, OpenCSD {} instructions", buffer.name, addresses.len());
+        }
+    }
+    Ok(())
+}
+
+/// Prints a line for a source, and returns whether both are equal.
+fn compare(name: &str, ours: &Decoded, expected: &[u64]) -> bool {
+    let same = ours.addresses.iter().zip(expected).take_while(|(ours, theirs)| ours == theirs).count();
+    let is_equal = ours.addresses == expected;
+    let verdict = match is_equal {
+        true => "equal".to_owned(),
+        false => {
+            let at = |addresses: &[u64]| addresses.get(same).map_or("end".to_owned(), |at| format!("{at:x}"));
+            format!("DIFFERENT from number {same} on: {}, OpenCSD {}", at(&ours.addresses), at(expected))
+        }
+    };
+    println!("  {name}: {} instructions, OpenCSD {}: {verdict}", ours.addresses.len(), expected.len());
+    for (reason, count) in &ours.gaps {
+        println!("    {count} gaps: {reason}");
+    }
+    is_equal
+}
+
+/// The code of the dumps of a process.
+fn space<'f>(files: &'f Files, recording: &Recording<'_>, pid: u32) -> AddressSpace<'f> {
+    let mut space = AddressSpace::new();
+    let mappings = recording.sideband.iter().filter_map(|sideband| match &sideband.kind {
+        SidebandKind::Map(mapping) if sideband.thread.pid == pid => Some(mapping),
+        _ => None,
+    });
+    for (module, mapping) in mappings.enumerate() {
+        let Ok(bytes) = files.bytes(Path::new(&*String::from_utf8_lossy(mapping.name))) else { continue };
+        let bytes = &bytes[mapping.file_offset as usize..][..mapping.length as usize];
+        let content = Content { bytes, origin: Origin { module: module as u32, offset: mapping.address } };
+        space.map(mapping.address..mapping.address + mapping.length, content, 0);
+    }
+    space
+}
+
+fn decode(space: &AddressSpace<'_>, pieces: &[Piece<'_>], config: &Config) -> Decoded {
     let mut decoded = Decoded::default();
     let mut programs = [Program::new(space, &NoLabels)];
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
-    let mut next = find_sync(bytes);
-    while let Some(start) = next {
-        let behind = start + A_SYNC.len();
-        next = find_sync(&bytes[behind..]).map(|at| behind + at);
-        let span = start..next.unwrap_or(bytes.len());
-        Decoder::new(bytes, span, config, &schedule).decode(&mut programs, &mut decoded);
+    for piece in pieces {
+        let bytes = piece.bytes;
+        let mut next = find_sync(bytes);
+        while let Some(start) = next {
+            let behind = start + A_SYNC.len();
+            next = find_sync(&bytes[behind..]).map(|at| behind + at);
+            let span = start..next.unwrap_or(bytes.len());
+            Decoder::new(bytes, span, config, &schedule).decode(&mut programs, &mut decoded);
+        }
     }
     decoded
 }
 
-/// Returns the addresses that OpenCSD's program decodes, by trace ID.
-fn listed(folder: &Path, space: &AddressSpace<'_>) -> Outcome<BTreeMap<u8, Vec<u64>>> {
+/// Returns the addresses that OpenCSD's program decodes of a buffer, by trace ID.
+fn listed(
+    folder: &Path,
+    work: &Path,
+    buffer: &str,
+    space: &AddressSpace<'_>,
+) -> Outcome<BTreeMap<u8, Vec<u64>>> {
     let mut child = Command::new("trc_pkt_lister")
-        .args(["-decode_only", "-no_time_print", "-logstdout", "-ss_dir", "."])
-        .current_dir(folder)
+        .args(["-decode_only", "-no_time_print", "-logstdout", "-src_name", buffer, "-ss_dir"])
+        .arg(folder)
+        .current_dir(work)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
@@ -218,5 +190,7 @@ fn listed(folder: &Path, space: &AddressSpace<'_>) -> Outcome<BTreeMap<u8, Vec<u
         }
     }
     child.wait()?;
+    // It appends to a log, whatever the options say.
+    let _ = fs::remove_file(work.join("trc_pkt_lister.ppl"));
     Ok(all)
 }

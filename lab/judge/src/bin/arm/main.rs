@@ -27,7 +27,7 @@ use configurations::{CONFIGURATIONS, Configuration};
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 const USAGE: &str =
-    "usage: hodo-arm --folder FOLDER classes | snapshot PLACE | [--config NAME]… PROGRAM [ARGUMENT]…";
+    "usage: hodo-arm --folder FOLDER classes | snapshot PLACE… | [--config NAME]… PROGRAM [ARGUMENT]…";
 
 fn main() -> ExitCode {
     match run() {
@@ -57,7 +57,7 @@ fn run() -> Outcome {
     std::fs::create_dir_all(&folder)?;
     match &command[..] {
         [classes] if classes == "classes" => return classes::judge(&folder),
-        [snapshot, place] if snapshot == "snapshot" => return foreign::judge(Path::new(place)),
+        [snapshot, places @ ..] if snapshot == "snapshot" => return foreign::judge(places, &folder),
         _ => {}
     }
     let account = Account::record(&command)?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use hodo_engine::{FileSearchPaths, Files, Input, Options, RawInput, Trace};
+use hodo_engine::{FileSearchPaths, Files, Input, Options, RawInput, RawUnit, Trace};
 use hodo_formats::{
     perf::layout::{FEATURES_OFFSET, feature},
     raw::{Code, Owner},
@@ -159,7 +159,7 @@ impl Subject {
             None => &self.streams[stream],
         };
         let code = left.iter().map(|piece| (Owner::Traced, piece.option())).collect();
-        let raw = RawInput { trace: file, code, config, ..RawInput::default() };
+        let raw = RawInput { trace: file, code, unit: RawUnit::IntelPt(config), ..RawInput::default() };
         let (files, input) = (Files::default(), Input::Raw(raw));
         let trace = Trace::open(&files, &input, &Options::default()).map_err(text)?;
         let shown = check(&trace, &[truth]);
@@ -184,7 +184,8 @@ impl Subject {
         config: &Config,
         code: Vec<(Owner, Code)>,
     ) -> Result<Segments, String> {
-        let raw = RawInput { trace: file.to_owned(), code, config: config.clone(), ..RawInput::default() };
+        let unit = RawUnit::IntelPt(config.clone());
+        let raw = RawInput { trace: file.to_owned(), code, unit, ..RawInput::default() };
         let (files, input) = (Files::default(), Input::Raw(raw));
         let trace = Trace::open(&files, &input, &Options::default()).map_err(text)?;
         let segments = truth::read(&trace).pop().unwrap_or_default();
