@@ -84,7 +84,7 @@ fn packets(input: &Input, stream: &[u8], space: &AddressSpace<'_>) -> (Addresses
             assert_eq!(Packet::decode(&again, &parameters, options), Ok(packet));
         }
     }
-    let configuration = Configuration { source: None, transport, parameters };
+    let configuration = Configuration { source: None, carrier_time: false, transport, parameters };
     let mut program = Program::new(space, &NoLabels);
     let mut whole = Addresses::default();
     let none = Options { branch_prediction: input.has_prediction, ..Options::default() };

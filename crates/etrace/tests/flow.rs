@@ -174,7 +174,7 @@ proptest! {
         // A counter does not notice returns that go elsewhere.
         let is_counter = options.implicit_return && parameters.return_stack_size == 0;
         let returns = if is_counter { Returns::ToCallers } else { Returns::Anywhere };
-        let configuration = Configuration { source: None, transport, parameters };
+        let configuration = Configuration { source: None, carrier_time: false, transport, parameters };
         let execution = Execution::new(seed, length, returns);
         let stream = encode(&execution, &configuration, options, resync_after);
         let ran = execution.retired();
@@ -210,7 +210,7 @@ proptest! {
     ) {
         let is_counter = options.implicit_return && parameters.return_stack_size == 0;
         let returns = if is_counter { Returns::ToCallers } else { Returns::Anywhere };
-        let configuration = Configuration { source: None, transport: Transport::default(), parameters };
+        let configuration = Configuration { transport: Transport::default(), parameters, ..Configuration::default() };
         let execution = Execution::new(seed, length, returns);
         let stream = encode(&execution, &configuration, options, resync_after);
         let size = execution::SIZE as usize;
@@ -236,7 +236,7 @@ proptest! {
     ) {
         // A damaged count of predicted branches may be as long as millions of instructions.
         let parameters = Parameters { bpred_size: 0, ..parameters };
-        let configuration = Configuration { source: None, transport: Transport::default(), parameters };
+        let configuration = Configuration { transport: Transport::default(), parameters, ..Configuration::default() };
         let execution = Execution::new(seed, length, Returns::Anywhere);
         let mut stream = encode(&execution, &configuration, options, resync_after);
         for (at, byte) in damage {
@@ -262,7 +262,7 @@ proptest! {
         code in prop::collection::vec(any::<u8>(), 0..400),
         other in prop::option::of(any::<u64>()),
     ) {
-        let configuration = Configuration { source: None, transport: Transport::default(), parameters };
+        let configuration = Configuration { transport: Transport::default(), parameters, ..Configuration::default() };
         let execution = Execution::new(seed, length, Returns::Anywhere);
         let stream = encode(&execution, &configuration, options, resync_after);
         let code = other.map_or(code, |seed| Execution::new(seed, 1, Returns::Anywhere).code);

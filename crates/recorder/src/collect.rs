@@ -108,14 +108,7 @@ impl Collected {
             Some(_) => units::encode(target, &notes, &code, threads.values().flatten(), clock)?,
             None => Vec::new(),
         };
-        for record in threads.values_mut().flatten() {
-            (record.start, record.end) = (clock.nanos(record.start), clock.nanos(record.end));
-        }
-        if let Clock::Counter(_) = clock {
-            // What a slave runs is known before it starts; its trace begins when it does.
-            let start = threads.values().flatten().map(|record| record.start).min().unwrap_or(0);
-            notes.iter_mut().for_each(|note| note.time = start);
-        }
+        place(&mut threads, &mut notes, clock);
         let frequency = if let Clock::Instructions = clock { FREQUENCY } else { 0 };
         let records = threads.values().flatten();
         for (record, encoded) in records.zip(&encoded) {
@@ -285,6 +278,18 @@ impl Collected {
             ..RecorderNotes::default()
         };
         HodoscopeSection { notes, code: code.collect(), kallsyms: 0 }
+    }
+}
+
+/// Puts the times of threads and notes on the clock of their trace.
+fn place(threads: &mut BTreeMap<ThreadKey, Vec<ThreadRecord>>, notes: &mut [Note], clock: Clock<'_>) {
+    for record in threads.values_mut().flatten() {
+        (record.start, record.end) = (clock.nanos(record.start), clock.nanos(record.end));
+    }
+    if let Clock::Counter(_) = clock {
+        // What a slave runs is known before it starts; its trace begins when it does.
+        let start = threads.values().flatten().map(|record| record.start).min().unwrap_or(0);
+        notes.iter_mut().for_each(|note| note.time = start);
     }
 }
 

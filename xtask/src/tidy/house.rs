@@ -53,7 +53,8 @@ const MAY_USE: &[(&str, &str)] = &[
     // types that write it.
     (
         "hodo-recorder",
-        "hodo-bytes hodo-clock hodo-emulator hodo-formats hodo-intel-pt hodo-model hodo-native hodo-symbols",
+        "hodo-bytes hodo-clock hodo-code hodo-emulator hodo-etm hodo-etrace hodo-formats hodo-intel-pt hodo-isa hodo-model \
+         hodo-native hodo-symbols",
     ),
     // The lists of analyses and views make the help; the others provide the types of arguments.
     (

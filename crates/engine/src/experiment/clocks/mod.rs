@@ -448,3 +448,25 @@ fn trace_clock(unit: &Unit, trace: &str, identity: &ClockIdentity, apart: Option
         half_width_ns: map.and_then(TimeMap::half_width),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock that is 37 ppm fast, over an hour: the line is right at both ends and in the middle.
+    #[test]
+    fn a_line_gives_ticks_their_times() {
+        const HOUR: u64 = 3_600_000_000_000;
+        let moved = |tick: u64| {
+            let placed = i128::from(tick) - i128::from(tick / 1_000_000 * 37) + 5_000_000_000;
+            Moved { tick: Tsc(tick), own: OriginNanos(tick.into()), placed: OriginNanos(placed) }
+        };
+        let (first, last) = (moved(12_000_000_000), moved(12_000_000_000 + HOUR));
+        let clock = line(&first, &last).unwrap();
+        for moved in [first, moved(12_000_000_000 + HOUR / 2), last] {
+            let apart = moved.placed.0.abs_diff(clock.nanos(moved.tick).0.into());
+            assert!(apart < 2_000, "{apart} ns");
+        }
+        assert!(line(&moved(5), &moved(5)).is_none());
+    }
+}
