@@ -272,7 +272,7 @@ fn a_recording_whose_recorder_was_killed_reads_as_far_as_it_goes() {
     assert!(instructions > 10_000_000, "{table}");
     assert_eq!(table["loss"][0]["cause"], "cut_short", "{table}");
     let ran = hodo(&["info", &out]);
-    assert!(ran.code == 2 && ran.stderr.contains("killed.data.partial"), "{ran:?}");
+    assert!(ran.code == 3 && ran.stderr.contains("killed.data.partial"), "{ran:?}");
 }
 
 #[test]
