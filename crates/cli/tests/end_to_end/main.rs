@@ -5,6 +5,7 @@ mod babeltrace;
 mod check;
 mod compilers;
 mod containers;
+mod coverage;
 mod damage;
 mod debugger;
 mod descendants;
