@@ -123,10 +123,12 @@ impl Judged {
             self.functions.all += 1;
             match ours.functions.get(function) {
                 Some(&own) if own == count => self.functions.equal += 1,
-                own => {
-                    let own = own.map_or("nothing".to_owned(), u64::to_string);
-                    let shown = format!("{name}: {function}: hodo {own}, {} {count}", peer.name());
-                    self.note(peer.why_function_differs(function, &theirs.functions), shown);
+                Some(own) => {
+                    self.different.push(format!("{name}: {function}: hodo {own}, {} {count}", peer.name()));
+                }
+                None => {
+                    let shown = format!("{name}: {function}: hodo has none, {} {count}", peer.name());
+                    self.note(peer.why_no_function(), shown);
                 }
             }
         }

@@ -5,7 +5,7 @@ import sys
 from trace_processor import query
 
 KERNEL = {
-    "sched": "select count(*) from sched where dur != 0",
+    "sched": "select count(*) from sched",
     "flows": "select count(*) from flow",
     "woken": "select count(*) from thread_state where waker_utid is not null",
     "sleeping": "select count(*) from thread_state where state = 'S'",

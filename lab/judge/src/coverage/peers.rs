@@ -117,13 +117,12 @@ impl Peer {
         }
     }
 
-    /// Why the counts of a function are different; `None` if they should be equal.
-    pub(super) fn why_function_differs(
-        self,
-        _name: &str,
-        _all: &BTreeMap<String, u64>,
-    ) -> Option<&'static str> {
-        None
+    /// Why a function of the peer is none of ours; `None` if it should be.
+    pub(super) fn why_no_function(self) -> Option<&'static str> {
+        match self {
+            Peer::Gcov => None,
+            Peer::LlvmCov => Some("a function that Clang always inlines is none in the machine code"),
+        }
     }
 }
 
