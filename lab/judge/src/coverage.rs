@@ -56,9 +56,10 @@ pub(super) fn run(names: &[String]) -> Outcome {
         "program", "with", "lines", "functions", "branches"
     );
     let mut different = Vec::new();
-    for program in
-        PROGRAMS.iter().filter(|program| names.is_empty() || names.iter().any(|name| name == program.name))
-    {
+    for program in PROGRAMS.iter().filter(|program| match names {
+        [] => !program.is_open,
+        names => names.iter().any(|name| name == program.name),
+    }) {
         for peer in [Peer::Gcov, Peer::LlvmCov] {
             let judged = judge(program, peer, &folder.join(program.name).join(peer.name()))?;
             let part = |tally: Tally| format!("{}/{}", tally.equal, tally.all);
@@ -96,13 +97,20 @@ fn judge(program: &Program, peer: Peer, folder: &Path) -> Outcome<Judged> {
         let text = fs::read_to_string(source)?;
         let source_lines: Vec<&str> = text.lines().collect();
         let name = source.file_name().unwrap_or_default().to_string_lossy();
-        judged.compare(peer, &name, &source_lines, &ours[number], &theirs[number]);
+        judged.compare(program.known, peer, &name, &source_lines, (&ours[number], &theirs[number]));
     }
     Ok(judged)
 }
 
 impl Judged {
-    fn compare(&mut self, peer: Peer, name: &str, text: &[&str], ours: &Covered, theirs: &Counted) {
+    fn compare(
+        &mut self,
+        known: &[(&str, &'static str)],
+        peer: Peer,
+        name: &str,
+        text: &[&str],
+        (ours, theirs): (&Covered, &Counted),
+    ) {
         for (&line, &count) in &theirs.lines {
             let source = text.get(line as usize - 1).map_or("", |line| line.trim());
             let own = ours.lines.get(&line).or_else(|| ours.brace_of(line, theirs)).copied();
@@ -116,7 +124,10 @@ impl Judged {
             let shown = || format!("{name}:{line}: hodo {own}, {} {count}: {source}", peer.name());
             match own == count {
                 true => self.lines.equal += 1,
-                false => self.note(peer.why_line_differs(text, line as usize), shown()),
+                false => {
+                    let why = known.iter().find(|(part, _)| source.contains(part)).map(|(_, why)| *why);
+                    self.note(why.or_else(|| peer.why_line_differs(text, line as usize)), shown());
+                }
             }
         }
         for (function, &count) in &theirs.functions {

@@ -18,6 +18,7 @@ pub(super) fn are_equal(own: &[(u64, u64)], theirs: &[u64]) -> bool {
 }
 
 const SWITCH: &str = "a switch: its ways are comparisons and a jump through a table";
+const EXCEPTION: &str = "the ways of an exception are calls that do not return";
 const GOTO: &str = "a computed goto: its ways are one jump through a register";
 const REAL: &str =
     "a comparison of floating-point numbers is two jumps, the second for numbers that are not ordered";
@@ -35,6 +36,7 @@ pub(super) fn why_different(
     let source = text.get(line - 1).map_or("", |line| line.trim());
     let around = || text[line.saturating_sub(4)..(line + 3).min(text.len())].join(" ");
     match () {
+        () if source.contains("throw ") => Some(EXCEPTION),
         () if source.contains("switch") => Some(SWITCH),
         () if source.contains("goto *") || source.contains("HOP(") => Some(GOTO),
         () if own.len() * 2 > theirs.len() && theirs.len() == 2 => {
