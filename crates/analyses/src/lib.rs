@@ -11,6 +11,7 @@ pub mod branches;
 pub mod calls;
 pub mod callstack;
 pub mod count;
+pub mod coverage;
 pub mod cpu;
 pub mod critical_path;
 pub mod divergence;
@@ -25,6 +26,7 @@ pub mod lost;
 pub mod memory;
 pub mod messages;
 pub mod mnemonics;
+pub mod models;
 pub mod net;
 pub mod periods;
 pub mod processes;
@@ -74,8 +76,10 @@ pub const fn reports<L: FlowLoop>() -> &'static [Report<L>] {
             profile::paths(),
             blocks::lines_report(),
             blocks::blocks_report(),
+            coverage::report(),
             branches::report(),
             mnemonics::report(),
+            models::report(),
             threads::report(),
             guests::report(),
             resolution::report(),

@@ -214,7 +214,8 @@ fn question(what: &crate::arguments::What) -> Result<Option<Question>, Failure> 
 
 fn parameters(what: &crate::arguments::What) -> Result<Parameters, Failure> {
     let selection = Selection { view: what.by.clone().unwrap_or_default(), ..Selection::default() };
-    Ok(Parameters { selection, every: what.every, period: what.period.period()?, ..Parameters::default() })
+    let (every, period, icache) = (what.every, what.period.period()?, what.icache);
+    Ok(Parameters { selection, every, period, icache, ..Parameters::default() })
 }
 
 fn request(what: &crate::arguments::What, experiment: &Experiment) -> Result<Request, Failure> {

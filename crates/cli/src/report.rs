@@ -60,6 +60,7 @@ fn open_kind(command: &Report, kind: &str) -> Result<(Experiment, Request), Fail
         },
         every: command.every,
         period: command.period.period()?,
+        icache: command.icache,
         intervals: None,
         alone: reports.len() == 1,
     };

@@ -33,6 +33,12 @@ impl Losses {
         }
     }
 
+    /// Adds the losses of another trace.
+    pub fn and(mut self, other: Losses) -> Losses {
+        other.list.into_iter().for_each(|loss| self.add(loss));
+        self
+    }
+
     /// Returns all losses.
     pub fn into_list(self) -> Vec<Loss> {
         self.list

@@ -136,6 +136,14 @@ pub struct FlowPartial {
     bytes: Option<u64>,
 }
 
+/// The thread with this number in a trace.
+fn flow_thread(trace: &Trace<'_>, number: u32) -> FlowThread {
+    let known = trace.threads.get(number as usize).copied();
+    let comm = known.and_then(|thread| trace.thread_name(thread)).map(Cow::into_owned);
+    let (pid, tid) = known.map_or((0, 0), |thread| (thread.pid, thread.tid));
+    FlowThread { pid, tid, comm }
+}
+
 /// A [`ThreadSlice`] as bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PackedThreadSlice {
@@ -175,22 +183,32 @@ impl FlowPartial {
             .all(|(stream, slices)| *stream < trace.streams.len() && slices.iter().all(is_there))
     }
 
-    /// Makes the table of the complete state.
-    pub fn finish(self, trace: &Trace<'_>, analysis: &dyn AnyAnalysis, selection: &Selection) -> Table {
+    /// Makes the tables of the complete states of several traces: one for each, or one of all.
+    pub fn finish(
+        states: Vec<(FlowPartial, &Trace<'_>)>,
+        analysis: &dyn AnyAnalysis,
+        selection: &Selection,
+    ) -> Vec<Table> {
         let threads = Threads::default();
         let merge = |earlier, later| analysis.merge(earlier, later, &threads);
-        let (contexts, partials): (Vec<u32>, Vec<AnyPartial>) =
-            by_thread(trace, self.streams, merge).into_iter().unzip();
-        let thread = |&context: &u32| {
-            let known = trace.threads.get(context as usize).copied();
-            let comm = known.and_then(|thread| trace.thread_name(thread)).map(Cow::into_owned);
-            let (pid, tid) = known.map_or((0, 0), |thread| (thread.pid, thread.tid));
-            FlowThread { pid, tid, comm }
-        };
-        let flow_threads: Vec<FlowThread> = contexts.iter().map(thread).collect();
-        let context = FinishContext::without_events(selection, &threads, &trace.modules);
-        let trace_bytes = self.bytes.filter(|_| selection.is_of_all());
-        analysis.finish(partials, &FinishContext { flow_threads: &flow_threads, trace_bytes, ..context })
+        let mut partials = Vec::new();
+        let mut flow_threads: Vec<Vec<FlowThread>> = Vec::new();
+        let mut contexts = Vec::new();
+        for (state, trace) in states {
+            let (numbers, of_trace): (Vec<u32>, Vec<AnyPartial>) =
+                by_thread(trace, state.streams, merge).into_iter().unzip();
+            flow_threads.push(numbers.iter().map(|number| flow_thread(trace, *number)).collect());
+            partials.push(of_trace);
+            contexts.push((trace, state.bytes.filter(|_| selection.is_of_all())));
+        }
+        let mut finished = Vec::new();
+        for ((partials, (trace, trace_bytes)), flow_threads) in
+            partials.into_iter().zip(contexts).zip(&flow_threads)
+        {
+            let context = FinishContext::without_events(selection, &threads, &trace.modules);
+            finished.push((partials, FinishContext { flow_threads, trace_bytes, ..context }));
+        }
+        analysis.finish_several(finished)
     }
 
     /// Encodes the partial.

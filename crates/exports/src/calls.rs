@@ -7,12 +7,23 @@ use crate::{Timeline, Track};
 /// The name of the slices in gaps, where flow is missing, and its number.
 const LOST: &str = "[lost]";
 const LOST_NUMBER: u32 = 0;
+/// The shortest time between two values of a counter of instructions, in nanoseconds.
+const COUNTER_PERIOD: u64 = 10_000;
 
 /// An open call.
 struct Open {
     /// When it began; `None` if no time was known.
     begin: Option<u64>,
     name: u32,
+}
+
+/// Instructions at the end of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Instructions {
+    /// Those of the call and its callees.
+    pub of_call: u64,
+    /// All that the thread has executed.
+    pub of_thread: u64,
 }
 
 /// The open calls of a thread.
@@ -25,6 +36,8 @@ struct Thread {
     now: Option<u64>,
     /// When the gap began, if one is open.
     lost_since: Option<u64>,
+    /// When its instructions were last written.
+    counted: Option<u64>,
 }
 
 /// Writes calls to a timeline, without those that are too short.
@@ -87,18 +100,31 @@ impl<'t> Calls<'t> {
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn end(&mut self, track: u32, time: Option<u64>) -> io::Result<()> {
+    pub fn end(&mut self, track: u32, time: Option<u64>, instructions: Instructions) -> io::Result<()> {
         let now = self.reach(track, time)?;
         let thread = &mut self.threads[track as usize];
         let Some(open) = thread.open.pop() else { return Ok(()) };
         let is_settled = thread.settled > thread.open.len();
         thread.settled = thread.settled.min(thread.open.len());
         match (open.begin, now) {
-            (Some(_), Some(now)) if is_settled => return self.timeline.end(track, now),
+            (Some(_), Some(now)) if is_settled => {
+                self.timeline.end_counted(track, now, instructions.of_call)?;
+                return self.count(track, now, instructions.of_thread);
+            }
             (Some(_), _) => self.left_out += 1,
             (None, _) => self.untimed += 1,
         }
         Ok(())
+    }
+
+    /// Writes how many instructions the thread executed, unless it was written just before.
+    fn count(&mut self, track: u32, now: u64, executed: u64) -> io::Result<()> {
+        let thread = &mut self.threads[track as usize];
+        if thread.counted.is_some_and(|counted| now < counted + COUNTER_PERIOD) {
+            return Ok(());
+        }
+        thread.counted = Some(now);
+        self.timeline.executed(track, now, executed)
     }
 
     /// Begins a gap, in which flow is missing. The next call ends it.
@@ -190,12 +216,12 @@ mod tests {
         let (reported, mut calls) = calls(10);
         calls.begin(0, Some(100), 1).unwrap();
         calls.begin(0, Some(101), 2).unwrap();
-        calls.end(0, Some(110)).unwrap();
+        calls.end(0, Some(110), Instructions::default()).unwrap();
         calls.begin(0, Some(111), 3).unwrap();
         calls.begin(0, Some(111), 4).unwrap();
-        calls.end(0, Some(121)).unwrap();
-        calls.end(0, Some(122)).unwrap();
-        calls.end(0, None).unwrap();
+        calls.end(0, Some(121), Instructions::default()).unwrap();
+        calls.end(0, Some(122), Instructions::default()).unwrap();
+        calls.end(0, None, Instructions::default()).unwrap();
         let expected =
             ["100 begin 1", "111 begin 3", "111 begin 4", "121 end", "122 end", "122 end"].map(String::from);
         assert_eq!(*reported.0.lock().unwrap(), expected);
@@ -206,10 +232,10 @@ mod tests {
     fn a_gap_is_a_slice() {
         let (reported, mut calls) = calls(0);
         calls.begin(0, Some(5), 1).unwrap();
-        calls.end(0, Some(7)).unwrap();
+        calls.end(0, Some(7), Instructions::default()).unwrap();
         calls.gap(0);
         calls.begin(0, Some(9), 1).unwrap();
-        calls.end(0, Some(9)).unwrap();
+        calls.end(0, Some(9), Instructions::default()).unwrap();
         let expected = ["5 begin 1", "7 end", "7 begin 0", "9 end", "9 begin 1", "9 end"].map(String::from);
         assert_eq!(*reported.0.lock().unwrap(), expected);
     }
@@ -219,8 +245,8 @@ mod tests {
         let (reported, mut calls) = calls(0);
         calls.begin(0, None, 1).unwrap();
         calls.begin(0, Some(3), 2).unwrap();
-        calls.end(0, Some(4)).unwrap();
-        calls.end(0, Some(4)).unwrap();
+        calls.end(0, Some(4), Instructions::default()).unwrap();
+        calls.end(0, Some(4), Instructions::default()).unwrap();
         assert_eq!(*reported.0.lock().unwrap(), ["3 begin 2", "4 end"].map(String::from));
         assert_eq!((calls.left_out, calls.untimed), (0, 1));
     }

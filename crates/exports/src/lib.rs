@@ -4,9 +4,9 @@
 //! begins and ends of calls ──► Calls (shortest slice, gaps) ──┐
 //! rows of tables of intervals ────────────────────────────────┼──► a Timeline ──► file of Perfetto, Chrome, speedscope, Firefox
 //! rows of a table of call paths ──────────────────────────────┼──► Paths ───────► file of folded, pprof
-//! rows of tables of call paths, lines and branches ───────────┼──► SourceProfile ► file of callgrind
-//! rows of a table of source lines ────────────────────────────┼──► Lines ───────► file of lcov
-//! rows of a table of branches ────────────────────────────────┴──► BranchProfile ► file of llvm, bolt
+//! rows of tables of call paths, lines and branches ───────────┼──► SourceProfile ► file of callgrind, Go's compiler
+//! rows of a table of coverage ────────────────────────────────┼──► Coverage ────► file of lcov
+//! rows of a table of branches ────────────────────────────────┴──► BranchProfile ► file of llvm, autofdo, bolt
 //! ```
 //!
 //! Each format is a folder and a line in [`EXPORTS`]. A format knows threads, slices and call paths; it knows no
@@ -16,15 +16,17 @@ use std::io::{self, Write};
 
 use hodo_model::Loss;
 
+mod autofdo;
 mod bolt;
 mod branches;
 mod callgrind;
 mod calls;
 mod chrome;
+mod coverage;
 mod firefox;
 mod folded;
+mod go;
 mod lcov;
-mod lines;
 mod llvm;
 mod paths;
 mod perfetto;
@@ -33,9 +35,9 @@ mod sources;
 mod speedscope;
 
 pub use branches::{BranchProfile, BranchProfiles};
-pub use calls::Calls;
+pub use calls::{Calls, Instructions};
+pub use coverage::{CoverageRow, Covered, coverage_rows};
 pub use folded::differential;
-pub use lines::{LineRow, line_rows};
 pub use paths::{PathRow, path_rows};
 pub use sources::SourceProfile;
 
@@ -48,8 +50,10 @@ pub const EXPORTS: &[Export] = &[
     folded::EXPORT,
     callgrind::EXPORT,
     pprof::EXPORT,
+    go::EXPORT,
     lcov::EXPORT,
     llvm::EXPORT,
+    autofdo::EXPORT,
     bolt::EXPORT,
 ];
 
@@ -75,8 +79,8 @@ pub enum Content {
     Paths(BeginPaths),
     /// Costs of source lines, and of calls between functions.
     Sources(WriteSources),
-    /// Source lines with their executions.
-    Lines(BeginLines),
+    /// Source lines, functions and branches, executed or not.
+    Coverage(BeginCoverage),
     /// Branches of one module.
     Branches(WriteBranches),
 }
@@ -90,8 +94,8 @@ pub type BeginPaths = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Paths + 'o>>;
 /// Writes a file of source lines and calls, with what is missing from it.
 pub type WriteSources = fn(&SourceProfile, &[Loss], Output<'_>) -> io::Result<()>;
 
-/// Begins a file of source lines in an output.
-pub type BeginLines = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Lines + 'o>>;
+/// Begins a file of coverage in an output.
+pub type BeginCoverage = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Coverage + 'o>>;
 
 /// Writes a file of the branches of one module, with what is missing from it.
 pub type WriteBranches = fn(&BranchProfile, &[Loss], Output<'_>) -> io::Result<()>;
@@ -146,8 +150,69 @@ pub trait Timeline: Send {
     /// Ends the newest open slice.
     fn end(&mut self, track: u32, time: u64) -> io::Result<()>;
 
+    /// Ends the newest open slice, in which so many instructions ran.
+    fn end_counted(&mut self, track: u32, time: u64, _instructions: u64) -> io::Result<()> {
+        self.end(track, time)
+    }
+
+    /// The thread of a track has executed so many instructions until a time. Formats without counters leave it out.
+    fn executed(&mut self, _track: u32, _time: u64, _instructions: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A CPU switches to another thread. Switches come in order of time. Formats without scheduling leave it out.
+    fn switch(&mut self, _switch: &Switch<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A thread wakes another one. Formats without arrows leave it out.
+    fn wakeup(&mut self, _wakeup: &Wakeup<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Ends the file, with what is missing from it.
     fn finish(self: Box<Self>, losses: &[Loss]) -> io::Result<()>;
+}
+
+/// A thread of a kernel's event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventThread<'e> {
+    /// Its name; empty if unknown.
+    pub name: &'e str,
+    /// Its number.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// A switch of a CPU from one thread to another.
+#[derive(Clone, Copy, Debug)]
+pub struct Switch<'e> {
+    /// In nanoseconds.
+    pub time: u64,
+    /// The CPU.
+    pub cpu: u32,
+    /// The thread that leaves.
+    pub previous: EventThread<'e>,
+    /// Why it leaves: `runnable`, `interruptible`, `uninterruptible`, `stopped`, `idle`, `ended` or `unknown`.
+    pub state: &'e str,
+    /// The thread that runs from here on.
+    pub next: EventThread<'e>,
+    /// Its priority, as the kernel counts.
+    pub priority: i64,
+}
+
+/// A thread that wakes another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Wakeup<'e> {
+    /// In nanoseconds.
+    pub time: u64,
+    /// The CPU of the waker.
+    pub cpu: u32,
+    /// The thread that wakes.
+    pub waker: EventThread<'e>,
+    /// The thread that is woken.
+    pub woken: EventThread<'e>,
 }
 
 /// Receives call paths, depth first. Every method returns the errors of the writer.
@@ -159,10 +224,10 @@ pub trait Paths: Send {
     fn finish(self: Box<Self>, losses: &[Loss]) -> io::Result<()>;
 }
 
-/// Receives source lines. Every method returns the errors of the writer.
-pub trait Lines: Send {
-    /// Adds executions of a line.
-    fn line(&mut self, file: &str, line: u64, executions: u64) -> io::Result<()>;
+/// Receives the rows of a table of coverage. Every method returns the errors of the writer.
+pub trait Coverage: Send {
+    /// Adds a line, a function or a branch.
+    fn row(&mut self, row: &CoverageRow<'_>) -> io::Result<()>;
 
     /// Ends the file, with what is missing from it.
     fn finish(self: Box<Self>, losses: &[Loss]) -> io::Result<()>;

@@ -118,12 +118,17 @@ impl SourceProfile {
         self.sources.resize_with(self.functions.list.len(), FunctionSource::default);
     }
 
+    /// Returns the lines of a caller that branched to the begin of a callee, and how often each did.
+    pub(crate) fn call_sites(&self, caller: usize, callee: usize) -> Vec<(&SourceLine, u64)> {
+        let Some(&(address, _)) = self.sources[callee].first.as_ref() else { return Vec::new() };
+        let sites = self.branches.get(&BranchTarget { caller, callee, address });
+        sites.into_iter().flatten().map(|(source_line, count)| (source_line, *count)).collect()
+    }
+
     /// Returns the line of a caller that branched to the begin of a callee most often.
     pub(crate) fn call_site(&self, caller: usize, callee: usize) -> Option<&SourceLine> {
-        let (address, _) = *self.sources[callee].first.as_ref()?;
-        let sites = self.branches.get(&BranchTarget { caller, callee, address })?;
         // Of equal counts `max_by_key` takes the last, which is the first line here.
-        let most = sites.iter().rev().max_by_key(|(_, count)| **count);
+        let most = self.call_sites(caller, callee).into_iter().rev().max_by_key(|(_, count)| *count);
         most.map(|(source_line, _)| source_line)
     }
 }

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use flate2::read::GzDecoder;
-use hodo_exports::{BranchProfiles, Content, EXPORTS, Export, PathRow, SourceProfile, Track};
+use hodo_exports::{
+    BranchProfiles, Content, CoverageRow, Covered, EXPORTS, Export, PathRow, SourceProfile, Track,
+};
 use hodo_model::{Cause, Column, Loss, Shape, Table, Unit, Value};
 use proptest::prelude::*;
 
@@ -48,6 +50,31 @@ fn paths(names: &Names) -> Table {
     };
     let rows = [row(0, 2, 7, &names.thread), row(1, 5, 5, &names.function)];
     Table::new("paths", Shape::Tree, vec![], columns, rows)
+}
+
+/// The first lines of the thread's function and of the other one.
+fn lines(names: &Names) -> Table {
+    let mut columns = numbers(&["instructions", "time_ns", "address"]);
+    columns.extend(["line", "function", "module"].map(Column::name));
+    let row = |address: u64, name: &str| {
+        let mut row: Vec<Value> = [5, 50, address].map(Value::from).into();
+        row.extend([format!("filter.c:{address}").into(), name.into(), names.module.as_str().into()]);
+        row
+    };
+    let rows = [row(7, &names.thread), row(20, &names.function)];
+    Table::new("lines", Shape::Counters, vec![], columns, rows)
+}
+
+/// The call from the one to the other.
+fn calls(names: &Names) -> Table {
+    let mut columns = vec![Column::name("kind")];
+    columns.extend(numbers(&["executions", "to"]));
+    columns.extend(["function", "module", "to_function", "to_module", "line"].map(Column::name));
+    let Names { function, module, thread } = names;
+    let mut row: Vec<Value> = vec!["taken".into(), 5_u64.into(), 20_u64.into()];
+    row.extend([thread, module, function, module].map(|name| Value::from(name.as_str())));
+    row.push("filter.c:9".into());
+    Table::new("branches", Shape::Counters, vec![], columns, [row])
 }
 
 fn branches(names: &Names) -> Table {
@@ -105,13 +132,22 @@ fn write(
             let mut profile = SourceProfile::default();
             if let Some(names) = names {
                 assert!(paths(names).batches().iter().all(|batch| profile.add_paths(batch)));
+                assert!(lines(names).batches().iter().all(|batch| profile.add_lines(batch)));
+                assert!(calls(names).batches().iter().all(|batch| profile.add_branches(batch)));
             }
             write(&profile, losses, out)
         }
-        Content::Lines(begin) => {
+        Content::Coverage(begin) => {
             let mut file = begin(out)?;
-            if let Some(names) = names {
-                file.line(&names.function, 12, 34)?;
+            if let Some(Names { function, module, .. }) = names {
+                let parts = [
+                    Covered::Function { name: function },
+                    Covered::Line,
+                    Covered::Branch { taken: 30, not_taken: 4 },
+                ];
+                for covered in parts {
+                    file.row(&CoverageRow { module, file: function, line: 12, executions: 34, covered })?;
+                }
             }
             file.finish(losses)
         }
@@ -185,7 +221,7 @@ fn a_file_of_branches_contains_those_of_its_module() {
 /// A file mentions the losses, if its format has a place for them.
 #[test]
 fn losses_are_in_the_file() {
-    const NO_PLACE: &[&str] = &["folded", "llvm", "bolt"];
+    const NO_PLACE: &[&str] = &["folded", "llvm", "autofdo", "bolt"];
     for export in EXPORTS {
         let content = unpacked(written(export, Some(&plain()), &losses()));
         let text = String::from_utf8_lossy(&content);

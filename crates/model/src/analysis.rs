@@ -264,6 +264,11 @@ pub trait Analysis: Send + Sync + 'static {
     /// Makes the table of a whole trace. An analysis of events gets one partial; an analysis of control flow gets one
     /// per thread, in the order of the recording.
     fn finish(&self, partials: Vec<Self::Partial>, context: &FinishContext<'_>) -> Table;
+
+    /// Makes the tables of several traces of control flow: one for each in their order, or one of all together.
+    fn finish_several(&self, traces: Vec<(Vec<Self::Partial>, FinishContext<'_>)>) -> Vec<Table> {
+        traces.into_iter().map(|(partials, context)| self.finish(partials, &context)).collect()
+    }
 }
 
 /// The partial of an analysis of events, which several analyses may have in common.

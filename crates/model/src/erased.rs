@@ -27,6 +27,8 @@ pub trait AnyAnalysis: Send + Sync {
     fn is_commutative(&self) -> bool;
     /// See [`Analysis::finish`].
     fn finish(&self, partials: Vec<AnyPartial>, context: &FinishContext<'_>) -> Table;
+    /// See [`Analysis::finish_several`].
+    fn finish_several(&self, traces: Vec<(Vec<AnyPartial>, FinishContext<'_>)>) -> Vec<Table>;
     /// See [`Analysis::heading`].
     fn heading(&self) -> Option<Heading>;
     /// See [`Analysis::settle`].
@@ -78,6 +80,13 @@ impl<A: Analysis> AnyAnalysis for A {
     fn finish(&self, partials: Vec<AnyPartial>, context: &FinishContext<'_>) -> Table {
         let own = partials.into_iter().map(|partial| *partial.downcast().expect(OWN));
         Analysis::finish(self, own.collect(), context)
+    }
+
+    fn finish_several(&self, traces: Vec<(Vec<AnyPartial>, FinishContext<'_>)>) -> Vec<Table> {
+        let own = |partial: AnyPartial| *partial.downcast().expect(OWN);
+        let traces =
+            traces.into_iter().map(|(partials, context)| (partials.into_iter().map(own).collect(), context));
+        Analysis::finish_several(self, traces.collect())
     }
 
     fn heading(&self) -> Option<Heading> {

@@ -167,6 +167,8 @@ pub struct SourceLine<'a> {
     pub line: u32,
     /// Whether a statement of the line begins at the address.
     pub begins: bool,
+    /// Whether an entry of the line table is at the address; otherwise the line is that of the entry before it.
+    pub is_entry: bool,
 }
 
 /// Function names and source lines of code.
@@ -183,6 +185,48 @@ pub trait Sources: Names {
 
     /// Calls `each` with the index of each address at which functions are inlined, and their names, innermost first.
     fn inlined_frames(&self, _module: u32, _addresses: &[u64], _each: &mut dyn FnMut(usize, &[String])) {}
+
+    /// The number of modules that the recording names, from 0 on, whether their code ran or not.
+    fn modules(&self) -> u32 {
+        0
+    }
+
+    /// The statements in the line table of a module, in order of address.
+    fn statements(&self, _module: u32) -> Vec<Statement<'_>> {
+        Vec::new()
+    }
+
+    /// The named functions of a module, in order of address.
+    fn functions(&self, _module: u32) -> Vec<FunctionRange> {
+        Vec::new()
+    }
+
+    /// The code of a function as in its module's file, and its instruction set; empty if it is in no file.
+    fn code(&self, _function: &FunctionRange) -> (Isa, &[u8]) {
+        (Isa::X86_64, &[])
+    }
+}
+
+/// The code of a statement, from its address up to the next entry of the line table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statement<'a> {
+    /// The first address, as in the module's symbols.
+    pub address: u64,
+    /// The source file's path.
+    pub file: &'a str,
+    /// The line in `file`, from 1.
+    pub line: u32,
+}
+
+/// Where the code of a function is, in addresses of its module's symbols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionRange {
+    /// The function.
+    pub function: FunctionId,
+    /// Its first address.
+    pub start: u64,
+    /// The address after it.
+    pub end: u64,
 }
 
 /// Empty symbols, for a trace without control flow.

@@ -11,6 +11,7 @@
 #![deny(missing_docs)]
 
 mod analysis;
+mod cache;
 mod counts;
 mod erased;
 mod expression;
@@ -36,10 +37,13 @@ pub use analysis::{
     Analysis, EventAnalysis, EventPartial, FastFlow, FinishContext, FlowInterest, FlowThread, Interest, Item,
     Selection, Start, only,
 };
+pub use cache::CacheGeometry;
 pub use counts::{Bin, CountInterest, Counts};
 pub use erased::{AnyAnalysis, AnyPartial};
 pub use expression::ExpressionError;
-pub use flow::{Code, End, FlowEvent, Names, NoSources, SourceLine, Sources, Virtual};
+pub use flow::{
+    Code, End, FlowEvent, FunctionRange, Names, NoSources, SourceLine, Sources, Statement, Virtual,
+};
 pub use intervals::{Intervals, Marker, Nesting, Pattern, Prefix, ThreadState};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};

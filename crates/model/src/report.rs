@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Analysis, AnyAnalysis, FastFlow, Intervals, Period, Selection};
+use crate::{Analysis, AnyAnalysis, CacheGeometry, FastFlow, Intervals, Period, Selection};
 
 /// The interval between samples.
 ///
@@ -33,6 +33,8 @@ pub struct Takes {
     pub root: bool,
     /// Options such as `--from` and `--to`, which say what to measure as intervals.
     pub intervals: bool,
+    /// `--icache`: the modelled instruction cache.
+    pub icache: bool,
 }
 
 impl Takes {
@@ -45,6 +47,7 @@ impl Takes {
         events: false,
         root: false,
         intervals: false,
+        icache: false,
     };
     /// Filters by thread and by CPU.
     pub const THREADS_AND_CPUS: Takes = Takes { threads: true, cpus: true, ..Takes::NOTHING };
@@ -65,6 +68,8 @@ pub struct Parameters {
     pub period: Option<Period>,
     /// The kind of intervals.
     pub intervals: Option<Intervals>,
+    /// The modelled instruction cache.
+    pub icache: Option<CacheGeometry>,
     /// Whether the partial serves this view and selection only. Then a cheaper analysis with the same table may be made.
     pub alone: bool,
 }
@@ -119,6 +124,8 @@ pub enum Role {
     CallPaths,
     /// Executions of source lines.
     SourceLines,
+    /// Lines, functions and branches that ran, and those that did not.
+    Coverage,
     /// Executions of basic blocks.
     Blocks,
     /// Branches, for compilers.
@@ -137,6 +144,10 @@ pub enum Role {
     Latencies,
     /// What a command waited for.
     CriticalPath,
+    /// Switches of CPUs between threads.
+    Switches,
+    /// Which thread woke which.
+    Wakeups,
 }
 
 /// How the rows of a view become records of lanes in the history on disk.

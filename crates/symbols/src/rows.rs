@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use gimli::{Dwarf, EndianSlice, RunTimeEndian, Unit};
-use hodo_model::SourceLine;
+use hodo_model::{SourceLine, Statement};
 
 use crate::lines::DebugSections;
 
@@ -110,6 +110,16 @@ impl Rows {
         addresses
     }
 
+    /// Returns the statements that have code, in order of address.
+    pub fn statements(&self) -> impl Iterator<Item = Statement<'_>> {
+        let with_code = self.rows.windows(2).filter(|pair| pair[0].address < pair[1].address);
+        with_code.filter_map(|pair| {
+            let address = pair[0].address;
+            let SourceLine { file, line, begins, .. } = self.line_at(address)?;
+            (begins && line > 0).then_some(Statement { address, file, line })
+        })
+    }
+
     /// The source line of the code at an address.
     pub fn line_at(&self, address: u64) -> Option<SourceLine<'_>> {
         let end = self.rows.partition_point(|row| row.address <= address);
@@ -117,7 +127,7 @@ impl Rows {
         let file = self.files.get(row.file as usize)?;
         let mut same_address = self.rows[..end].iter().rev().take_while(|row| row.address == address);
         let begins = same_address.any(|other| other.statement && other.line == row.line);
-        Some(SourceLine { file, line: row.line, begins })
+        Some(SourceLine { file, line: row.line, begins, is_entry: row.address == address })
     }
 }
 

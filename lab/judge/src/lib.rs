@@ -19,6 +19,7 @@ mod cases;
 mod check;
 mod configurations;
 mod containers;
+mod coverage;
 mod ctf;
 mod damage;
 mod deltas;
@@ -37,6 +38,7 @@ mod machine_stacks;
 mod maps;
 mod mcp;
 mod missing;
+mod models;
 mod native;
 mod native_account;
 mod path;
@@ -76,8 +78,10 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge cases [NAME]…
        cargo judge check [steady | PROGRAM]…
        cargo judge containers [FILE]…
+       cargo judge coverage [PROGRAM]…
        cargo judge libipt [MUTATIONS [JOBS]…]
        cargo judge lines [PROGRAM]…
+       cargo judge models [PROGRAM]…
        cargo judge latency
        cargo judge deltas [PROGRAM]…
        cargo judge explain [TROUBLE]…
@@ -115,6 +119,8 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((first, names)) if first == "check" => return check::run(names),
         Some((first, rest)) if first == "libipt" => return interface::run(rest),
         Some((first, files)) if first == "containers" => return containers::run(files),
+        Some((first, names)) if first == "coverage" => return coverage::run(names),
+        Some((first, names)) if first == "models" => return models::run(names),
         Some((first, names)) if first == "lines" => return lines::run(names),
         Some((first, [])) if first == "latency" => return latency::run(),
         Some((first, names)) if first == "deltas" => return deltas::run(names),

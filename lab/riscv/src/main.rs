@@ -228,7 +228,7 @@ fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
     let mut parameters = Parameters::default();
     (mode.parameters)(&mut parameters);
     let configuration =
-        Configuration { source: None, transport: Transport::Messages { source_width: 0 }, parameters };
+        Configuration { source: None, transport: Transport::Messages { source_width: 0 }, carrier_time: false, parameters };
     let space = ours::address_space(account);
     let (mut instructions, mut bytes, mut wrong) = (0, 0, 0);
     let (mut gaps, mut traps) = (0, 0);

@@ -65,6 +65,18 @@ impl Flow {
         modules.into_iter().map(|(module, blocks)| Flow::of_module(module, &blocks, sources)).collect()
     }
 
+    /// Returns how often each instruction was entered: its executions without the steps to it from its own function.
+    pub(crate) fn entries(&self) -> Vec<u64> {
+        let mut entries: Vec<u64> =
+            self.instructions.iter().map(|instruction| instruction.executions).collect();
+        for &FlowStep { from, to, count } in &self.steps {
+            if self.instructions[from].function == self.instructions[to].function {
+                entries[to] = entries[to].saturating_sub(count);
+            }
+        }
+        entries
+    }
+
     fn of_module(module: u32, blocks: &[&CountedBlock], sources: &dyn Sources) -> Flow {
         let mut instructions: BTreeMap<u64, InstructionCount> = BTreeMap::new();
         let mut steps: BTreeMap<(u64, u64), u64> = BTreeMap::new();

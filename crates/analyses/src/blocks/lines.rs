@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hodo_model::{End, Sources};
+use hodo_model::{End, SourceLine, Sources};
 
-use super::{CountedBlock, Flow, flow::FlowStep};
+use super::{CountedBlock, Flow, InstructionCount, flow::FlowStep};
 use crate::clock::Time;
 
 /// The cost of a source line.
@@ -173,16 +173,14 @@ impl<'a> Pieces<'a> {
     fn of(flow: &Flow, sources: &'a dyn Sources) -> Pieces<'a> {
         let begins = beginnings(flow);
         let mut piece_of = Vec::with_capacity(flow.instructions.len());
-        let mut pieces: Vec<ExecutedLines<'a>> = Vec::new();
+        let mut coded: Vec<CodedPiece<'a>> = Vec::new();
         for (instruction, begins) in flow.instructions.iter().zip(begins) {
             if begins {
-                pieces.push(ExecutedLines { executions: instruction.executions, lines: Vec::new() });
+                coded.push(CodedPiece::beginning_with(instruction));
             }
-            piece_of.push(pieces.len() - 1);
-            let lines = &mut pieces.last_mut().expect("the first instruction begins a piece").lines;
-            let line = sources.line(flow.module, instruction.address).filter(|line| line.begins);
-            let line = line.map(|line| (line.file, line.line));
-            lines.extend(line.filter(|line| lines.last() != Some(line)));
+            piece_of.push(coded.len() - 1);
+            let piece = coded.last_mut().expect("the first instruction begins a piece");
+            piece.add(instruction, sources.line(flow.module, instruction.address));
         }
         // Steps between pieces, and back within one.
         let leaves = |step: &&FlowStep| piece_of[step.from] != piece_of[step.to] || step.to <= step.from;
@@ -191,8 +189,103 @@ impl<'a> Pieces<'a> {
             to: piece_of[step.to],
             count: step.count,
         };
-        let steps = flow.steps.iter().filter(leaves).map(of_pieces).collect();
-        Pieces { pieces, steps }
+        let steps: Vec<FlowStep> = flow.steps.iter().filter(leaves).map(of_pieces).collect();
+        correct_jumps(&mut coded, &steps);
+        begin_elsewhere(&mut coded);
+        let pieces = coded.into_iter().map(|piece| {
+            let mut lines: Vec<(&str, u32)> =
+                piece.lines.iter().filter(|line| line.begins).map(|line| line.at).collect();
+            lines.dedup();
+            ExecutedLines { executions: piece.executions, lines }
+        });
+        Pieces { pieces: pieces.collect(), steps }
+    }
+}
+
+/// A piece with the lines of its code.
+struct CodedPiece<'a> {
+    executions: u64,
+    start: u64,
+    /// The address after its last instruction.
+    end: u64,
+    lines: Vec<LineOfPiece<'a>>,
+}
+
+/// Consecutive instructions of a piece that have the same line.
+struct LineOfPiece<'a> {
+    at: (&'a str, u32),
+    /// Whether a statement of the line begins there.
+    begins: bool,
+    /// Whether an entry of the line table is there.
+    is_entry: bool,
+    /// Whether it is a direct jump and nothing else.
+    is_jump: bool,
+}
+
+impl<'a> CodedPiece<'a> {
+    fn beginning_with(instruction: &InstructionCount) -> CodedPiece<'a> {
+        let &InstructionCount { address, executions, .. } = instruction;
+        CodedPiece { executions, start: address, end: address, lines: Vec::new() }
+    }
+
+    fn add(&mut self, instruction: &InstructionCount, line: Option<SourceLine<'a>>) {
+        self.end = instruction.address.wrapping_add(instruction.length.into());
+        let Some(SourceLine { file, line, begins, is_entry }) = line else { return };
+        match self.lines.last_mut() {
+            Some(last) if last.at == (file, line) => {
+                last.begins |= begins;
+                last.is_entry |= is_entry;
+                last.is_jump = false;
+            }
+            _ => self.lines.push(LineOfPiece {
+                at: (file, line),
+                begins,
+                is_entry,
+                is_jump: instruction.end == End::Jump,
+            }),
+        }
+    }
+
+    fn has(&self, at: (&str, u32)) -> bool {
+        self.lines.iter().any(|line| line.at == at)
+    }
+
+    /// The line of the jump at its end, if the jump is all that it has of the line.
+    fn jump(&self) -> Option<(&'a str, u32)> {
+        self.lines.last().filter(|line| line.is_jump).map(|line| line.at)
+    }
+}
+
+/// Takes the lines from jumps that are no statements: Clang gives the jump from the end of a block the line of the
+/// statement that the block is part of, or of the statement after it.
+fn correct_jumps(pieces: &mut [CodedPiece<'_>], steps: &[FlowStep]) {
+    let mut is_part = vec![false; pieces.len()];
+    for &FlowStep { from, to, .. } in steps.iter().filter(|step| step.from != step.to) {
+        is_part[from] |= pieces[from].jump().is_some_and(|at| pieces[to].has(at));
+        is_part[to] |=
+            pieces[to].lines.len() == 1 && pieces[to].jump().is_some_and(|at| pieces[from].has(at));
+    }
+    for index in 0..pieces.len() {
+        let (before, after) = pieces.split_at_mut(index + 1);
+        let (Some(piece), next) = (before.last_mut(), after.first_mut()) else { continue };
+        let (Some(at), end) = (piece.jump(), piece.end) else { continue };
+        let Some(jump) = piece.lines.last_mut() else { continue };
+        let first = next.filter(|next| next.start == end).and_then(|next| next.lines.first_mut());
+        let begins_after = |first: &&mut LineOfPiece<'_>| first.at == at && first.is_entry && !first.begins;
+        match first.filter(begins_after).filter(|_| jump.begins) {
+            Some(first) => (jump.begins, first.begins) = (false, true),
+            None => jump.begins &= !is_part[index],
+        }
+    }
+}
+
+/// Lets a line of which no statement begins in what ran begin where its code has an entry: its statement begins in code that
+/// did not run, such as a jump before it.
+fn begin_elsewhere(pieces: &mut [CodedPiece<'_>]) {
+    let lines = pieces.iter().flat_map(|piece| &piece.lines);
+    let begun: BTreeSet<(&str, u32)> = lines.filter(|line| line.begins).map(|line| line.at).collect();
+    for line in pieces.iter_mut().flat_map(|piece| &mut piece.lines) {
+        line.begins |= line.is_entry && !begun.contains(&line.at);
     }
 }
 

@@ -201,7 +201,7 @@ pub struct ExecutedBlocks {
 }
 
 impl ExecutedBlocks {
-    pub(super) fn unknown() -> ExecutedBlocks {
+    pub(crate) fn unknown() -> ExecutedBlocks {
         ExecutedBlocks {
             list: BlockList::default(),
             first: FirstAddress::Unknown,
@@ -214,7 +214,7 @@ impl ExecutedBlocks {
     }
 
     #[inline]
-    pub(super) fn fold(&mut self, event: FlowEvent<'_>) {
+    pub(crate) fn fold(&mut self, event: FlowEvent<'_>) {
         match event {
             FlowEvent::Run { at, code, .. } => self.run(&at, &code),
             FlowEvent::Leave { next } => {
@@ -338,7 +338,7 @@ impl ExecutedBlocks {
     }
 
     /// See [`hodo_model::Analysis::is_sound`].
-    pub(super) fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         let BlockList { blocks, index } = &self.list;
         let last = if let LastBlock::Block(block) = self.last { Some(block) } else { None };
         let mut named = last.into_iter().chain(self.branch.map(|branch| branch.block));
@@ -346,7 +346,7 @@ impl ExecutedBlocks {
     }
 
     /// Joins two neighbouring partials.
-    pub(super) fn merge(mut self, later: ExecutedBlocks) -> ExecutedBlocks {
+    pub(crate) fn merge(mut self, later: ExecutedBlocks) -> ExecutedBlocks {
         match (later.first, self.branch.take()) {
             (FirstAddress::Address(address), Some(branch)) => self.decide(branch, address),
             (FirstAddress::Unknown, branch) => self.branch = branch,

@@ -8,6 +8,7 @@
 
 mod intervals;
 mod over_time;
+mod switches;
 mod time_slices;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
-    Shape, Start, Table, Takes, Unit, Value,
+    Role, Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -32,6 +33,7 @@ use time_slices::{CpuSlice, Missing, TimeSlices};
 
 pub use intervals::CpuIntervals;
 pub use over_time::CpuOverTime;
+pub use switches::EachSwitch;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -42,10 +44,10 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
         description: Description {
             name: "cpu",
             help: "kernel events: how long each thread ran, how busy each CPU was",
-            views: &["thread", "process", "cpu", "time", "interval"],
+            views: &["thread", "process", "cpu", "time", "interval", "switch"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
-            roles: &[],
+            roles: &[Role::Switches],
             lanes: Some(Lanes {
                 view: "interval",
                 title: "running threads",
@@ -57,6 +59,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
         make: |parameters| match parameters.view() {
             "time" => Made::of_events(CpuOverTime),
             "interval" => Made::of_events(CpuIntervals),
+            "switch" => Made::of_events(EachSwitch),
             _ => Made::of_events(CpuUse),
         },
     }

@@ -8,7 +8,7 @@ mod wakeups;
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
-    Shape, Start, Table, Takes, Unit, Value,
+    Role, Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -35,7 +35,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             views: &["pair", "wakeup"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
-            roles: &[],
+            roles: &[Role::Wakeups],
             lanes: Some(Lanes {
                 view: "wakeup",
                 title: "wake-ups",

@@ -193,6 +193,10 @@ impl AnyAnalysis for WithBroken<'_> {
         self.0.is_commutative()
     }
 
+    fn finish_several(&self, traces: Vec<(Vec<AnyPartial>, FinishContext<'_>)>) -> Vec<Table> {
+        traces.into_iter().map(|(partials, context)| self.finish(partials, &context)).collect()
+    }
+
     fn finish(&self, partials: Vec<AnyPartial>, context: &FinishContext<'_>) -> Table {
         self.0.finish(partials, context)
     }

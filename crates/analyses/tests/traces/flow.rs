@@ -25,7 +25,8 @@ impl Sources for Numbers {
 
     fn line(&self, _: u32, address: u64) -> Option<SourceLine<'_>> {
         let line = (address / 3) as u32;
-        (line > 0).then_some(SourceLine { file: "f", line, begins: address.is_multiple_of(3) })
+        let begins = address.is_multiple_of(3);
+        (line > 0).then_some(SourceLine { file: "f", line, begins, is_entry: begins })
     }
 
     fn inlined(&self, _: u32, addresses: &[u64]) -> Vec<Option<String>> {

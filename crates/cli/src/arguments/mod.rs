@@ -352,6 +352,9 @@ pub struct Report {
     /// (instructions); for `count --by time`, the width of the time bins
     #[arg(long, value_name = "PERIOD", value_parser = quantities::every)]
     pub every: Option<Every>,
+    /// For `models`, the instruction cache in bytes, with its ways and its lines [default: 32768,8,64]
+    #[arg(long, value_name = "SIZE,WAYS,LINE")]
+    pub icache: Option<hodo_model::CacheGeometry>,
     /// Kind of rows, for reports with several; the values of each report are listed below
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,

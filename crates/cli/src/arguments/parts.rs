@@ -21,6 +21,9 @@ pub struct What {
     /// Sampling interval: 100ns, 1us, 10ms or 1000i (instructions)
     #[arg(long, value_name = "PERIOD", value_parser = quantities::every)]
     pub every: Option<Every>,
+    /// For `models`, the instruction cache, as for `hodo report`
+    #[arg(long, value_name = "SIZE,WAYS,LINE")]
+    pub icache: Option<hodo_model::CacheGeometry>,
     #[command(flatten)]
     pub period: PeriodArguments,
     /// The intervals of `latency`, as for `hodo latency`

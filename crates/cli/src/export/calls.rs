@@ -5,7 +5,7 @@ use std::{collections::HashMap, io, process::ExitCode};
 use hodo_analyses::calls::Moment;
 use hodo_clock::Nanos;
 use hodo_engine::{CHUNKS_IN_ORDER, CallSink, Losses, Trace};
-use hodo_exports::{BeginTimeline, Calls, Track};
+use hodo_exports::{BeginTimeline, Calls, Instructions, Track};
 use hodo_model::{Cause, FunctionId, Loss, Names};
 
 use super::{emit_left_out, emit_nothing};
@@ -124,7 +124,11 @@ impl Sink<'_, '_, '_> {
                 }
                 self.calls.begin(self.track, time.map(|Nanos(time)| time), name)
             }
-            Moment::End { call } => self.calls.end(self.track, call.end.map(|Nanos(time)| time)),
+            Moment::End { call } => {
+                let of_call = call.instructions;
+                let instructions = Instructions { of_call, of_thread: call.before.saturating_add(of_call) };
+                self.calls.end(self.track, call.end.map(|Nanos(time)| time), instructions)
+            }
             Moment::Gap { .. } => {
                 self.calls.gap(self.track);
                 Ok(())

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, io, process::ExitCode};
 
-use hodo_engine::{Needs, Outcome, reports};
+use hodo_engine::{Needs, Outcome, Request, report_for, reports};
 use hodo_exports::{BeginTimeline, Timeline, Track};
 use hodo_model::{Cell, Heading, LaneValue, Lanes, Loss, Parameters, RecordBatch, cells};
 use hodo_store::filled;
 
-use super::{emit_left_out, emit_nothing};
+use super::{emit_left_out, emit_nothing, scheduling};
 use crate::{
     arguments::Export,
     events,
@@ -18,6 +18,22 @@ use crate::{
     selection::Selection,
     timeline,
 };
+
+/// What the rows of a table are.
+enum Rows {
+    Intervals(IntervalColumns),
+    Events(scheduling::AddEvents),
+}
+
+impl Rows {
+    /// Adds a batch.
+    fn add(&self, batch: &RecordBatch, writer: &mut Writer<'_>) -> io::Result<()> {
+        match self {
+            Rows::Intervals(columns) => columns.add(batch, writer),
+            Rows::Events(add) => add(batch, &mut *writer.timeline),
+        }
+    }
+}
 
 /// The columns with the times of an interval.
 const BEGIN: &str = "begin_ns";
@@ -30,7 +46,7 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
     let selection = Selection::new(&command.input, Some(&command.filter))?;
     let experiment = input::experiment(&command.input, Needs { flow: false, sideband: false, events: true })?;
     experiment.with(timeline::refuse_unrelated)?;
-    let mut requests = Vec::new();
+    let mut requests: Vec<(Request, Rows)> = Vec::new();
     for report in reports() {
         let Some(lanes) = report.description().lanes else { continue };
         let selection = selection.of_tables(Some(lanes.view));
@@ -41,8 +57,17 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
         requests.extend(
             heading
                 .and_then(|heading| IntervalColumns::new(lanes, &heading))
-                .map(|columns| (request, columns)),
+                .map(|columns| (request, Rows::Intervals(columns))),
         );
+    }
+    for (role, view, add) in scheduling::EVENTS {
+        let parameters =
+            Parameters { selection: selection.of_tables(Some(view)), alone: true, ..Parameters::default() };
+        let reports = vec![report_for(role)];
+        requests.push((
+            input::request(&command.input, Some(&command.filter), reports, parameters, &experiment)?,
+            Rows::Events(add),
+        ));
     }
     // Streaming a table takes two passes.
     let work = requests.iter().map(|(request, _)| 2 * experiment.work(request)).sum();

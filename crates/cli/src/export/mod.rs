@@ -1,9 +1,11 @@
 //! `hodo export`.
 
 mod calls;
+mod coverage;
 mod intervals;
 mod packets;
 mod profile;
+mod scheduling;
 
 use std::{fs, io, path::Path, process::ExitCode};
 
@@ -57,7 +59,7 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     }
     let export = EXPORTS.iter().find(|export| export.name == command.to);
     let is_of_module =
-        export.is_some_and(|export| matches!(export.content, Content::Branches(_) | Content::Lines(_)));
+        export.is_some_and(|export| matches!(export.content, Content::Branches(_) | Content::Coverage(_)));
     if command.module.is_some() && !is_of_module {
         return Err(Failure::usage(format!(
             "--module is for lines, and for profiles of one module, but {} holds all",
@@ -70,7 +72,7 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
         Content::Timeline(begin) => intervals::export(command, begin),
         Content::Paths(begin) => profile::paths(command, begin),
         Content::Sources(write) => profile::sources(command, write),
-        Content::Lines(begin) => profile::lines(command, begin),
+        Content::Coverage(begin) => coverage::export(command, begin),
         Content::Branches(write) => profile::branches(command, write),
         Content::Calls(_) => {
             Err(Failure::usage(format!("{} contains calls, but this input has no control flow", command.to)))

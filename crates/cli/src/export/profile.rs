@@ -1,17 +1,10 @@
-//! Call paths with their costs, source lines with their executions, and branches.
+//! Call paths with their costs, costs of source lines, and branches.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
-    io,
-    path::Path,
-    process::ExitCode,
-};
+use std::{io, path::Path, process::ExitCode};
 
 use hodo_engine::{Needs, report_for};
 use hodo_exports::{
-    BeginLines, BeginPaths, BranchProfiles, LineRow, Output, SourceProfile, WriteBranches, WriteSources,
-    differential, line_rows, path_rows,
+    BeginPaths, BranchProfiles, Output, SourceProfile, WriteBranches, WriteSources, differential, path_rows,
 };
 use hodo_model::{Loss, Parameters, Role, Table};
 
@@ -29,8 +22,6 @@ use crate::{
 const BY_FUNCTION: &str = "function";
 /// The format that holds two profiles.
 const DIFFERENTIAL: &str = "folded";
-/// Number of missing source files that a message names.
-const SHOWN: usize = 3;
 
 /// Writes the call paths with their costs.
 pub(super) fn paths(command: &Export, begin: BeginPaths) -> Result<ExitCode, Failure> {
@@ -73,67 +64,6 @@ pub(super) fn sources(command: &Export, write: WriteSources) -> Result<ExitCode,
     write_file(command, losses, |out| write(&profile, losses, out))?;
     if tables[0].is_empty() {
         emit_nothing(command, "call path");
-    }
-    Ok(code)
-}
-
-/// A line of a source file that is there.
-struct ExecutedLine {
-    file: String,
-    line: u64,
-    executions: u64,
-}
-
-/// Writes the lines of all modules or of one. Lines of missing source files are left out, as programs that read the export
-/// open the files.
-pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Failure> {
-    let Some(Made { tables, code }) = make(command, &command.input, &[(Role::SourceLines, "")])? else {
-        return Ok(ExitCode::from(INTERRUPTED));
-    };
-    let table = &tables[0];
-    let mut modules: BTreeSet<String> = BTreeSet::new();
-    let mut files: BTreeMap<String, bool> = BTreeMap::new();
-    let mut rows: Vec<ExecutedLine> = Vec::new();
-    for batch in table.batches() {
-        let row = |&LineRow { module, file, line, executions }: &LineRow<'_>| {
-            if !modules.contains(module) {
-                modules.insert(module.to_owned());
-            }
-            if command.module.as_ref().is_some_and(|chosen| chosen != module) {
-                return Ok(());
-            }
-            let is_there = match files.get(file) {
-                Some(is_there) => *is_there,
-                None => *files.entry(file.to_owned()).or_insert(Path::new(file).is_file()),
-            };
-            if is_there {
-                rows.push(ExecutedLine { file: file.to_owned(), line, executions });
-            }
-            Ok::<(), Infallible>(())
-        };
-        assert!(line_rows(batch, row) == Ok(true), "the report of lines has their columns");
-    }
-    if let Some(module) = command.module.as_ref().filter(|module| !modules.contains(*module)) {
-        let ran: Vec<&str> = modules.iter().map(String::as_str).collect();
-        return Err(Failure::usage(format!(
-            "no line of a module `{module}` ran; those with lines are {}",
-            ran.join(", ")
-        )));
-    }
-    write_file(command, &table.loss, |out| {
-        let mut lines = begin(out)?;
-        rows.iter().try_for_each(|row| lines.line(&row.file, row.line, row.executions))?;
-        lines.finish(&table.loss)
-    })?;
-    let missing: Vec<&str> =
-        files.iter().filter(|(_, is_there)| !**is_there).map(|(file, _)| file.as_str()).collect();
-    if !missing.is_empty() && !command.input.quiet {
-        let shown = missing.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-        let more = if missing.len() > SHOWN { ", …" } else { "" };
-        message!("left out, as these source files are not here: {} ({shown}{more})", missing.len());
-    }
-    if rows.is_empty() {
-        emit_nothing(command, "line of a source file that is here");
     }
     Ok(code)
 }
@@ -193,7 +123,7 @@ fn difference(command: &Export, before: &Path) -> Result<ExitCode, Failure> {
 }
 
 /// Writes the file, and prints what is missing from it.
-fn write_file(
+pub(super) fn write_file(
     command: &Export,
     losses: &[Loss],
     write: impl FnOnce(Output<'_>) -> io::Result<()>,
@@ -205,16 +135,16 @@ fn write_file(
 }
 
 /// Tables of one pass, and the exit code for what is missing from them.
-struct Made {
-    tables: Vec<Table>,
-    code: ExitCode,
+pub(super) struct Made {
+    pub(super) tables: Vec<Table>,
+    pub(super) code: ExitCode,
 }
 
 /// A report, and its view; the default view if empty.
-type ReportView = (Role, &'static str);
+pub(super) type ReportView = (Role, &'static str);
 
 /// Makes the tables of reports of control flow. Returns `None` after Ctrl-C.
-fn make(command: &Export, input: &Input, parts: &[ReportView]) -> Result<Option<Made>, Failure> {
+pub(super) fn make(command: &Export, input: &Input, parts: &[ReportView]) -> Result<Option<Made>, Failure> {
     if command.min.is_some() {
         return Err(Failure::usage(format!(
             "--min is for slices of a timeline, but {} contains sums of the whole run",
@@ -232,7 +162,8 @@ fn make(command: &Export, input: &Input, parts: &[ReportView]) -> Result<Option<
             command.to
         )));
     }
-    if experiment.with(|traces| traces.flows.len()) > 1 {
+    let adds_up = parts.iter().all(|(role, _)| *role == Role::Coverage);
+    if !adds_up && experiment.with(|traces| traces.flows.len()) > 1 {
         return Err(Failure::usage(format!(
             "{} contains one recording of control flow; name only one",
             command.to

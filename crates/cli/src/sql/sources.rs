@@ -110,6 +110,7 @@ fn request(
         period: command.period.period()?.filter(|_| takes.period),
         intervals: None,
         alone: true,
+        icache: None,
     };
     let request =
         input::request(&command.input, Some(&command.filter), vec![report], parameters, experiment)?;

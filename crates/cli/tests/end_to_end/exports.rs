@@ -1,7 +1,7 @@
 //! Calls, intervals and call paths exported for other tools, and read by them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
     path::{Path, PathBuf},
     process::Command,
@@ -403,10 +403,116 @@ fn intervals_of_events_are_slices() {
         }
         assert!(expected.len() > 2, "{expected:?}");
         let folder = Folder::new();
+        let wakeups = table("wakers", &["--by", "wakeup"], input).1.len() as u64;
         for to in ["perfetto", "chrome"] {
-            assert_eq!(slices(&folder, to, &[], input), expected, "{input} {to}");
+            let mut found = slices(&folder, to, &[], input);
+            // The ends of arrows, which take no time.
+            let mut ends =
+                found.extract_if(.., |name, _| name.starts_with("wakes ") || name.starts_with("woken by "));
+            assert_eq!(ends.by_ref().map(|(_, (count, _))| count).sum::<u64>(), 2 * wakeups, "{input} {to}");
+            drop(ends);
+            assert_eq!(found, expected, "{input} {to}");
         }
     }
+}
+
+/// What Perfetto's trace processor has in its tables.
+fn counted(kind: &str, file: &str) -> Value {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/perfetto_tables.py");
+    let mut python = Command::new(target().join("python/bin/python"));
+    serde_json::from_str(&output(python.arg(script).args([kind, file]))).expect("JSON")
+}
+
+#[test]
+fn perfetto_has_scheduling_and_flows() {
+    let input = &fixture("ctf/lttng2.13-kernel");
+    let folder = Folder::new();
+    let found = counted("kernel", &export(&folder, "perfetto", &[], input));
+    let switches = table("cpu", &["--by", "switch"], input).1;
+    let wakeups = table("wakers", &["--by", "wakeup"], input).1.len();
+    assert!(switches.len() > 100 && wakeups > 10);
+    // Each switch begins a row; the thread before the first one of a CPU may have one, too.
+    let cpus: BTreeSet<u64> = switches.iter().map(|row| row["cpu"].as_u64().unwrap()).collect();
+    let (sched, all) = (found["sched"].as_u64().unwrap() as usize, switches.len());
+    assert!((all..=all + cpus.len()).contains(&sched), "{found}");
+    assert_eq!(found["flows"], wakeups, "{found}");
+    assert!(found["woken"].as_u64().unwrap() > 0, "{found}");
+    let sleeps = switches.iter().filter(|row| row["previous_state"] == "interruptible").count();
+    let sleeping = found["sleeping"].as_u64().unwrap() as usize;
+    assert!(sleeping > 0 && sleeping <= sleeps, "{found}");
+}
+
+#[test]
+fn perfetto_has_the_instructions_of_calls_and_threads() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = record_source(&folder, "fib.c", &[]);
+    let found = counted("calls", &export(&folder, "perfetto", &[], &recording));
+    let script = hodo(&["script", "--calls", "--format", "jsonl", "-q", &recording]).fine().stdout;
+    let calls = script.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_fib = calls.filter(|call| call["function"] == "fib");
+    let expected: u64 = of_fib.map(|call| call["instructions"].as_u64().unwrap()).sum();
+    assert_eq!(found["instructions_of_fib"], expected, "{found}");
+    let all = table("functions", &[], &recording).0["instructions"].as_u64().unwrap();
+    let last = found["last_counter"].as_u64().unwrap();
+    assert!(last > 0 && last <= all, "{found}: {all}");
+}
+
+/// Go's compiler reads the profile, and finds the calls in it.
+#[test]
+fn go_reads_its_profile() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let source = "package main
+
+type shape interface{ area() int }
+type square struct{ side int }
+type circle struct{ radius int }
+
+func (s square) area() int { return s.side * s.side }
+func (c circle) area() int { return 3 * c.radius * c.radius }
+
+//go:noinline
+func total(shapes []shape) int {
+	sum := 0
+	for _, s := range shapes {
+		sum += s.area()
+	}
+	return sum
+}
+
+func main() {
+	shapes := []shape{circle{1}}
+	for i := 0; i < 200; i++ {
+		shapes = append(shapes, square{i})
+	}
+	for i := 0; i < 50; i++ {
+		total(shapes)
+	}
+}
+";
+    folder.write("main.go", source.as_bytes());
+    folder.write("go.mod", b"module example\n\ngo 1.21\n");
+    let go = |arguments: &[&str]| {
+        let mut go = Command::new("go");
+        go.args(arguments).env("GOFLAGS", "-mod=mod").env("GOPROXY", "off").current_dir(folder.path());
+        let built = go.output().expect("go starts");
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        String::from_utf8_lossy(&built.stderr).into_owned()
+    };
+    let program = folder.file("plain");
+    go(&["build", "-pgo=off", "-o", &program, "."]);
+    let recording = folder.file("go.data");
+    hodo(&["record", "--engine", "native", "-q", "-o", &recording, "--", &program]);
+    let profile = folder.file("default.pgo");
+    hodo(&["export", "--to", "go", "-q", "-o", &profile, &recording]);
+    let said = go(&["build", "-pgo=default.pgo", "-gcflags=-m", "-o", &folder.file("fast"), "."]);
+    // Without a profile the compiler cannot know which method is called.
+    assert!(said.contains("PGO devirtualizing interface call s.area to square.area"), "{said}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod check_workflows;
 mod compilers;
 mod containers;
 mod coresight;
+mod coverage;
 mod damage;
 mod debugger;
 mod descendants;

@@ -12,7 +12,7 @@ use std::{fmt, ops::RangeInclusive};
 
 use hodo_formats::events;
 use hodo_model::{
-    AnyPartial, Every, Intervals, Loss, Parameters, Period, Root, Selection,
+    AnyPartial, CacheGeometry, Every, Intervals, Loss, Parameters, Period, Root, Selection,
     kernel::Threads,
     pass::{Packed, Pass},
 };
@@ -53,6 +53,7 @@ struct Origin {
     reports: Vec<String>,
     view: String,
     every: Option<Every>,
+    icache: Option<CacheGeometry>,
     period: Option<Period>,
     intervals: Option<Intervals>,
     /// The times, as text.
@@ -193,6 +194,7 @@ impl Origin {
             reports: request.reports.iter().map(|report| report.description().name.to_owned()).collect(),
             view: parameters.selection.view.clone(),
             every: parameters.every,
+            icache: parameters.icache,
             period: parameters.period.clone(),
             intervals: parameters.intervals.clone(),
             times: format!("{:?}", request.times),
@@ -208,6 +210,7 @@ impl Origin {
             (self.reports != other.reports, "KIND"),
             (self.view != other.view, "--by"),
             (self.every != other.every, "--every"),
+            (self.icache != other.icache, "--icache"),
             (self.period != other.period, "the definition of periods"),
             (self.intervals != other.intervals, "the definition of intervals"),
             (self.times != other.times, "--time or --call"),
@@ -221,7 +224,7 @@ impl Origin {
     fn parameters(&self) -> Parameters {
         let selection = Selection { view: self.view.clone(), ..Selection::default() };
         let (every, period, intervals) = (self.every, self.period.clone(), self.intervals.clone());
-        Parameters { selection, every, period, intervals, alone: false }
+        Parameters { selection, every, period, intervals, icache: self.icache, alone: false }
     }
 
     /// Returns the analyses that were folded.

@@ -175,7 +175,7 @@ impl Request {
     /// # Errors
     /// Returns the option and the report that does not support it.
     pub fn check(&self) -> Result<(), Refusal> {
-        let Parameters { selection, every, period, intervals, .. } = &self.parameters;
+        let Parameters { selection, every, period, intervals, icache, .. } = &self.parameters;
         let Selection { tids, pids, comms, cpus, .. } = selection;
         let selects_threads = !(tids.is_empty() && pids.is_empty() && comms.is_empty());
         for about in self.reports.iter().map(|report| report.description()) {
@@ -190,6 +190,8 @@ impl Request {
                 format!("--event and --where select single events, but `{name}` needs all of its events")
             } else if every.is_some() && !takes.every {
                 format!("--every samples functions and call paths, which `{name}` does not have")
+            } else if icache.is_some() && !takes.icache {
+                format!("--icache is for `hodo report models`, not for `{name}`")
             } else if period.is_some() && !takes.period {
                 format!("--begin, --end, --match and --group are for `hodo report periods`, not for `{name}`")
             } else if selection.root.is_some() && !takes.root {

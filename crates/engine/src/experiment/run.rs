@@ -300,18 +300,7 @@ fn fold_each(
 
 /// Makes the tables of a complete result, on `threads` threads.
 pub(super) fn finish(traces: &Traces<'_>, state: State, analyses: &Analyses, threads: usize) -> Outcome {
-    let mut tables = Vec::new();
-    let several = traces.flows.len() > 1;
-    for (trace, partials) in traces.flows.iter().zip(state.flows) {
-        for (requested, (partial, losses)) in analyses.flow.iter().zip(partials) {
-            let table = partial.finish(trace, requested.analysis(), &requested.selection);
-            let mut table = table.with_loss(losses.into_list());
-            if several {
-                table.summary.insert(0, ("input", trace.name.as_str().into()));
-            }
-            tables.push(table);
-        }
-    }
+    let mut tables = finish_flows(traces, state.flows, analyses);
     let mut of_events = finish_events(State { flows: Vec::new(), ..state }, analyses, threads);
     if let Some(half_width) = traces.uncertainty() {
         for table in &mut of_events.tables {
@@ -320,6 +309,34 @@ pub(super) fn finish(traces: &Traces<'_>, state: State, analyses: &Analyses, thr
     }
     tables.extend(of_events.tables);
     Outcome { tables, ..of_events }
+}
+
+/// Makes the tables of control flow: of each trace in turn, or one of all if the analysis joins them.
+fn finish_flows(traces: &Traces<'_>, states: Vec<FlowResults>, analyses: &Analyses) -> Vec<Table> {
+    let several = states.len() > 1;
+    let mut by_analysis: Vec<Vec<(FlowPartial, Losses)>> = analyses.flow.iter().map(|_| Vec::new()).collect();
+    for results in states {
+        results.into_iter().zip(&mut by_analysis).for_each(|(result, results)| results.push(result));
+    }
+    let mut by_trace: Vec<Vec<Table>> = traces.flows.iter().map(|_| Vec::new()).collect();
+    for (requested, results) in analyses.flow.iter().zip(by_analysis) {
+        let (partials, mut losses): (Vec<FlowPartial>, Vec<Losses>) = results.into_iter().unzip();
+        let states = partials.into_iter().zip(&traces.flows).collect();
+        let made = FlowPartial::finish(states, requested.analysis(), &requested.selection);
+        let are_joined = several && made.len() == 1;
+        if are_joined {
+            losses = vec![losses.into_iter().fold(Losses::default(), Losses::and)];
+        }
+        for ((mut table, losses), (trace, tables)) in
+            made.into_iter().zip(losses).zip(traces.flows.iter().zip(&mut by_trace))
+        {
+            if several && !are_joined {
+                table.summary.insert(0, ("input", trace.name.as_str().into()));
+            }
+            tables.push(table.with_loss(losses.into_list()));
+        }
+    }
+    by_trace.into_iter().flatten().collect()
 }
 
 /// Makes the tables of counts and events.

@@ -8,7 +8,11 @@ use hodo_analyses::critical_path::FunctionsOfStretches;
 pub use hodo_analyses::critical_path::{ThreadStretch, running, with_functions};
 use hodo_model::{Selection, Table};
 
-use crate::{flow::trace::Trace, reading::Reading, registry::AnyFlow};
+use crate::{
+    flow::trace::Trace,
+    reading::Reading,
+    registry::{AnyFlow, FlowPartial},
+};
 
 /// Returns the functions that threads ran in stretches, which are in order and do not overlap: a row for each stretch, by
 /// its number, and function. `progress` gets the number of decoded bytes and returns whether to continue.
@@ -20,5 +24,6 @@ pub fn executed(
 ) -> Table {
     let analysis = FunctionsOfStretches::new(stretches);
     let (partial, losses) = analysis.fold_flow(flow, &flow.chunks(reading), reading, progress);
-    partial.finish(flow, &analysis, &Selection::default()).with_loss(losses.into_list())
+    let mut tables = FlowPartial::finish(vec![(partial, flow)], &analysis, &Selection::default());
+    tables.pop().expect("a trace has a table").with_loss(losses.into_list())
 }

@@ -13,3 +13,4 @@ pub(crate) mod kernel;
 pub(crate) mod modules;
 pub(crate) mod names;
 pub(crate) mod process_history;
+mod sources;

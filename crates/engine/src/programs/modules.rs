@@ -9,7 +9,7 @@ use std::{
 use hodo_analyses::latency;
 use hodo_code::{Content, Isa, Label, Labels, Origin};
 use hodo_formats::recording::{GuestCode, KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
-use hodo_model::{FunctionId, Names, Place, Root, SourceLine, Sources, function_name};
+use hodo_model::{FunctionId, Names, Place, Root, function_name};
 use hodo_symbols::{DebugSections, Lines, Rows, Symbols};
 
 use crate::{
@@ -69,8 +69,8 @@ impl<'f> Module<'f> {
 /// All modules of an experiment, by number; module 0 stands for code without a known mapping.
 #[derive(Debug)]
 pub struct Modules<'f> {
-    modules: Vec<Module<'f>>,
-    symbols: Symbols,
+    pub(super) modules: Vec<Module<'f>>,
+    pub(super) symbols: Symbols,
     index: HashMap<(String, Vec<u8>), u32>,
     /// The module of code contained in the recording.
     kept: u32,
@@ -420,7 +420,7 @@ impl<'f> Modules<'f> {
     }
 
     /// The line table of a module.
-    fn rows(&self, module: u32) -> Option<&Rows> {
+    pub(super) fn rows(&self, module: u32) -> Option<&Rows> {
         Some(self.modules.get(module as usize)?.rows.get_or_init(|| {
             let sections = self.sections(module).as_ref().ok().and_then(Option::as_ref);
             sections.map(|(sections, _)| Rows::read(sections)).unwrap_or_default()
@@ -478,7 +478,7 @@ fn is_elf(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF")
 }
 
-fn base_name(path: &str) -> &str {
+pub(super) fn base_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, file)| file)
 }
 
@@ -554,40 +554,5 @@ impl Labels for Modules<'_> {
 
     fn is_file(&self, module: u32, name: &str) -> bool {
         self.modules.get(module as usize).is_some_and(|module| module.name == name)
-    }
-}
-
-impl Names for Modules<'_> {
-    fn names(&self, function: FunctionId) -> (String, String) {
-        let found = self.symbols.function(function);
-        let module = self.modules.get(function.module as usize).map_or("[unknown]", |module| &module.name);
-        (found.name().into_owned(), base_name(module).to_owned())
-    }
-}
-
-impl Sources for Modules<'_> {
-    fn address(&self, module: u32, offset: u64) -> u64 {
-        Modules::address(self, Origin { module, offset })
-    }
-
-    fn line(&self, module: u32, address: u64) -> Option<SourceLine<'_>> {
-        self.rows(module)?.line_at(address)
-    }
-
-    fn inlined(&self, module: u32, addresses: &[u64]) -> Vec<Option<String>> {
-        let Some(lines) = self.lines(module) else { return vec![None; addresses.len()] };
-        let innermost = |&address: &u64| lines.frames_at(address).into_iter().next()?.function;
-        addresses.iter().map(innermost).collect()
-    }
-
-    fn inlined_frames(&self, module: u32, addresses: &[u64], each: &mut dyn FnMut(usize, &[String])) {
-        let Some(lines) = self.lines(module) else { return };
-        for (index, &address) in addresses.iter().enumerate() {
-            let frames = lines.frames_at(address).into_iter().filter(|frame| frame.inlined);
-            let names: Vec<String> = frames.filter_map(|frame| frame.function).collect();
-            if !names.is_empty() {
-                each(index, &names);
-            }
-        }
     }
 }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use hodo_model::Loss;
 use serde_json::json;
 
-use crate::{Content, Export, Output, Timeline, Track, loss_line};
+use crate::{Content, Export, Output, Timeline, Track, Wakeup, loss_line};
 
 pub(crate) const EXPORT: Export = Export {
     name: "chrome",
@@ -43,6 +43,8 @@ struct Chrome<'o> {
     /// Names as JSON strings.
     names: Vec<String>,
     separator: &'static str,
+    /// The number of the last arrow.
+    flows: u64,
     /// The time that all written times are relative to, once a time is known.
     origin: Option<u64>,
     last_time: u64,
@@ -55,6 +57,7 @@ fn begin<'o>(out: Output<'o>) -> io::Result<Box<dyn Timeline + 'o>> {
         tracks: Vec::new(),
         names: Vec::new(),
         separator: "\n",
+        flows: 0,
         origin: None,
         last_time: 0,
     }))
@@ -72,6 +75,32 @@ fn microseconds(nanoseconds: u64) -> String {
 }
 
 impl Chrome<'_> {
+    /// Formats a time, relative to the first one.
+    fn time(&mut self, time: u64) -> String {
+        self.last_time = self.last_time.max(time);
+        let origin = *self.origin.get_or_insert_with(|| origin(time));
+        microseconds(time.saturating_sub(origin))
+    }
+
+    /// Ends a slice, with the number of instructions that ran in it if it is known.
+    fn end_with(&mut self, track: u32, time: u64, instructions: Option<u64>) -> io::Result<()> {
+        let OpenSlice { begin, name } =
+            self.tracks[track as usize].open.pop().expect("each end is of an open slice");
+        self.last_time = self.last_time.max(time);
+        let (from, duration) = (self.time(begin), microseconds(time - begin));
+        let TrackState { pid, tid, .. } = self.tracks[track as usize];
+        let (out, name) = (&mut self.out, &self.names[name as usize]);
+        let separator = std::mem::replace(&mut self.separator, ",\n");
+        write!(
+            out,
+            r#"{separator}{{"ph":"X","name":{name},"pid":{pid},"tid":{tid},"ts":{from},"dur":{duration}"#
+        )?;
+        if let Some(instructions) = instructions {
+            write!(out, r#","args":{{"instructions":{instructions}}}"#)?;
+        }
+        out.write_all(b"}")
+    }
+
     fn event(&mut self, event: std::fmt::Arguments<'_>) -> io::Result<()> {
         write!(self.out, "{}{event}", self.separator)?;
         self.separator = ",\n";
@@ -105,18 +134,40 @@ impl Timeline for Chrome<'_> {
     }
 
     fn end(&mut self, track: u32, time: u64) -> io::Result<()> {
-        self.last_time = self.last_time.max(time);
-        let Chrome { out, tracks, names, separator, .. } = self;
-        let origin = *self.origin.get_or_insert_with(|| origin(time));
-        let TrackState { pid, tid, open } = &mut tracks[track as usize];
-        let OpenSlice { begin, name } = open.pop().expect("each end is of an open slice");
-        let (from, duration) = (microseconds(begin.saturating_sub(origin)), microseconds(time - begin));
-        write!(
-            out,
-            r#"{separator}{{"ph":"X","name":{},"pid":{pid},"tid":{tid},"ts":{from},"dur":{duration}}}"#,
-            names[name as usize]
-        )?;
-        *separator = ",\n";
+        self.end_with(track, time, None)
+    }
+
+    fn end_counted(&mut self, track: u32, time: u64, instructions: u64) -> io::Result<()> {
+        self.end_with(track, time, Some(instructions))
+    }
+
+    fn executed(&mut self, track: u32, time: u64, instructions: u64) -> io::Result<()> {
+        let time = self.time(time);
+        let TrackState { pid, tid, .. } = self.tracks[track as usize];
+        self.event(format_args!(
+            r#"{{"ph":"C","name":"instructions {tid}","pid":{pid},"ts":{time},"args":{{"instructions":{instructions}}}}}"#
+        ))
+    }
+
+    fn wakeup(&mut self, wakeup: &Wakeup<'_>) -> io::Result<()> {
+        let &Wakeup { time, waker, woken, .. } = wakeup;
+        let time = self.time(time);
+        self.flows += 1;
+        let flow = self.flows;
+        // An arrow leads from a slice to a slice.
+        let ends = [
+            (waker, format!("wakes {}", woken.name), r#""ph":"s""#),
+            (woken, format!("woken by {}", waker.name), r#""ph":"f","bp":"e""#),
+        ];
+        for (thread, name, phase) in ends {
+            let (pid, tid, name) = (thread.pid, thread.tid, json!(name));
+            self.event(format_args!(
+                r#"{{"ph":"X","name":{name},"pid":{pid},"tid":{tid},"ts":{time},"dur":0.000}}"#
+            ))?;
+            self.event(format_args!(
+                r#"{{{phase},"id":{flow},"cat":"wakeup","name":"wakeup","pid":{pid},"tid":{tid},"ts":{time}}}"#
+            ))?;
+        }
         Ok(())
     }
 

@@ -25,14 +25,26 @@ const ELSEWHERE: u64 = 0;
 
 /// Losses have no place in this format; `hodo` prints them.
 fn write(profile: &BranchProfile, _: &[Loss], out: Output<'_>) -> io::Result<()> {
+    write_runs(profile, out)?;
+    write_taken(profile, out)?;
+    out.flush()
+}
+
+/// Writes the number of runs of straight-line code, and each with its executions.
+pub(crate) fn write_runs(profile: &BranchProfile, out: Output<'_>) -> io::Result<()> {
     writeln!(out, "{}", profile.runs.len())?;
     for ((from, to), executions) in &profile.runs {
         writeln!(out, "{from:x}-{to:x}:{executions}")?;
     }
+    Ok(())
+}
+
+/// Writes the number of taken branches, and each with its executions.
+pub(crate) fn write_taken(profile: &BranchProfile, out: Output<'_>) -> io::Result<()> {
     writeln!(out, "{}", profile.taken.len())?;
     for ((from, to), executions) in &profile.taken {
         let (from, to) = (from.unwrap_or(ELSEWHERE), to.unwrap_or(ELSEWHERE));
         writeln!(out, "{from:x}->{to:x}:{executions}")?;
     }
-    out.flush()
+    Ok(())
 }

@@ -5,6 +5,8 @@ use prost::Message;
 /// `TracePacket`.
 #[derive(Clone, Message)]
 pub(super) struct Packet {
+    #[prost(message, optional, tag = "1")]
+    pub(super) ftrace_events: Option<FtraceEventBundle>,
     #[prost(uint64, optional, tag = "8")]
     pub(super) timestamp: Option<u64>,
     #[prost(uint32, optional, tag = "10")]
@@ -21,6 +23,8 @@ pub(super) struct Packet {
 
 #[derive(Clone, Message)]
 pub(super) struct TrackEvent {
+    #[prost(message, repeated, tag = "4")]
+    pub(super) debug_annotations: Vec<DebugAnnotation>,
     #[prost(int32, optional, tag = "9")]
     pub(super) kind: Option<i32>,
     #[prost(uint64, optional, tag = "10")]
@@ -29,6 +33,74 @@ pub(super) struct TrackEvent {
     pub(super) track_uuid: Option<u64>,
     #[prost(string, optional, tag = "23")]
     pub(super) name: Option<String>,
+    #[prost(int64, optional, tag = "30")]
+    pub(super) counter_value: Option<i64>,
+    #[prost(fixed64, repeated, packed = "false", tag = "47")]
+    pub(super) flow_ids: Vec<u64>,
+    #[prost(fixed64, repeated, packed = "false", tag = "48")]
+    pub(super) terminating_flow_ids: Vec<u64>,
+}
+
+#[derive(Clone, Message)]
+pub(super) struct DebugAnnotation {
+    #[prost(uint64, optional, tag = "3")]
+    pub(super) uint_value: Option<u64>,
+    #[prost(string, optional, tag = "10")]
+    pub(super) name: Option<String>,
+}
+
+/// The events of a CPU.
+#[derive(Clone, Message)]
+pub(super) struct FtraceEventBundle {
+    #[prost(uint32, optional, tag = "1")]
+    pub(super) cpu: Option<u32>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) event: Vec<FtraceEvent>,
+}
+
+#[derive(Clone, Message)]
+pub(super) struct FtraceEvent {
+    #[prost(uint64, optional, tag = "1")]
+    pub(super) timestamp: Option<u64>,
+    /// The thread that runs.
+    #[prost(uint32, optional, tag = "2")]
+    pub(super) pid: Option<u32>,
+    #[prost(message, optional, tag = "4")]
+    pub(super) sched_switch: Option<SchedSwitch>,
+    #[prost(message, optional, tag = "20")]
+    pub(super) sched_waking: Option<SchedWaking>,
+}
+
+#[derive(Clone, Message)]
+pub(super) struct SchedSwitch {
+    #[prost(string, optional, tag = "1")]
+    pub(super) prev_comm: Option<String>,
+    #[prost(int32, optional, tag = "2")]
+    pub(super) prev_pid: Option<i32>,
+    #[prost(int32, optional, tag = "3")]
+    pub(super) prev_prio: Option<i32>,
+    #[prost(int64, optional, tag = "4")]
+    pub(super) prev_state: Option<i64>,
+    #[prost(string, optional, tag = "5")]
+    pub(super) next_comm: Option<String>,
+    #[prost(int32, optional, tag = "6")]
+    pub(super) next_pid: Option<i32>,
+    #[prost(int32, optional, tag = "7")]
+    pub(super) next_prio: Option<i32>,
+}
+
+#[derive(Clone, Message)]
+pub(super) struct SchedWaking {
+    #[prost(string, optional, tag = "1")]
+    pub(super) comm: Option<String>,
+    #[prost(int32, optional, tag = "2")]
+    pub(super) pid: Option<i32>,
+    #[prost(int32, optional, tag = "3")]
+    pub(super) prio: Option<i32>,
+    #[prost(int32, optional, tag = "4")]
+    pub(super) success: Option<i32>,
+    #[prost(int32, optional, tag = "5")]
+    pub(super) target_cpu: Option<i32>,
 }
 
 #[derive(Clone, Message)]
@@ -57,6 +129,14 @@ pub(super) struct TrackDescriptor {
     pub(super) thread: Option<ThreadDescriptor>,
     #[prost(uint64, optional, tag = "5")]
     pub(super) parent_uuid: Option<u64>,
+    #[prost(message, optional, tag = "8")]
+    pub(super) counter: Option<CounterDescriptor>,
+}
+
+#[derive(Clone, Message)]
+pub(super) struct CounterDescriptor {
+    #[prost(int32, optional, tag = "3")]
+    pub(super) unit: Option<i32>,
 }
 
 #[derive(Clone, Message)]

@@ -3,6 +3,7 @@
 //! Source: `protos/perfetto/trace` of Perfetto, and "Synthetic TrackEvent" of its documentation.
 
 mod messages;
+mod scheduling;
 
 use std::{
     collections::BTreeMap,
@@ -12,9 +13,10 @@ use std::{
 use hodo_model::Loss;
 
 use self::messages::{
-    EventName, InternedData, Packet, ProcessDescriptor, ThreadDescriptor, TrackDescriptor, TrackEvent,
+    CounterDescriptor, DebugAnnotation, EventName, InternedData, Packet, ProcessDescriptor, ThreadDescriptor,
+    TrackDescriptor, TrackEvent,
 };
-use crate::{Content, Export, Output, Timeline, Track, loss_line};
+use crate::{Content, EventThread, Export, Output, Switch, Timeline, Track, Wakeup, loss_line};
 
 pub(crate) const EXPORT: Export = Export {
     name: "perfetto",
@@ -32,6 +34,11 @@ const NEEDS_STATE: u32 = 2;
 const SLICE_BEGIN: i32 = 1;
 const SLICE_END: i32 = 2;
 const INSTANT: i32 = 3;
+const COUNTER: i32 = 4;
+/// `CounterDescriptor.UNIT_COUNT`.
+const UNIT_COUNT: i32 = 2;
+/// The name of the counter of a thread, and of the argument of a call.
+const INSTRUCTIONS: &str = "instructions";
 /// Field `packet` of `Trace`.
 const PACKET: u32 = 1;
 
@@ -44,8 +51,12 @@ struct Perfetto<'o> {
     threads: BTreeMap<(u32, u32), u64>,
     /// The identifiers of the tracks of processes.
     processes: BTreeMap<u32, u64>,
+    /// The identifier of the counter of each track that has one.
+    counters: BTreeMap<u32, u64>,
     /// The last identifier of a track.
     last_track: u64,
+    /// The last identifier of a flow.
+    flows: u64,
     /// The number of names, which is the last identifier of a name.
     names: u64,
     last_time: u64,
@@ -58,7 +69,9 @@ fn begin<'o>(out: Output<'o>) -> io::Result<Box<dyn Timeline + 'o>> {
         tracks: Vec::new(),
         threads: BTreeMap::new(),
         processes: BTreeMap::new(),
+        counters: BTreeMap::new(),
         last_track: 0,
+        flows: 0,
         names: 0,
         last_time: 0,
     };
@@ -103,6 +116,26 @@ impl Perfetto<'_> {
         let track =
             self.describe(TrackDescriptor { thread: own, parent_uuid, ..TrackDescriptor::default() })?;
         Ok(*self.threads.entry((pid, tid)).or_insert(track))
+    }
+
+    /// The counter of instructions of a track, described once.
+    fn counter(&mut self, track: u32) -> io::Result<u64> {
+        if let Some(counter) = self.counters.get(&track) {
+            return Ok(*counter);
+        }
+        let described = self.describe(TrackDescriptor {
+            name: Some(INSTRUCTIONS.to_owned()),
+            parent_uuid: Some(self.tracks[track as usize]),
+            counter: Some(CounterDescriptor { unit: Some(UNIT_COUNT) }),
+            ..TrackDescriptor::default()
+        })?;
+        Ok(*self.counters.entry(track).or_insert(described))
+    }
+
+    /// An instant on the track of a thread.
+    fn instant(&mut self, time: u64, thread: EventThread<'_>, event: TrackEvent) -> io::Result<()> {
+        let track_uuid = Some(self.thread(thread.pid, thread.tid, thread.name)?);
+        self.event(time, TrackEvent { kind: Some(INSTANT), track_uuid, ..event })
     }
 
     fn event(&mut self, time: u64, event: TrackEvent) -> io::Result<()> {
@@ -159,6 +192,55 @@ impl Timeline for Perfetto<'_> {
     fn end(&mut self, track: u32, time: u64) -> io::Result<()> {
         let track_uuid = Some(self.tracks[track as usize]);
         self.event(time, TrackEvent { kind: Some(SLICE_END), track_uuid, ..TrackEvent::default() })
+    }
+
+    fn end_counted(&mut self, track: u32, time: u64, instructions: u64) -> io::Result<()> {
+        let annotation =
+            DebugAnnotation { uint_value: Some(instructions), name: Some(INSTRUCTIONS.to_owned()) };
+        self.event(
+            time,
+            TrackEvent {
+                kind: Some(SLICE_END),
+                track_uuid: Some(self.tracks[track as usize]),
+                debug_annotations: vec![annotation],
+                ..TrackEvent::default()
+            },
+        )
+    }
+
+    fn executed(&mut self, track: u32, time: u64, instructions: u64) -> io::Result<()> {
+        let track_uuid = Some(self.counter(track)?);
+        let counter_value = i64::try_from(instructions).ok();
+        self.event(
+            time,
+            TrackEvent { kind: Some(COUNTER), track_uuid, counter_value, ..TrackEvent::default() },
+        )
+    }
+
+    fn switch(&mut self, switch: &Switch<'_>) -> io::Result<()> {
+        self.last_time = self.last_time.max(switch.time);
+        let ftrace_events = Some(scheduling::switch(switch));
+        self.write(Packet { ftrace_events, ..Packet::default() })
+    }
+
+    fn wakeup(&mut self, wakeup: &Wakeup<'_>) -> io::Result<()> {
+        let ftrace_events = Some(scheduling::waking(wakeup));
+        self.write(Packet { ftrace_events, ..Packet::default() })?;
+        let &Wakeup { time, waker, woken, .. } = wakeup;
+        self.flows += 1;
+        let flow = vec![self.flows];
+        let wakes = TrackEvent {
+            name: Some(format!("wakes {}", woken.name)),
+            flow_ids: flow.clone(),
+            ..TrackEvent::default()
+        };
+        let is_woken = TrackEvent {
+            name: Some(format!("woken by {}", waker.name)),
+            terminating_flow_ids: flow,
+            ..TrackEvent::default()
+        };
+        self.instant(time, waker, wakes)?;
+        self.instant(time, woken, is_woken)
     }
 
     fn finish(mut self: Box<Self>, losses: &[Loss]) -> io::Result<()> {

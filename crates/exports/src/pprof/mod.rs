@@ -2,7 +2,7 @@
 //!
 //! Source: `proto/profile.proto` of pprof.
 
-mod messages;
+pub(crate) mod messages;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,13 +23,25 @@ pub(crate) const EXPORT: Export = Export {
 };
 
 /// The texts of a profile, by number; 0 is the empty one.
-struct Texts {
+pub(crate) struct Texts {
     list: Vec<String>,
     numbers: HashMap<String, i64>,
 }
 
+impl Default for Texts {
+    fn default() -> Texts {
+        Texts { list: vec![String::new()], numbers: HashMap::from([(String::new(), 0)]) }
+    }
+}
+
 impl Texts {
-    fn number(&mut self, text: &str) -> i64 {
+    /// Returns all texts in order.
+    pub(crate) fn into_list(self) -> Vec<String> {
+        self.list
+    }
+
+    /// Returns the number of a text.
+    pub(crate) fn number(&mut self, text: &str) -> i64 {
         if let Some(number) = self.numbers.get(text) {
             return *number;
         }
@@ -64,7 +76,7 @@ impl Paths for Pprof<'_> {
 
     fn finish(self: Box<Self>, losses: &[Loss]) -> io::Result<()> {
         let Pprof { out, functions, samples } = *self;
-        let mut texts = Texts { list: vec![String::new()], numbers: HashMap::from([(String::new(), 0)]) };
+        let mut texts = Texts::default();
         let mut kind =
             |name: &str, unit: &str| ValueType { kind: texts.number(name), unit: texts.number(unit) };
         let sample_type = vec![kind("instructions", "count"), kind("time", "nanoseconds")];
@@ -78,11 +90,11 @@ impl Paths for Pprof<'_> {
                 next
             });
             let name = texts.number(name);
-            profile.function.push(Function { id, name, system_name: name });
-            profile.location.push(Location { id, mapping_id, line: vec![Line { function_id: id }] });
+            profile.function.push(Function { id, name, system_name: name, ..Function::default() });
+            profile.location.push(Location { id, mapping_id, line: vec![Line { function_id: id, line: 0 }] });
         }
         profile.comment = losses.iter().map(|loss| texts.number(&loss_line(loss))).collect();
-        profile.string_table = texts.list;
+        profile.string_table = texts.into_list();
         let mut packed = GzEncoder::new(out, Compression::default());
         packed.write_all(&profile.encode_to_vec())?;
         packed.finish()?.flush()

@@ -58,6 +58,19 @@ impl PrevState {
         self as i64
     }
 
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            PrevState::Runnable => "runnable",
+            PrevState::Interruptible => "interruptible",
+            PrevState::Uninterruptible => "uninterruptible",
+            PrevState::Stopped => "stopped",
+            PrevState::Idle => "idle",
+            PrevState::Ended => "ended",
+            PrevState::Unknown => "unknown",
+        }
+    }
+
     /// The state with a number.
     pub fn of(number: i64) -> PrevState {
         let index = usize::try_from(number).ok();
