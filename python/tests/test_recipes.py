@@ -4,6 +4,7 @@ import contextlib
 import io
 import pathlib
 import re
+import sys
 
 import pytest
 from conftest import EVENTS, ROOT
@@ -18,8 +19,10 @@ def test_there_are_recipes():
 
 
 @pytest.mark.parametrize("script, module", RECIPES)
-def test_a_recipe_prints_the_table_of_one_machine(script, module):
+def test_a_recipe_prints_the_table_of_one_machine(script, module, monkeypatch):
     pytest.importorskip(module)
+    # Spark's workers are of the first Python in PATH otherwise.
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(script.replace("/shared/my-trace", EVENTS), {})

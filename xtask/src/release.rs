@@ -297,7 +297,7 @@ mod tests {
         let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
         assert_eq!(calls(&workflow), names);
         // Commands of other kinds are calls of no step of ours.
-        assert_eq!(workflow.matches("cargo xtask").count(), names.len());
+        assert_eq!(workflow.matches("run: cargo xtask").count(), names.len());
     }
 
     #[test]

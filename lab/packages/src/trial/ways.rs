@@ -76,7 +76,7 @@ print(\"Python:\", table)'",
             test ! -e /usr/bin/hodo",
         ..WAY
     },
-    // makepkg refuses to run as root.
+    // makepkg refuses to run as root. pacman checks the room on mounted disks, and here / is a folder.
     Way {
         name: "recipe of the AUR",
         ending: "PKGBUILD",
@@ -87,6 +87,7 @@ print(\"Python:\", table)'",
             install -d -o nobody /tmp/arch
             install -o nobody \"$1\" \"$2\" /tmp/arch
             (cd /tmp/arch && HOME=/tmp/arch setpriv --reuid=nobody --clear-groups makepkg --nodeps > /root/log 2>&1)
+            sed -i s/^CheckSpace/#CheckSpace/ /etc/pacman.conf
             pacman --upgrade --noconfirm -dd /tmp/arch/*.pkg.tar.* > /root/log 2>&1",
         check: "pacman --query --check --check hodo-bin > /root/log",
         remove: "pacman --remove --noconfirm -dd hodo-bin > /root/log 2>&1
