@@ -106,7 +106,9 @@ pub(crate) enum RowRange {
 impl RowRange {
     pub(crate) fn positions(&self) -> Range<usize> {
         match self {
-            RowRange::Unordered(range) | RowRange::Ordered(range) | RowRange::Equal(_, range) => range.clone(),
+            RowRange::Unordered(range) | RowRange::Ordered(range) | RowRange::Equal(_, range) => {
+                range.clone()
+            }
             RowRange::Sorted(rows) => 0..rows.len(),
         }
     }
@@ -128,6 +130,9 @@ pub(crate) enum RowOrder {
     Begin,
 }
 
+/// What was made of rows for some columns.
+type ByColumns<T> = Mutex<FxHashMap<Box<[usize]>, Arc<T>>>;
+
 /// The rows of a table.
 pub(crate) struct Rows {
     pub(crate) table: Table,
@@ -138,9 +143,9 @@ pub(crate) struct Rows {
     layout: Layout,
     ordered: OnceLock<Ordered>,
     /// By columns: rows by key.
-    keys: Mutex<FxHashMap<Box<[usize]>, Arc<Keys>>>,
+    keys: ByColumns<Keys>,
     /// By columns: rows in their order.
-    sorted: Mutex<FxHashMap<Box<[usize]>, Arc<Vec<u32>>>>,
+    sorted: ByColumns<Vec<u32>>,
 }
 
 impl Rows {

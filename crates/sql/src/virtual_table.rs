@@ -330,9 +330,8 @@ fn asked_order(info: &IndexInfo, layout: &Layout) -> Option<AskedOrder> {
     if columns.len() > 1 && layout.begin == columns.last().copied() {
         columns.pop();
     }
-    let is_known = |column: &usize| {
-        !layout.is_computed(*column) && layout.columns.get(*column).is_some_and(is_key)
-    };
+    let is_known =
+        |column: &usize| !layout.is_computed(*column) && layout.columns.get(*column).is_some_and(is_key);
     let is_given = !is_descending && !columns.is_empty() && columns.iter().all(is_known);
     is_given.then_some(AskedOrder::Columns(columns))
 }
@@ -426,9 +425,8 @@ unsafe impl VTabCursor for Cursor {
                 RowRange::Unordered(0..0)
             } else {
                 // Rows are not looked up by a value that may equal several keys.
-                let key = |(column, value)| {
-                    Some((column, Key::of(value, self.table.columns().get(column)?)?))
-                };
+                let key =
+                    |(column, value)| Some((column, Key::of(value, self.table.columns().get(column)?)?));
                 let (columns, key): (Vec<usize>, Vec<Key>) = equal.into_iter().filter_map(key).unzip();
                 let order = if bits & BY_BEGIN != 0 { RowOrder::Begin } else { RowOrder::Any };
                 rows.find(&columns, &key, &bounds, order)

@@ -169,8 +169,9 @@ impl OfReport {
         if stop.load(Relaxed) {
             return Err("interrupted".to_owned());
         }
-        let [last] = <[Table; 1]>::try_from(tables)
-            .map_err(|tables| format!("the table `{}`: {} tables in place of one", self.name, tables.len()))?;
+        let [last] = <[Table; 1]>::try_from(tables).map_err(|tables| {
+            format!("the table `{}`: {} tables in place of one", self.name, tables.len())
+        })?;
         last.batches().iter().for_each(|batch| builder.add_batch(batch));
         Ok(builder.finish(last.summary).with_loss(last.loss))
     }
