@@ -8,8 +8,10 @@
 //! ```
 
 mod cache;
+mod cells;
 mod functions;
 mod index;
+mod keys;
 mod latest_end;
 mod result;
 mod series;

@@ -4,6 +4,8 @@ use hodo_model::{Cause, Shape, Unit, Value};
 
 use super::*;
 
+mod orders;
+
 /// Runs one statement; `None` if `stop` was set.
 fn query(
     sql: &str,
@@ -165,8 +167,13 @@ fn lookups_find_what_a_scan_finds() {
 #[test]
 fn a_join_uses_all_equal_columns() {
     let rows = index::Rows::new(Intervals::new().0).expect("it is small");
-    let key = |tid: i64, name: &str| [index::Key::Integer(tid), index::Key::Text(name.as_bytes().into())];
-    let found = |columns: &[usize], key: &[index::Key], bounds| match rows.find(columns, key, &bounds) {
+    let key = |tid: i64, name: &str| [keys::Key::Integer(tid), keys::Key::Text(name.as_bytes().into())];
+    let found = |columns: &[usize], key: &[keys::Key], bounds| match rows.find(
+        columns,
+        key,
+        &bounds,
+        index::RowOrder::Any,
+    ) {
         index::RowRange::Equal(_, range) => range.len(),
         other => panic!("{other:?}"),
     };

@@ -6,16 +6,14 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     ffi::{CStr, CString, c_int},
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
-use hodo_model::{
-    Column, Type,
-    table::{Cell, Cells},
-};
+use hodo_model::{Column, Type, table::Cell};
 use rusqlite::{
     Connection, Error, Result,
     types::{ToSqlOutput, ValueRef},
@@ -27,7 +25,8 @@ use rusqlite::{
 
 use crate::{
     Source,
-    index::{Bounds, Key, Layout, RowRange, Rows, is_key},
+    index::{BatchRows, Bounds, Layout, RowOrder, RowRange, Rows},
+    keys::{Key, is_key},
 };
 
 /// Rows that a table is assumed to have before it is computed.
@@ -169,11 +168,16 @@ fn declared(kind: Type) -> &'static str {
     }
 }
 
-/// Which bounds a lookup gets as arguments: bits of `idx_num`. `idx_str` lists the columns that must be equal, with commas
-/// between them.
+/// What a lookup is: bits of `idx_num`. The first three say which bounds it gets as arguments. `idx_str` lists the columns
+/// that must be equal, or those of the order, with commas between them.
 const BEGIN_FROM: c_int = 1;
 const BEGIN_TO: c_int = 2;
 const END_FROM: c_int = 4;
+/// Rows come in order of their begin; the latest first.
+const BY_BEGIN: c_int = 8;
+const BACKWARD: c_int = 16;
+/// All rows come in the order of the columns.
+const BY_COLUMNS: c_int = 32;
 
 #[repr(C)]
 struct VirtualTable {
@@ -266,8 +270,21 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
             count += 1;
             info.constraint_usage(index).set_argv_index(count);
         }
+        let mut listed: Vec<usize> = keys.keys().copied().collect();
+        match asked_order(info, layout) {
+            Some(AskedOrder::Begin(bit)) => {
+                bits |= bit;
+                info.set_order_by_consumed(true);
+            }
+            Some(AskedOrder::Columns(columns)) if count == 0 => {
+                bits |= BY_COLUMNS;
+                listed = columns;
+                info.set_order_by_consumed(true);
+            }
+            _ => {}
+        }
         info.set_idx_num(bits);
-        info.set_idx_str(&keys.keys().map(usize::to_string).collect::<Vec<_>>().join(","));
+        info.set_idx_str(&listed.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
         let rows = self.expected_rows(bits, keys.len());
         info.set_estimated_cost(rows + LOOKUP_COST);
         info.set_estimated_rows(rows as i64 + 1);
@@ -276,9 +293,47 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
 
     fn open(&'vtab mut self) -> Result<Cursor> {
         let (base, table) = (sqlite3_vtab_cursor::default(), Arc::clone(&self.table));
-        let found = RowRange::Unordered(0..0);
-        Ok(Cursor { base, table, rows: None, found, end_from: i64::MIN, position: 0, end: 0, row: 0 })
+        Ok(Cursor {
+            base,
+            table,
+            rows: None,
+            found: RowRange::Unordered(0..0),
+            end_from: i64::MIN,
+            rest: 0..0,
+            is_backward: false,
+            row: 0,
+            place: BatchRows::default(),
+        })
     }
+}
+
+/// An order of rows that a statement asks for and a lookup can give.
+enum AskedOrder {
+    /// By begin: [`BY_BEGIN`], with [`BACKWARD`] for the latest first.
+    Begin(c_int),
+    /// By these columns.
+    Columns(Vec<usize>),
+}
+
+/// The order that a statement asks for, or the one that puts rows of a group one after the other.
+fn asked_order(info: &IndexInfo, layout: &Layout) -> Option<AskedOrder> {
+    let mut columns = Vec::new();
+    let mut is_descending = false;
+    for term in info.order_bys() {
+        columns.push(usize::try_from(term.column()).ok()?);
+        is_descending |= term.is_order_by_desc();
+    }
+    if columns.len() == 1 && layout.begin == columns.first().copied() {
+        return Some(AskedOrder::Begin(if is_descending { BY_BEGIN | BACKWARD } else { BY_BEGIN }));
+    }
+    // Rows with equal values are in order of their begin already.
+    if columns.len() > 1 && layout.begin == columns.last().copied() {
+        columns.pop();
+    }
+    let is_known =
+        |column: &usize| !layout.is_computed(*column) && layout.columns.get(*column).is_some_and(is_key);
+    let is_given = !is_descending && !columns.is_empty() && columns.iter().all(is_known);
+    is_given.then_some(AskedOrder::Columns(columns))
 }
 
 impl VirtualTable {
@@ -310,20 +365,25 @@ struct Cursor {
     found: RowRange,
     /// The least end of the rows that are looked up.
     end_from: i64,
-    /// The current position in `found`, and the end of its range.
-    position: usize,
-    end: usize,
-    /// The row of the table at the position.
+    /// The positions in `found` from the current one on, which is the first, or backward the last.
+    rest: Range<usize>,
+    is_backward: bool,
+    /// The row of the table at the position, and its batch.
     row: usize,
+    place: BatchRows,
 }
 
 impl Cursor {
-    /// Moves to the first row from a position on.
-    fn seek(&mut self, position: usize) {
+    /// Moves to the row of the current position; forward, to the first one from there that ends late enough.
+    fn seek(&mut self) {
         let Some(rows) = &self.rows else { return };
-        self.position = rows.next(&self.found, position, self.end_from);
-        if self.position < self.end {
-            self.row = rows.row(&self.found, self.position);
+        if !self.is_backward {
+            self.rest.start = rows.next(&self.found, self.rest.start, self.end_from);
+        }
+        if !self.rest.is_empty() {
+            let position = if self.is_backward { self.rest.end - 1 } else { self.rest.start };
+            self.row = rows.row(&self.found, position);
+            rows.locate(self.row, &mut self.place);
         }
     }
 }
@@ -347,62 +407,76 @@ unsafe impl VTabCursor for Cursor {
         bounds.end_from = next(END_FROM).unwrap_or(i64::MIN);
         let columns =
             columns.unwrap_or_default().split(',').filter_map(|column| column.parse::<usize>().ok());
-        let equal: Vec<(usize, ValueRef<'_>)> = columns.zip(arguments).collect();
-        if equal.iter().any(|(_, value)| matches!(value, ValueRef::Null)) {
-            // Nothing equals null.
-            (self.position, self.end) = (0, 0);
-            return Ok(());
-        }
-        // Rows are not looked up by a value that may equal several keys.
-        let key = |(column, value)| Some((column, Key::of(value, self.table.columns().get(column)?)?));
-        let (columns, key): (Vec<usize>, Vec<Key>) = equal.into_iter().filter_map(key).unzip();
         // A cursor serves one statement, whose columns are known when it first looks rows up.
         let rows = match self.rows.take() {
             Some(rows) => rows,
-            None => self.table.rows()?,
+            None => {
+                let rows = self.table.rows()?;
+                self.place = rows.first_batch();
+                rows
+            }
         };
-        self.found = rows.find(&columns, &key, &bounds);
+        self.found = if bits & BY_COLUMNS != 0 {
+            rows.sorted(&columns.collect::<Vec<_>>())
+        } else {
+            let equal: Vec<(usize, ValueRef<'_>)> = columns.zip(arguments).collect();
+            if equal.iter().any(|(_, value)| matches!(value, ValueRef::Null)) {
+                // Nothing equals null.
+                RowRange::Unordered(0..0)
+            } else {
+                // Rows are not looked up by a value that may equal several keys.
+                let key =
+                    |(column, value)| Some((column, Key::of(value, self.table.columns().get(column)?)?));
+                let (columns, key): (Vec<usize>, Vec<Key>) = equal.into_iter().filter_map(key).unzip();
+                let order = if bits & BY_BEGIN != 0 { RowOrder::Begin } else { RowOrder::Any };
+                rows.find(&columns, &key, &bounds, order)
+            }
+        };
         self.rows = Some(rows);
-        let (RowRange::Unordered(range) | RowRange::Ordered(range) | RowRange::Equal(_, range)) = &self.found;
-        let start = range.start;
-        (self.end, self.end_from) = (range.end, bounds.end_from);
-        self.seek(start);
+        (self.rest, self.end_from) = (self.found.positions(), bounds.end_from);
+        self.is_backward = bits & BACKWARD != 0;
+        self.seek();
         Ok(())
     }
 
     fn next(&mut self) -> Result<()> {
-        self.seek(self.position + 1);
+        if self.is_backward {
+            self.rest.end -= 1;
+        } else {
+            self.rest.start += 1;
+        }
+        self.seek();
         Ok(())
     }
 
     fn eof(&self) -> bool {
-        self.position >= self.end
+        self.rest.is_empty()
     }
 
     fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
         let Some(rows) = &self.rows else { return Ok(()) };
-        let (batch, row) = rows.batch_and_row(self.row);
-        if self.table.layout().is_some_and(|layout| layout.is_computed(column as usize)) {
-            return context.set_result(rows.computed_end(batch, row));
-        }
-        let cells = Cells::of(batch.column(column as usize).as_ref());
-        let cell = cells.cell(row);
-        let list;
-        let value = match cell {
-            Cell::Null => ValueRef::Null,
-            Cell::Text(text) => ValueRef::Text(text.as_bytes()),
-            Cell::Integer(integer) => ValueRef::Integer(integer as i64),
-            Cell::Signed(integer) => ValueRef::Integer(integer),
-            Cell::Real(real) => ValueRef::Real(real),
-            Cell::Boolean(truth) => ValueRef::Integer(truth.into()),
-            Cell::List(_) => {
-                let mut json = Vec::new();
-                cell.write_json(&mut json);
-                list = json;
-                ValueRef::Text(&list)
-            }
+        let row = self.row - self.place.rows.start;
+        let Some(cells) = rows.columns(self.place.batch).get(column as usize) else {
+            return context.set_result(rows.computed_end(self.place.batch, row));
         };
-        context.set_result(ToSqlOutput::Borrowed(value))
+        cells.with_cell(row, |cell| {
+            let list;
+            let value = match cell {
+                Cell::Null => ValueRef::Null,
+                Cell::Text(text) => ValueRef::Text(text.as_bytes()),
+                Cell::Integer(integer) => ValueRef::Integer(integer as i64),
+                Cell::Signed(integer) => ValueRef::Integer(integer),
+                Cell::Real(real) => ValueRef::Real(real),
+                Cell::Boolean(truth) => ValueRef::Integer(truth.into()),
+                Cell::List(_) => {
+                    let mut json = Vec::new();
+                    cell.write_json(&mut json);
+                    list = json;
+                    ValueRef::Text(&list)
+                }
+            };
+            context.set_result(ToSqlOutput::Borrowed(value))
+        })
     }
 
     fn rowid(&self) -> Result<i64> {

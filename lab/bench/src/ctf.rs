@@ -12,14 +12,12 @@ use workbench::{
     setup::{self, Need},
 };
 
-use super::{Tap, in_turn, millis, peak_memory, two_threads};
+use super::{ARCHIVE, Tap, in_turn, millis, peak_memory, two_threads};
 
 /// Runs of each.
 const ROUNDS: usize = 5;
 /// Alternating runs on one thread and on two: they are short, and a machine's speed drifts otherwise.
 const SCALING_ROUNDS: usize = 31;
-/// The trace of the goals.
-const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
 /// The most private memory, without chunks, in kB.
 const MEMORY: u64 = 150_000;
 

@@ -1,10 +1,11 @@
 //! Speed and memory of recording and reading: `cargo bench-peers pt` for Intel PT, `ctf` for software events,
-//! `analyses` for analyses of these. Compared programs run alternately, with the file in the page cache.
+//! `analyses` for analyses of these, `sql` for questions. Compared programs run alternately, with the file in the page cache.
 
 mod ctf;
 mod decoders;
 pub mod plot;
 mod pt;
+mod sql;
 mod workloads;
 
 use std::{
@@ -21,6 +22,8 @@ use nix::sys::{
 };
 use workbench::{Outcome, command};
 
+/// The trace of the goals of events: 18 million of a kernel.
+const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
 /// The required speed-up of two threads.
 const TWO_THREADS: f64 = 1.85;
 
@@ -30,7 +33,8 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((kind, names)) if kind == "pt" => pt::run(names),
         Some((kind, traces)) if kind == "ctf" => ctf::run(ctf::READINGS, traces),
         Some((kind, traces)) if kind == "analyses" => ctf::run(ctf::ANALYSES, traces),
-        _ => Err("usage: cargo bench-peers pt [NAME…] | ctf [TRACE] | analyses [TRACE]".into()),
+        Some((kind, traces)) if kind == "sql" => sql::run(traces),
+        _ => Err("usage: cargo bench-peers pt [NAME…] | ctf [TRACE] | analyses [TRACE] | sql [TRACE]".into()),
     }
 }
 

@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 
 import { KERNEL, settled, spanAfter } from "./kernel";
-import { type Viewer, close, closeBrowser, open, printed, start } from "./viewer";
+import { type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
 
 let viewer: Viewer;
 
@@ -118,4 +118,15 @@ test("events are ticks on the rows of the timeline", async () => {
   expect(own.equals(await pixels(3))).toBe(false);
   expect(other.equals(await pixels(0))).toBe(true);
   await close(opened);
+});
+
+test.each([false, true])("a trace without states leads from its empty timeline to its events (dark: %s)", async (dark) => {
+  const own = await start([fixture("ctf/ust2.16-ctf2")]);
+  const opened = await open(`${own.address}#view=timeline`, { dark });
+  const { page } = opened;
+  await page.click('[data-none="rows"] a');
+  await page.waitForSelector("[data-event]");
+  expect(page.url()).toContain("view=events");
+  await close(opened);
+  await own.stop();
 });

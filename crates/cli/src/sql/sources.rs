@@ -6,7 +6,10 @@ use std::sync::{
 };
 
 use hodo_engine::{AnyReport, Chunks, EventReading, Experiment, Request, TimeSpan, Traces, reports};
-use hodo_model::{Column, Parameters, Root, Table, Value, table::cells};
+use hodo_model::{
+    Column, Heading, Parameters, Root, Table, Value,
+    table::{RecordBatch, cells},
+};
 use hodo_script::events::{EventTable, event_tables};
 use hodo_sql::Source;
 
@@ -149,6 +152,32 @@ impl OfReport {
     }
 }
 
+impl OfReport {
+    /// Makes a table whose rows leave as they settle, which takes two passes.
+    fn stream(&self, heading: Heading) -> Result<Table, String> {
+        const PASSES: u64 = 2;
+        let Common { experiment, stop, quiet } = &*self.common;
+        let work = PASSES * experiment.work(&self.request);
+        let progress = Progress::new_stopped_by(stop, work, *quiet);
+        let mut builder = heading.builder();
+        let mut add = |batch: &RecordBatch| {
+            builder.add_batch(batch);
+            true
+        };
+        let outcome = experiment.stream(&self.request, &mut add, &mut |done| progress.set(done));
+        progress.finish();
+        let tables = outcome.map_err(|refusal| format!("the table `{}`: {refusal}", self.name))?.tables;
+        if stop.load(Relaxed) {
+            return Err("interrupted".to_owned());
+        }
+        let [last] = <[Table; 1]>::try_from(tables).map_err(|tables| {
+            format!("the table `{}`: {} tables in place of one", self.name, tables.len())
+        })?;
+        last.batches().iter().for_each(|batch| builder.add_batch(batch));
+        Ok(builder.finish(last.summary).with_loss(last.loss))
+    }
+}
+
 /// Joins the tables of several recordings; a column names the recording of each row.
 fn joined(tables: &[Table], names: &[String]) -> Table {
     let first = &tables[0];
@@ -193,7 +222,12 @@ impl Source for OfReport {
 
     fn table(&self, _: &[bool]) -> Result<Table, String> {
         let made = self.rows.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let table = made.map_or_else(|| self.run(&self.request), Ok)?;
+        let table = match (made, self.common.experiment.heading(&self.request)) {
+            (Some(made), _) => made,
+            // All rows: a table that is made at once keeps a bounded number of them.
+            (None, Some(heading)) => self.stream(heading)?,
+            (None, None) => self.run(&self.request)?,
+        };
         if self.columns()? == table.columns() {
             Ok(table)
         } else {

@@ -2,6 +2,7 @@
 
 import { time } from "../../shared/format";
 import { fitted, shown } from "../../shared/text";
+import { Bars, ContextBars, PixelBars } from "./bars";
 import { type Colours, inkOn } from "./colours";
 import { load } from "./load";
 import { type Arrow, LOSSES, type Piece, type Places, type Sheet, concerns, drawArrows, drawPath, lossLanes } from "./overlays";
@@ -110,16 +111,15 @@ export function slicesOf(row: Pick<Row, "table" | "lane">, { span, tiles }: Pick
   const digits = tiles.digits((2 * span.length) / width);
   const first = row.lane - (row.lane % LANES);
   const seen: Seen[] = [];
-  const places = tiles.places(row.table.name, first, digits, span.begin, span.begin + span.length).map((place) => ({ place, best: tiles.best(place) }));
-  if (places.some(({ best }) => !best)) {
+  const drawn = tiles.draw(row.table.name, first, digits, span.begin, span.begin + span.length);
+  if (drawn.some(({ tile }) => !tile)) {
     // Of a store that has grown, what it had before stays until newer tiles are here.
     const before = tiles.before(row.table, row.lane);
     const old = before && slicesOf(before, { tiles: before.tiles, span: { ...span, begin: span.begin - before.later } }, width);
     if (before && old && old.length > 0) return old.map((one) => laterBy(one, before.later));
   }
-  for (const { place, best } of places) {
-    const [from, to] = tiles.span(place);
-    for (const slice of best?.tile.get(row.lane) ?? []) {
+  for (const { from, to, tile } of drawn) {
+    for (const slice of tile?.get(row.lane) ?? []) {
       const [begin, end] = [Math.max(slice.begin, from), Math.min(slice.end, to)];
       if (end < from || begin > to || (begin === to && slice.begin !== from)) continue;
       const before = seen[seen.length - 1];
@@ -137,11 +137,21 @@ function laterBy({ slice, begin, end }: Seen, later: number): Seen {
   return { slice: { ...slice, begin: slice.begin + later, end: slice.end + later }, begin: begin + later, end: end + later };
 }
 
+/** The cells that hatched areas repeat, by colour. */
+const cells = new Map<string, HTMLCanvasElement>();
+
 function hatched(context: CanvasRenderingContext2D, colour: string): CanvasPattern | string {
+  const cell = cells.get(colour) ?? hatchedCell(colour);
+  if (!cell) return colour;
+  cells.set(colour, cell);
+  return context.createPattern(cell, "repeat") ?? colour;
+}
+
+function hatchedCell(colour: string): HTMLCanvasElement | undefined {
   const cell = document.createElement("canvas");
   [cell.width, cell.height] = [8, 8];
   const inner = cell.getContext("2d");
-  if (!inner) return colour;
+  if (!inner) return undefined;
   inner.strokeStyle = colour;
   inner.lineWidth = 1.6;
   inner.beginPath();
@@ -150,13 +160,13 @@ function hatched(context: CanvasRenderingContext2D, colour: string): CanvasPatte
     inner.lineTo(at + 8, 0);
   }
   inner.stroke();
-  return context.createPattern(cell, "repeat") ?? colour;
+  return cell;
 }
 
 /** Draws rows, which are `scroll` pixels above. */
 export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", places: Places, scroll: number, scene: Scene): void {
   const prepared = prepare(canvas);
-  if (prepared) paintRows(prepared, list, places, scroll, scene);
+  if (prepared) paintRows({ ...prepared, pixels: PixelBars.of(canvas, devicePixelRatio) }, list, places, scroll, scene);
 }
 
 /** Something to draw on, and its size in pixels. */
@@ -164,20 +174,22 @@ export interface Paper {
   context: CanvasRenderingContext2D;
   width: number;
   height: number;
+  /** Bars of a whole canvas; others are drawn as rectangles. */
+  pixels?: PixelBars;
 }
 
 /** As `drawRows`, on any paper. */
-export function paintRows({ context, width, height }: Paper, list: "rows" | "pinned", places: Places, scroll: number, scene: Scene): void {
+export function paintRows({ context, width, height, pixels }: Paper, list: "rows" | "pinned", places: Places, scroll: number, scene: Scene): void {
   const { rows } = places;
   const { span } = scene;
   const x = (at: number) => ((at - span.begin) / span.length) * width;
   grid(context, scene, width, height);
   const hatch = hatched(context, scene.theme.hatch);
   const losses = lossSpans(scene, width);
-  const bars = new Bars(context);
-  for (const row of rows) {
+  const bars = new Bars(pixels ?? new ContextBars(context));
+  const visible = rows.filter(({ top, height: high }) => top - scroll <= height && top - scroll + high >= 0);
+  for (const row of visible) {
     const top = row.top - scroll;
-    if (top > height || top + row.height < 0) continue;
     if (row.id === scene.row) {
       context.fillStyle = scene.theme.selected;
       context.fillRect(0, top, width, row.height);
@@ -189,6 +201,20 @@ export function paintRows({ context, width, height }: Paper, list: "rows" | "pin
       for (const one of seen) drawSlice(context, one, row, { top, x, width, colours, hatch, scene, bars });
       bars.finish();
     }
+  }
+  // The pinned rows have none.
+  for (const { group, summary, top, height: high } of list === "rows" ? scene.summaries : []) {
+    const colours = scene.colours.get(group.table.name);
+    if (!colours || top - scroll > height || top - scroll + high < 0) continue;
+    const row = { table: group.table, height: high, isThin: false };
+    for (const slice of summary?.slices ?? []) {
+      drawSlice(context, { slice, begin: slice.begin, end: slice.end }, row, { top: top - scroll, x, width, colours, hatch, scene, bars });
+    }
+    bars.finish();
+  }
+  pixels?.finish(context);
+  for (const row of visible) {
+    const top = row.top - scroll;
     context.fillStyle = hatch;
     // What is below stays readable.
     context.globalAlpha = 0.6;
@@ -206,16 +232,6 @@ export function paintRows({ context, width, height }: Paper, list: "rows" | "pin
       if (right < 0 || left > width) continue;
       context.fillRect(left, top + row.height - 4, Math.max(2, right - left), 3);
     }
-  }
-  // The pinned rows have none.
-  for (const { group, summary, top, height: high } of list === "rows" ? scene.summaries : []) {
-    const colours = scene.colours.get(group.table.name);
-    if (!colours || top - scroll > height || top - scroll + high < 0) continue;
-    const row = { table: group.table, height: high, isThin: false };
-    for (const slice of summary?.slices ?? []) {
-      drawSlice(context, { slice, begin: slice.begin, end: slice.end }, row, { top: top - scroll, x, width, colours, hatch, scene, bars });
-    }
-    bars.finish();
   }
   const sheet: Sheet = { context, x, scroll, width, height, theme: scene.theme };
   if (scene.path.length > 0) drawPath(sheet, places, scene.path);
@@ -263,42 +279,6 @@ interface Where {
   hatch: CanvasPattern | string;
   scene: Scene;
   bars: Bars;
-}
-
-interface Bar {
-  left: number;
-  right: number;
-  top: number;
-  bottom: number;
-  colour: string;
-}
-
-/** The bars of a row's cells, by their number from the bottom. Those that touch and look the same are drawn as one. */
-class Bars {
-  private open: Bar[] = [];
-
-  constructor(private readonly context: CanvasRenderingContext2D) {}
-
-  add(number: number, bar: Bar): void {
-    const last = this.open[number];
-    const isSame = last && last.colour === bar.colour && last.top === bar.top && last.bottom === bar.bottom;
-    if (isSame && bar.left - last.right < 0.01) last.right = bar.right;
-    else {
-      if (last) this.draw(last);
-      this.open[number] = bar;
-    }
-  }
-
-  finish(): void {
-    for (const bar of this.open) if (bar) this.draw(bar);
-    this.open = [];
-  }
-
-  private draw({ left, right, top, bottom, colour }: Bar): void {
-    this.context.fillStyle = colour;
-    // Half a pixel more, which the next bar covers: otherwise the paper is seen between them.
-    this.context.fillRect(left, top, Math.max(1, right - left + 0.5), bottom - top);
-  }
 }
 
 /** The value of tables of calls. */

@@ -4,7 +4,7 @@ import { useRef } from "preact/hooks";
 
 import { answers } from "../../shared/answers";
 import { useAnswer } from "../../shared/ask";
-import { selection } from "../../shared/selection";
+import { link, selection } from "../../shared/selection";
 import { session } from "../../shared/session";
 import { dark } from "../../shared/theme";
 import { Waiting } from "../../shared/waiting";
@@ -37,9 +37,25 @@ function Page() {
   void dark.value;
   if (!store) return <div class="about"><Waiting asked={asked} /></div>;
   if (store.tables.every((table) => table.lanes.length === 0)) {
-    return <p class="about waiting">The store has no rows.</p>;
+    return <NoRows />;
   }
   return <Board store={store} />;
+}
+
+/** Says why nothing is drawn, and which view has the events: those of a program that traces itself begin and end nothing. */
+function NoRows() {
+  const hasEvents = !answers && session.value?.reports.some(({ name }) => name === "count");
+  return (
+    <p class="about waiting" data-none="rows">
+      There are no rows: nothing in these inputs has a begin and an end in time, such as states of threads or calls.
+      {hasEvents && (
+        <>
+          {" "}
+          <a href={link({ view: "events" })}>Events</a> shows what they have, with fields and counters.
+        </>
+      )}
+    </p>
+  );
 }
 
 export const timeline: View = {

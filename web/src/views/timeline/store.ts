@@ -84,6 +84,17 @@ export interface Place {
 
 type Held = { tile?: Tile; error?: string; used: number };
 
+/** A place of a picture, and the tile to draw there: its own, or a coarser one that contains it. */
+export interface Drawn {
+  /** The span of the place. */
+  from: number;
+  to: number;
+  tile: Tile | undefined;
+}
+
+/** Pictures whose tiles are remembered, at most: one has some tens. */
+const MOST_DRAWN = 1000;
+
 /** Asks for the tables. */
 export function fetchStore(signal?: AbortSignal): Promise<Store> {
   return json<Store>("timeline", {}, signal);
@@ -139,6 +150,8 @@ export class Tiles {
   private control = new AbortController();
   private clock = 0;
   private isClosed = false;
+  /** What was found last for the lanes of a tile in a span. The 32 rows of a tile ask for the same in each frame. */
+  private drawn = new Map<string, { drawn: Drawn[]; held: Held[] }>();
   private origin: bigint;
   /** Lanes of this store by table and key. */
   private lanes: Map<string, Map<string, number>> | undefined;
@@ -208,13 +221,34 @@ export class Tiles {
     return [Number((place.tile << shift) - this.origin), Number(((place.tile + 1n) << shift) - this.origin)];
   }
 
+  /** The tiles to draw for 32 lanes of a table in a span; asks for those that are not here. */
+  draw(table: string, first: number, digits: number, begin: number, end: number): Drawn[] {
+    const key = `${table} ${first} ${digits} ${begin} ${end}`;
+    const last = this.drawn.get(key);
+    if (last) {
+      this.clock++;
+      for (const held of last.held) held.used = this.clock;
+      return last.drawn;
+    }
+    const held: Held[] = [];
+    const drawn = this.places(table, first, digits, begin, end).map((place) => {
+      const best = this.best(place);
+      if (best) held.push(best);
+      const [from, to] = this.span(place);
+      return { from, to, tile: best?.tile };
+    });
+    if (this.drawn.size >= MOST_DRAWN) this.drawn.clear();
+    this.drawn.set(key, { drawn, held });
+    return drawn;
+  }
+
   /** The tile of a place, if it is here; asks for it otherwise. */
-  get(place: Place, ask = true): Tile | undefined {
+  private get(place: Place, ask = true): Held | undefined {
     const key = `${place.table} ${place.first} ${place.digits} ${place.tile}`;
     const held = this.held.get(key);
     if (held) {
       held.used = ++this.clock;
-      return held.tile;
+      return held.tile && held;
     }
     if (ask && !this.isClosed) {
       this.held.set(key, { used: ++this.clock });
@@ -224,16 +258,16 @@ export class Tiles {
     return undefined;
   }
 
-  /** The tile of a place, or a coarser one that contains it, with its place. */
-  best(place: Place): { tile: Tile; place: Place } | undefined {
+  /** The tile of a place, or a coarser one that contains it. */
+  private best(place: Place): Held | undefined {
     const exact = this.get(place);
-    if (exact) return { tile: exact, place };
+    if (exact) return exact;
     // A page that is a file may have only a coarser one, or one that has all records already.
     let wider = place;
     for (let step = 0; step < 31; step++) {
       wider = { ...wider, digits: wider.digits + 2, tile: wider.tile >> 2n };
-      const tile = this.get(wider, answers !== undefined);
-      if (tile) return { tile, place: wider };
+      const held = this.get(wider, answers !== undefined);
+      if (held) return held;
     }
     return undefined;
   }
@@ -242,6 +276,7 @@ export class Tiles {
   forget(): void {
     for (const [key] of this.queue) this.held.delete(key);
     this.queue = [];
+    this.drawn.clear();
   }
 
   private async work(): Promise<void> {
@@ -261,6 +296,7 @@ export class Tiles {
     } finally {
       this.running--;
     }
+    this.drawn.clear();
     this.trim();
     this.changed();
     void this.work();
