@@ -1,13 +1,7 @@
 //! Waits with short time-outs that end without an event.
 
 use super::calls::{CALLS, times};
-use crate::{
-    Evidence, Finding, Rule,
-    evidence::span,
-    link,
-    numbers::Numbers,
-    text::{count, share},
-};
+use crate::{Evidence, Finding, Rule, evidence::span, link, numbers::Numbers, text::share};
 
 /// Calls that wait for events, at most for some time, and return how many there were.
 const WAITS: &[&str] = &["poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"];
