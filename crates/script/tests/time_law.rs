@@ -69,6 +69,7 @@ const WHOLE: Reading<'_> = Reading {
     window: Window::ALL,
     numbers: None,
     spans: None,
+    skims: false,
     memo: false,
 };
 
