@@ -63,11 +63,20 @@ struct Allocations {
 }
 
 impl Allocations {
-    fn add(&mut self, row: &TreeRow, is_allocation: bool) {
+    fn add(&mut self, entries: u64, instructions: u64, is_allocation: bool) {
         let count = if is_allocation { &mut self.allocated } else { &mut self.freed };
-        *count = count.saturating_add(row.entries);
-        self.instructions = self.instructions.saturating_add(row.total_instructions);
+        *count = count.saturating_add(entries);
+        self.instructions = self.instructions.saturating_add(instructions);
     }
+}
+
+/// Where functions of the allocator jump to each other, as `operator delete(void*, unsigned long)` does to
+/// `operator delete(void*)` and that to `free`: they have one caller, and are one call.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Chain {
+    callers: Vec<*const TreeRow>,
+    stub: Option<usize>,
+    is_allocation: bool,
 }
 
 /// Whether a function allocates memory; `None` if it does not free any either. A version of Rust's has a hash in its name.
@@ -86,6 +95,11 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
 
 fn of_tree(tree: &Tree<'_>) -> Option<Finding> {
     let (mut all, mut paths) = (Allocations::default(), BTreeMap::<String, Allocations>::new());
+    let mut add = |path: String, entries, instructions, is_allocation| {
+        all.add(entries, instructions, is_allocation);
+        paths.entry(path).or_default().add(entries, instructions, is_allocation);
+    };
+    let mut chains: BTreeMap<Chain, (String, u64, u64)> = BTreeMap::new();
     let is_kind = tree.marked(|function| kind(function).is_some());
     tree.visit(|node| {
         if !is_kind[node.row.function as usize] {
@@ -95,12 +109,25 @@ fn of_tree(tree: &Tree<'_>) -> Option<Finding> {
         let is_outermost = node.callers.iter().all(|caller| !is_kind[caller.function as usize]);
         // What a library allocates counts for the function that the program called.
         let is_direct = std::ptr::eq(node.entry().0, node.row);
-        if is_outermost && is_direct {
-            all.add(node.row, is_allocation);
-            let callers: Vec<&str> = node.callers.iter().map(|caller| tree.text(caller.function)).collect();
-            paths.entry(callers.join(" → ")).or_default().add(node.row, is_allocation);
+        if !is_outermost || !is_direct {
+            return;
         }
+        let callers: Vec<&str> = node.callers.iter().map(|caller| tree.text(caller.function)).collect();
+        let (path, entries, instructions) =
+            (callers.join(" → "), node.row.entries, node.row.total_instructions);
+        if !node.row.is_jumped {
+            return add(path, entries, instructions, is_allocation);
+        }
+        let callers = node.callers.iter().map(|caller| std::ptr::from_ref(*caller)).collect();
+        let chain = Chain { callers, stub: node.stub, is_allocation };
+        let chain = chains.entry(chain).or_insert((path, 0, 0));
+        // Each function of a chain ran at most as often as the chain was called.
+        chain.1 = chain.1.max(entries);
+        chain.2 = chain.2.saturating_add(instructions);
     });
+    for (Chain { is_allocation, .. }, (path, entries, instructions)) in chains {
+        add(path, entries, instructions, is_allocation);
+    }
     let weight = share(all.instructions, figure(tree.table, "instructions"));
     let (path, most) = paths.iter().max_by_key(|(_, one)| one.instructions)?;
     (weight > THRESHOLD && all.allocated >= FEWEST).then(|| finding(weight, &all, path, most))
@@ -111,7 +138,7 @@ fn finding(weight: f64, all: &Allocations, path: &str, most: &Allocations) -> Fi
     let calls = all.allocated.saturating_add(all.freed).max(1);
     let sentence = format!(
         "{} of the run is in malloc, free and the like (threshold {}): memory was allocated {} and freed {}, {} instructions \
-         each. {} of that is for {}, which allocated {} and freed {}.",
+         each. {} of that is for {}, which allocated {}{}.",
         numbers.percent("share", weight),
         numbers.percent("threshold", THRESHOLD),
         numbers.times("allocations", all.allocated),
@@ -123,7 +150,11 @@ fn finding(weight: f64, all: &Allocations, path: &str, most: &Allocations) -> Fi
             text::path(path)
         },
         numbers.times("path_allocations", most.allocated),
-        numbers.times("path_frees", most.freed),
+        match numbers.times("path_frees", most.freed) {
+            // Others free it.
+            _ if most.freed == 0 => String::new(),
+            frees => format!(" and freed {frees}"),
+        },
     );
     let (command, link) = ("report tree".to_owned(), link::flame());
     Finding { rule: RULE.name, weight, sentence, command, link, numbers: numbers.list() }

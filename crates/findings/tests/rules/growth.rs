@@ -55,10 +55,12 @@ fn growth_is_strong_large_and_of_much_of_the_run() {
     let slightly: Vec<u64> = (0..200).map(|number| 4000 + number).collect();
     assert_eq!(found(&slightly, 400_000), [], "at most 1.5 times");
     let [latency, functions, _] = &hungry(&growing, 400_000);
-    let evidence = Evidence::new(vec![(("latency", "instructions"), latency), (("functions", ""), functions)]);
+    let evidence =
+        Evidence::new(vec![(("latency", "instructions"), latency), (("functions", ""), functions)]);
     assert_eq!(questions(&evidence)[0].function, "append");
     let [latency, functions, _] = &hungry(&[100; 200], 40_000);
-    let evidence = Evidence::new(vec![(("latency", "instructions"), latency), (("functions", ""), functions)]);
+    let evidence =
+        Evidence::new(vec![(("latency", "instructions"), latency), (("functions", ""), functions)]);
     assert_eq!(questions(&evidence), [], "equal costs do not grow");
 }
 
