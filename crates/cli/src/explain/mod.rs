@@ -129,6 +129,7 @@ impl Explained<'_> {
             let other = if self.found.is_empty() { "" } else { " else" };
             let known = if self.losses.is_empty() { "" } else { " of what could be read" };
             text.push_str(&format!("{}{other} stands out{known}: {}.\n", self.subject, self.nothing));
+            text.push_str(if self.losses.is_empty() { "" } else { "\n" });
         }
         let mut losses = Vec::new();
         let options = output::options(command.output.limit, &command.output);
