@@ -18,6 +18,7 @@ pub(crate) fn is_stub(function: &str) -> bool {
 pub(crate) fn plain_name(function: &str) -> &str {
     let name = function.trim_start_matches('_');
     let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
+    let name = name.strip_prefix("libc_").unwrap_or(name);
     let name = name.strip_suffix("@plt").unwrap_or(name);
     name.strip_suffix("64").unwrap_or(name)
 }
@@ -356,25 +357,27 @@ fn is_of_language(function: &str) -> bool {
     ["std::", "__gnu_cxx::", "core::", "alloc::"].iter().any(|space| name.starts_with(space))
 }
 
-/// Returns the program's own function for which a function of a library, or of the language's library, runs most; `None` if
-/// it is the program's own.
+/// Returns the program's own function for which a function of a library, or of the language's library, runs most of its
+/// instructions; `None` if it is the program's own.
 pub(crate) fn program_caller(evidence: &Evidence<'_>, function: &str) -> Option<String> {
-    let mut callers = BTreeMap::<&str, u64>::new();
+    let (mut whole, mut callers) = (0u64, BTreeMap::<&str, u64>::new());
     for tree in evidence.trees() {
         let Some(&id) = tree.names.ids.get(function) else { continue };
         let is_of_language = tree.marked(is_of_language);
         let is_own = |row: &TreeRow| tree.is_own(row.module) && !is_of_language[row.function as usize];
         tree.visit(|node| {
-            if node.row.function == id
-                && !is_own(node.row)
-                && let Some(caller) = node.callers.iter().rfind(|caller| is_own(caller))
-            {
+            if node.row.function != id || is_own(node.row) {
+                return;
+            }
+            whole = whole.saturating_add(node.row.total_instructions);
+            if let Some(caller) = node.callers.iter().rfind(|caller| is_own(caller)) {
                 let of_caller = callers.entry(tree.text(caller.function)).or_default();
                 *of_caller = of_caller.saturating_add(node.row.total_instructions);
             }
         });
     }
-    callers.into_iter().max_by_key(|(_, total)| *total).map(|(caller, _)| caller.to_owned())
+    let (caller, total) = callers.into_iter().max_by_key(|(_, total)| *total)?;
+    (total > whole / 2).then(|| caller.to_owned())
 }
 
 /// Returns the callee of a function that has most of the function's instructions, if one has more than half of them.

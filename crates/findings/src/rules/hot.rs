@@ -19,7 +19,7 @@ const LEAST: f64 = 0.05;
 
 pub(crate) const RULE: Rule = Rule {
     name: "hot",
-    help: "if no other finding explains half of the run: the three functions with the most instructions of their own (of a library's, with what they call), the second and third with at least 5 % of the run, and who calls them; and the function whose system calls take at least 25 % of the time, in at least 100 calls, and twice its share of the instructions",
+    help: "if no other finding explains half of the run: the three functions with the most instructions of their own (of a library's, with what they call), the second and third with at least 5 % of the run, and who calls them; and the function whose system calls take at least 25 % of the time, in at least 100 calls of at most 100 µs, and twice its share of the instructions",
     needs: &[TREE],
     find,
 };
@@ -36,15 +36,15 @@ const MOST_LINES: usize = 2;
 /// its share of the instructions.
 const OUTSIDE: f64 = 0.25;
 const FEWEST_OUTSIDE: u64 = 100;
+/// Longest average of such a call, in nanoseconds: longer ones wait for somebody, as `read` does for a pipe.
+const LONGEST_OUTSIDE: u64 = 100_000;
 const DISAGREES: f64 = 2.0;
-/// The ratio of its shares of the instructions and of the time from which a function is cheap. What interrupts a run now and
-/// then on a busy machine stays below.
-const CHEAP: f64 = 10.0;
 
 /// Functions that wait because the program wants to: what passes there is no time that it needs. Locks have a rule.
 const WAITS: &[&str] = &[
     "pthread_join",
     "pthread_timedjoin_np",
+    "pthread_clockjoin_ex",
     "pthread_cond_wait",
     "pthread_cond_timedwait",
     "pthread_cond_clockwait",
@@ -54,6 +54,7 @@ const WAITS: &[&str] = &[
     "pthread_rwlock_wrlock",
     "sem_wait",
     "sem_timedwait",
+    "new_sem_wait",
     "nanosleep",
     "clock_nanosleep",
     "usleep",
@@ -189,7 +190,8 @@ fn outside(run: &Run, hot: &[(Function, Hot)]) -> Option<(Function, Finding)> {
     let (caller, called) = most.callers.iter().max_by_key(|(_, called)| called.outside)?;
     let weight = share(most.outside, run.time);
     let of_instructions = share(most.instructions, run.instructions);
-    if weight < OUTSIDE || called.calls < FEWEST_OUTSIDE || weight < of_instructions * DISAGREES {
+    let is_often = called.calls >= FEWEST_OUTSIDE && called.outside / called.calls <= LONGEST_OUTSIDE;
+    if weight < OUTSIDE || !is_often || weight < of_instructions * DISAGREES {
         return None;
     }
     let mut numbers = Numbers::default();
@@ -254,9 +256,8 @@ fn finding(evidence: &Evidence<'_>, [name, module]: [&String; 2], hot: &Hot, run
     let of_instructions = share(hot.instructions, run.instructions);
     let of_time = share(hot.time, run.time);
     let percent_of = numbers.percent("share", of_instructions);
-    // Where the time disagrees, a function that looks hot may be cheap.
-    let is_cheap = run.time > 0 && hot.time > 0 && of_time * CHEAP < of_instructions;
-    let time = match run.is_outside || is_cheap {
+    // Where system calls take the time, a function that looks hot may be cheap.
+    let time = match run.is_outside {
         true => format!(" ({} of the time)", numbers.percent("share_of_time", of_time)),
         false => String::new(),
     };
