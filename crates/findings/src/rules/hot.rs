@@ -50,6 +50,8 @@ const WAITS: &[&str] = &[
     "pthread_cond_clockwait",
     "pthread_barrier_wait",
     "pthread_mutex_lock",
+    "pthread_mutex_unlock",
+    "pthread_mutex_unlock_usercnt",
     "pthread_rwlock_rdlock",
     "pthread_rwlock_wrlock",
     "sem_wait",
