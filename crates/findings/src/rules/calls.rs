@@ -1,7 +1,7 @@
 //! Habits: system calls that are made too often. Where the input has control flow alone, the functions of the library of C
 //! that make them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::tails::quoted;
 use crate::{
@@ -159,6 +159,13 @@ impl Habit {
         let which = rows.iter().map(times).collect::<Vec<_>>().join(", ");
         let mut found = self.finding(rule, Made { calls, total, following, span }, &which);
         if let Some(finding) = &mut found {
+            let programs = programs(evidence);
+            if programs > 1 {
+                finding.sentence += &format!(
+                    " That is of {} programs together: `--comm` selects one.",
+                    count(programs as u64)
+                );
+            }
             finding.command = "report syscalls".to_owned();
             finding.link = link::table("syscalls", "");
         }
@@ -290,6 +297,13 @@ impl Habit {
             numbers: numbers.list(),
         })
     }
+}
+
+/// Returns how many names the threads of a trace have. The idle ones are of no program.
+fn programs(evidence: &Evidence<'_>) -> usize {
+    let rows = evidence.rows(("cpu", "thread"));
+    let names = rows.iter().filter(|row| row.integer("tid") != 0).map(|row| row.text("comm"));
+    names.collect::<BTreeSet<_>>().len()
 }
 
 /// Calls that were made.

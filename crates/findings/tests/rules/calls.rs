@@ -151,3 +151,20 @@ fn locks_are_found_in_the_time_of_control_flow() {
     assert_eq!(sentence("pthread_mutex_lock", 99, SECOND / 5), None);
     assert_eq!(sentence("pthread_mutex_lock", 100, SECOND / 10), None);
 }
+
+#[test]
+fn calls_of_several_programs_together_are_called_that() {
+    let calls: [Value; 3] = ["munmap".into(), 2_000u64.into(), (SECOND / 2).into()];
+    let syscalls = made("syscalls", &[], &["call", "count", "total_ns"], &[&calls]);
+    let sentence = |names: &[&str]| {
+        let rows: Vec<[Value; 2]> =
+            (0u64..).zip(names).map(|(tid, name)| [tid.into(), (*name).into()]).collect();
+        let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
+        let cpu = made("cpu", &[], &["tid", "comm"], &rows);
+        let found = found(&[(("syscalls", "call"), &syscalls), (("cpu", "thread"), &cpu)]);
+        found.into_iter().find(|finding| finding.rule == "mapping").expect("a finding").sentence
+    };
+    let several = sentence(&["swapper", "db", "ui", "ui"]);
+    assert!(several.ends_with("That is of 2 programs together: `--comm` selects one."), "{several}");
+    assert!(!sentence(&["swapper", "db"]).contains("together: "), "one program");
+}
