@@ -14,6 +14,18 @@ pub(crate) fn is_stub(function: &str) -> bool {
     function.ends_with("@plt")
 }
 
+/// Returns the name of a function of the library of C without the underscores and suffixes of its versions.
+pub(crate) fn plain_name(function: &str) -> &str {
+    let name = function.trim_start_matches('_');
+    let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
+    let name = name.strip_prefix("libc_").unwrap_or(name);
+    let name = name.strip_suffix("@plt").unwrap_or(name);
+    name.strip_suffix("64").unwrap_or(name)
+}
+
+/// Functions that make the system call by which another program replaces the running one.
+const REPLACES: &[&str] = &["execve", "execveat", "fexecve"];
+
 /// Number of a name in its [`Tree`].
 pub(crate) type NameId = u32;
 
@@ -27,7 +39,12 @@ pub(crate) struct TreeRow {
     pub(crate) recursion: u64,
     pub(crate) total_instructions: u64,
     pub(crate) self_instructions: u64,
+    pub(crate) self_time_ns: u64,
     pub(crate) total_time_ns: u64,
+    /// Time outside of the traced code: in system calls, or while others ran.
+    pub(crate) outside_time_ns: u64,
+    /// Whether it was entered by a jump, in place of the function before it.
+    pub(crate) is_jumped: bool,
 }
 
 impl TreeRow {
@@ -48,6 +65,10 @@ pub(crate) struct Tree<'a> {
     is_own: Vec<bool>,
     /// By name, whether it is a function of the linker.
     is_stub: Vec<bool>,
+    /// By name, whether it makes the system call that replaces a program by another.
+    is_exec: Vec<bool>,
+    /// By name, whether a program begins there.
+    is_start: Vec<bool>,
 }
 
 /// The distinct names of functions and modules.
@@ -101,6 +122,8 @@ pub(crate) struct Node<'n, 't, 'a> {
     pub(crate) row: &'t TreeRow,
     /// Its callers without stubs, the outermost first.
     pub(crate) callers: &'n [&'t TreeRow],
+    /// The number of the stub by which it was entered.
+    pub(crate) stub: Option<usize>,
 }
 
 impl<'a> Tree<'a> {
@@ -111,13 +134,29 @@ impl<'a> Tree<'a> {
         for batch in table.batches() {
             let cells = cells(batch);
             let of = |name: &str| column(name).map(|index| &cells[index]);
-            let [mut functions, mut modules] = ["function", "module"].map(|name| NameColumn::new(of(name)));
-            let numbers =
-                ["depth", "entries", "recursion", "total_instructions", "self_instructions", "total_time_ns"]
-                    .map(of);
+            let [mut functions, mut modules, mut entered_by] =
+                ["function", "module", "entered_by"].map(|name| NameColumn::new(of(name)));
+            let numbers = [
+                "depth",
+                "entries",
+                "recursion",
+                "total_instructions",
+                "self_instructions",
+                "self_time_ns",
+                "total_time_ns",
+            ]
+            .map(of);
             for row in 0..batch.num_rows() {
-                let [depth, entries, recursion, total_instructions, self_instructions, total_time_ns] =
-                    numbers.map(|cells| integer(cells, row));
+                let [
+                    depth,
+                    entries,
+                    recursion,
+                    total_instructions,
+                    self_instructions,
+                    self_time_ns,
+                    total_time_ns,
+                ] = numbers.map(|cells| integer(cells, row));
+                let entered_by = entered_by.id(row, &mut names);
                 rows.push(TreeRow {
                     function: functions.id(row, &mut names),
                     module: modules.id(row, &mut names),
@@ -126,12 +165,20 @@ impl<'a> Tree<'a> {
                     recursion,
                     total_instructions,
                     self_instructions,
+                    self_time_ns,
                     total_time_ns,
+                    outside_time_ns: 0,
+                    is_jumped: names.texts[entered_by as usize] == "jump",
                 });
             }
         }
-        let mut tree = Tree { table, rows, names, program: None, is_own: Vec::new(), is_stub: Vec::new() };
+        add_outside_times(&mut rows);
+        let [is_own, is_stub_function, is_exec, is_start] = [const { Vec::new() }; 4];
+        let mut tree =
+            Tree { table, rows, names, program: None, is_own, is_stub: is_stub_function, is_exec, is_start };
         tree.is_stub = tree.marked(is_stub);
+        tree.is_exec = tree.marked(|name| REPLACES.contains(&name.trim_start_matches('_')));
+        tree.is_start = tree.marked(|name| name == "_start");
         tree.program = tree.find_program();
         tree.is_own = tree.marked(is_jitted);
         if let Some(program) = tree.program {
@@ -143,6 +190,11 @@ impl<'a> Tree<'a> {
     /// Returns a name.
     pub(crate) fn text(&self, id: NameId) -> &str {
         &self.names.texts[id as usize]
+    }
+
+    /// Returns whether a module is the program's own code.
+    pub(crate) fn is_own(&self, module: NameId) -> bool {
+        self.is_own[module as usize]
     }
 
     /// Returns by name whether it has a property.
@@ -169,18 +221,55 @@ impl<'a> Tree<'a> {
         Some(started.unwrap_or(main).module).filter(|&module| !self.text(module).is_empty())
     }
 
-    /// Visits the nodes without stubs, each before those that it called.
+    /// Visits the nodes without stubs, each before those that it called. A program that replaced another one (`execve`) has
+    /// no callers.
     pub(crate) fn visit<'t>(&'t self, mut see: impl FnMut(Node<'_, 't, 'a>)) {
         let mut path: Vec<&TreeRow> = Vec::new();
-        for row in &self.rows {
+        let mut stubs: Vec<(u32, usize)> = Vec::new();
+        // Of the programs that replaced others on the path, the depths, and how many nodes come before them.
+        let mut programs: Vec<(u32, usize)> = Vec::new();
+        for (index, row) in self.rows.iter().enumerate() {
             while path.last().is_some_and(|last| last.depth >= row.depth) {
                 path.pop();
             }
-            if !self.is_stub[row.function as usize] {
-                see(Node { tree: self, row, callers: &path });
-                path.push(row);
+            while stubs.last().is_some_and(|(depth, _)| *depth >= row.depth) {
+                stubs.pop();
             }
+            while programs.last().is_some_and(|(depth, _)| *depth >= row.depth) {
+                programs.pop();
+            }
+            if self.is_stub[row.function as usize] {
+                stubs.push((row.depth, index));
+                continue;
+            }
+            let is_replaced = |caller: &&TreeRow| self.is_exec[caller.function as usize];
+            if self.is_start[row.function as usize] && path.last().is_some_and(is_replaced) {
+                programs.push((row.depth, path.len()));
+            }
+            let first = programs.last().map_or(0, |(_, first)| *first);
+            let stub = stubs.last().filter(|(depth, _)| *depth + 1 == row.depth).map(|(_, stub)| *stub);
+            see(Node { tree: self, row, callers: &path[first..], stub });
+            path.push(row);
         }
+    }
+}
+
+/// Sets the time of each row that neither its code nor its callees had.
+fn add_outside_times(rows: &mut [TreeRow]) {
+    let mut path: Vec<usize> = Vec::new();
+    for row in rows.iter_mut() {
+        row.outside_time_ns = row.total_time_ns.saturating_sub(row.self_time_ns);
+    }
+    for index in 0..rows.len() {
+        let TreeRow { depth, total_time_ns, .. } = rows[index];
+        while path.last().is_some_and(|&last| rows[last].depth >= depth) {
+            path.pop();
+        }
+        if let Some(&caller) = path.last() {
+            let outside = &mut rows[caller].outside_time_ns;
+            *outside = outside.saturating_sub(total_time_ns);
+        }
+        path.push(index);
     }
 }
 
@@ -259,6 +348,36 @@ pub(crate) fn callees(evidence: &Evidence<'_>, of: [&str; 2]) -> BTreeMap<[Strin
         }
     }
     callees
+}
+
+/// Returns whether a function is of a language's standard library, of which templates are compiled into programs.
+fn is_of_language(function: &str) -> bool {
+    let name = function.trim_start_matches('<').split(['<', '(']).next().unwrap_or_default();
+    let name = name.rsplit(' ').next().unwrap_or_default();
+    ["std::", "__gnu_cxx::", "core::", "alloc::"].iter().any(|space| name.starts_with(space))
+}
+
+/// Returns the program's own function for which a function of a library, or of the language's library, runs most of its
+/// instructions; `None` if it is the program's own.
+pub(crate) fn program_caller(evidence: &Evidence<'_>, function: &str) -> Option<String> {
+    let (mut whole, mut callers) = (0u64, BTreeMap::<&str, u64>::new());
+    for tree in evidence.trees() {
+        let Some(&id) = tree.names.ids.get(function) else { continue };
+        let is_of_language = tree.marked(is_of_language);
+        let is_own = |row: &TreeRow| tree.is_own(row.module) && !is_of_language[row.function as usize];
+        tree.visit(|node| {
+            if node.row.function != id || is_own(node.row) {
+                return;
+            }
+            whole = whole.saturating_add(node.row.total_instructions);
+            if let Some(caller) = node.callers.iter().rfind(|caller| is_own(caller)) {
+                let of_caller = callers.entry(tree.text(caller.function)).or_default();
+                *of_caller = of_caller.saturating_add(node.row.total_instructions);
+            }
+        });
+    }
+    let (caller, total) = callers.into_iter().max_by_key(|(_, total)| *total)?;
+    (total > whole / 2).then(|| caller.to_owned())
 }
 
 /// Returns the callee of a function that has most of the function's instructions, if one has more than half of them.

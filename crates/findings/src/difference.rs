@@ -214,12 +214,12 @@ impl Tree {
         // What several callees have in small parts arises here.
         let is_spread = large.is_empty() || in_these < changed * (1.0 - MOST_OF_IT);
         if is_net && (!is_of_both || is_spread || is_by_frequency) {
-            found.push(Arisen { index, amount: node.total, is_own: false });
+            found.push(Arisen::of(index, node, false));
             return;
         }
         large.iter().for_each(|&child| self.arise(child, sign, least, found));
         if node.own.more() * sign >= least {
-            found.push(Arisen { index, amount: node.own, is_own: true });
+            found.push(Arisen::of(index, node, true));
         }
     }
 }
@@ -231,9 +231,29 @@ struct Arisen {
     amount: Both,
     /// Whether the amount is that of its own code, as callees have the rest.
     is_own: bool,
+    calls: Both,
+    own: Both,
+    total: Both,
+    /// As many paths have the same difference.
+    paths: u64,
 }
 
 impl Arisen {
+    fn of(index: usize, node: &Node, is_own: bool) -> Arisen {
+        let Node { own, total, calls, .. } = *node;
+        let amount = if is_own { own } else { total };
+        Arisen { index, amount, is_own, calls, own, total, paths: 1 }
+    }
+
+    /// Adds what arises in the same function on another path.
+    fn add(&mut self, other: &Arisen) {
+        self.amount.add(other.amount);
+        self.calls.add(other.calls);
+        self.own.add(other.own);
+        self.total.add(other.total);
+        self.paths += other.paths;
+    }
+
     /// Returns the rule that it belongs to.
     fn rule(&self, tree: &Tree) -> &'static str {
         let often = tree.per_caller(self.index);
@@ -249,8 +269,8 @@ impl Arisen {
     fn words(&self, node: &Node) -> String {
         let (name, Both { a, b }) = (text::name(&node.name), self.amount);
         let each = |total: f64, calls: f64| rate(if calls > 0.0 { total / calls } else { total });
-        let (before, now) = (each(a, node.calls.a), each(b, node.calls.b));
-        let [calls_a, calls_b] = [node.calls.a, node.calls.b].map(|calls| calls.round() as u64);
+        let (before, now) = (each(a, self.calls.a), each(b, self.calls.b));
+        let [calls_a, calls_b] = [self.calls.a, self.calls.b].map(|calls| calls.round() as u64);
         if a == 0.0 {
             return format!("{name} is new: B ran it {}, {now} instructions each", times(calls_b));
         }
@@ -264,7 +284,7 @@ impl Arisen {
             };
             return format!("{name} ran {} instead of {}, {costs}", times(calls_b), count(calls_a));
         }
-        let own = share_of(node.own.more(), node.total.more());
+        let own = share_of(self.own.more(), self.total.more());
         let place = match self.is_own {
             true => " in its own code".to_owned(),
             false if own >= 0.5 => format!(", {} of that in its own code", percent(own)),
@@ -292,11 +312,31 @@ fn arisen(evidence: &Evidence<'_>, rule: &'static str) -> Vec<Finding> {
         tree.roots.iter().for_each(|&root| tree.arise(root, sign, least, &mut found));
         let more = |one: &Arisen| one.amount.more() * sign;
         found.sort_by(|one, other| more(other).total_cmp(&more(one)));
-        found.truncate(MOST);
-        let of_rule = found.into_iter().filter(|one| one.rule(&tree) == rule);
-        findings.extend(of_rule.map(|one| finding(&tree, &one, rule, all)));
+        let mut merged = merged(&tree, found);
+        merged.truncate(MOST);
+        let of_rule = merged.iter().filter(|one| one.rule(&tree) == rule);
+        findings.extend(of_rule.map(|one| finding(&tree, one, rule, all)));
     }
     findings
+}
+
+/// Merges what arises in one function on several paths that look alike in a sentence, the largest first.
+fn merged(tree: &Tree, found: Vec<Arisen>) -> Vec<Arisen> {
+    let mut merged: Vec<Arisen> = Vec::new();
+    for one in found {
+        let is_alike = |other: &&mut Arisen| {
+            let shown = |index: usize| text::path(&tree.path(index));
+            other.is_own == one.is_own
+                && other.rule(tree) == one.rule(tree)
+                && shown(other.index) == shown(one.index)
+        };
+        match merged.iter_mut().find(is_alike) {
+            Some(other) => other.add(&one),
+            None => merged.push(one),
+        }
+    }
+    merged.sort_by(|one, other| other.amount.more().abs().total_cmp(&one.amount.more().abs()));
+    merged
 }
 
 fn finding(tree: &Tree, arisen: &Arisen, rule: &'static str, all: f64) -> Finding {
@@ -305,16 +345,20 @@ fn finding(tree: &Tree, arisen: &Arisen, rule: &'static str, all: f64) -> Findin
     let mut numbers = Numbers::default();
     let node = &tree.nodes[arisen.index];
     numbers.function("function", &node.name);
-    numbers.rate("a_calls", node.calls.a);
-    numbers.rate("b_calls", node.calls.b);
+    numbers.rate("a_calls", arisen.calls.a);
+    numbers.rate("b_calls", arisen.calls.b);
     numbers.rate("a_instructions", arisen.amount.a);
     numbers.rate("b_instructions", arisen.amount.b);
     let (verb, added) = if more > 0.0 { ("more", "what was added") } else { ("less", "what fell away") };
+    let several = match arisen.paths {
+        1 => String::new(),
+        paths => format!(" ({} paths)", count(paths)),
+    };
     Finding {
         rule,
         weight: of_a.min(1.0),
         sentence: format!(
-            "{}, in {}. That is {} instructions {verb}, {} of {added} and {} of A.",
+            "{}, in {}{several}. That is {} instructions {verb}, {} of {added} and {} of A.",
             arisen.words(node),
             text::path(&tree.path(arisen.index)),
             numbers.count("difference", more.abs().round() as u64),

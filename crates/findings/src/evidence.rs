@@ -2,7 +2,7 @@
 
 use std::{cell::OnceCell, rc::Rc};
 
-use hodo_model::{Cell, Cells, Table, Value, cells};
+use hodo_model::{Cell, Cells, Loss, Table, Value, cells};
 
 use crate::{
     Need,
@@ -55,6 +55,19 @@ impl<'a> Evidence<'a> {
     /// Returns the rows of a report's tables.
     pub fn rows(&self, need: Need) -> Vec<Row<'a>> {
         self.tables(need).flat_map(Row::all).collect()
+    }
+
+    /// Returns what is missing from any table, each loss once, with the report that lists it.
+    pub fn losses(&self) -> Vec<(Need, &'a Loss)> {
+        let mut losses: Vec<(Need, &Loss)> = Vec::new();
+        for &(need, table) in &self.tables {
+            for loss in &table.loss {
+                if !losses.iter().any(|(_, known)| *known == loss) {
+                    losses.push((need, loss));
+                }
+            }
+        }
+        losses
     }
 
     /// Returns the call trees, one per trace.

@@ -27,6 +27,7 @@ mod why;
 
 pub use difference::{DIFFERENCE_RULES, DIVERGENCE, LATENCIES, PATHS, differences};
 pub use evidence::{CAUSES, Evidence, PATTERNS, Row, SIZES};
+pub use rules::tails::quoted;
 pub use series::{Execution, Executions, patterns};
 pub use sizes::{BlockSizes, Sized, sizes};
 pub use text::{WIDTH, wrapped};
@@ -155,7 +156,7 @@ fn question_of<'q>(questions: &'q mut Vec<Question>, row: &Row<'_>) -> &'q mut Q
 
 /// Returns the reports that rules need beside [`needs`], because of what they found in these.
 pub fn further(evidence: &Evidence<'_>) -> Vec<Need> {
-    rules::unequal::further(evidence)
+    [rules::unequal::further(evidence), rules::hot::further(evidence)].concat()
 }
 
 /// Rules whose findings are no reason for the run's cost.

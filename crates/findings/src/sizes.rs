@@ -59,6 +59,8 @@ pub(crate) struct Dependence {
     pub(crate) slope: f64,
     /// The smallest and the largest size: medians of the first and of the last bin.
     pub(crate) sizes: [u64; 2],
+    /// The least and the most.
+    pub(crate) ends: [u64; 2],
     /// Instructions per unit at these sizes.
     pub(crate) rates: [f64; 2],
     /// The share of the executions' instructions beyond the rate of the smallest.
@@ -112,6 +114,7 @@ pub(crate) fn dependence(points: &[Point]) -> Option<Dependence> {
         power: middle(powers),
         slope: middle(slopes),
         sizes: [first.0, last.0],
+        ends: [points[0].0, points[points.len() - 1].0],
         rates: [rate(first), rate(last)],
         extra: points.iter().map(beyond).sum::<f64>() / all.max(1.0),
     })
@@ -185,6 +188,8 @@ pub fn sizes(function: &str, module: &str, sized: &Sized<'_>) -> Table {
         Column::boolean("superlinear"),
         Column::integer("smallest", Unit::None),
         Column::integer("largest", Unit::None),
+        Column::integer("least", Unit::None),
+        Column::integer("most", Unit::None),
         Column::real("first_rate", Unit::None),
         Column::real("last_rate", Unit::None),
         Column::real("extra_share", Unit::Share),
@@ -202,6 +207,8 @@ pub fn sizes(function: &str, module: &str, sized: &Sized<'_>) -> Table {
             dependence.is_superlinear().into(),
             dependence.sizes[0].into(),
             dependence.sizes[1].into(),
+            dependence.ends[0].into(),
+            dependence.ends[1].into(),
             dependence.rates[0].into(),
             dependence.rates[1].into(),
             dependence.extra.into(),

@@ -20,9 +20,13 @@ pub(crate) fn percent(share: f64) -> String {
     if percent < 10.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// Formats instructions per unit: whole from 10 on.
+/// Formats instructions per unit: whole from 10 on, and below 0.1 with two significant digits.
 pub(crate) fn rate(rate: f64) -> String {
-    if rate >= 10.0 { count(rate.round() as u64) } else { format!("{rate:.2}") }
+    if rate >= 10.0 {
+        return count(rate.round() as u64);
+    }
+    let zeros = if rate > 0.0 && rate < 0.1 { (-rate.log10()).ceil() as usize } else { 1 };
+    format!("{rate:.*}", zeros + 1)
 }
 
 /// Formats a count with digits in groups of three, such as `1,000,000`.
@@ -54,9 +58,14 @@ pub(crate) fn name(function: &str) -> String {
         true => without_arguments(function),
         false => function.to_owned(),
     };
-    match shorter.char_indices().nth(NAME) {
-        Some((end, _)) => format!("{}…", &shorter[..end]),
-        None => shorter,
+    cut(&shorter, NAME)
+}
+
+/// Cuts a text after so many characters.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -175,6 +184,10 @@ mod tests {
         let durations = [0, 999, 1_000, 12_345, 1_234_567, 34_123_456_789].map(duration);
         assert_eq!(durations, ["0 ns", "999 ns", "1.00 µs", "12.3 µs", "1.23 ms", "34.1 s"]);
         assert_eq!([0.044, 0.44].map(percent), ["4.4 %", "44 %"]);
+        assert_eq!(
+            [0.0, 0.00412, 0.05, 0.25, 9.99, 12.4].map(rate),
+            ["0.00", "0.0041", "0.050", "0.25", "9.99", "12"]
+        );
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0, 1, 41].map(times), ["never", "once", "41 times"]);
         assert_eq!(path("a → b → c"), "a → b → c");

@@ -17,7 +17,7 @@ use hodo_engine::{
 use hodo_findings::{
     BlockSizes, CAUSES, Execution, Executions, Need, PATTERNS, Question, SIZES, Sized, patterns, sizes,
 };
-use hodo_model::{FunctionId, Table, Value};
+use hodo_model::{FunctionId, Summary, Table, Value};
 
 use crate::{
     arguments::Input,
@@ -241,12 +241,45 @@ fn sides(sample: &ExecutionSample) -> Option<Vec<SampledExecution>> {
     let mut order: Vec<&SampledExecution> = sample.all.kept.iter().collect();
     order.sort_by_key(|one| Reverse((one.instructions, latency::Measured::time(*one))));
     let typical = *latency::typical(&order)?;
-    let slowest: Vec<SampledExecution> = match sample.all.is_whole() {
-        true => latency::slowest(&order).into_iter().copied().collect(),
-        false => sample.slow(sample.slow_from()?).kept,
-    };
+    let slowest = slowest(sample)?;
     let step = slowest.len().div_ceil(MOST_COMPARED).max(1);
     Some([typical].into_iter().chain(slowest.into_iter().step_by(step)).collect())
+}
+
+/// Returns the slow executions: the slow kind, or the slowest 1 % by rank.
+fn slowest(sample: &ExecutionSample) -> Option<Vec<SampledExecution>> {
+    if !sample.all.is_whole() {
+        return Some(sample.slow(sample.slow_from()?).kept);
+    }
+    let mut order: Vec<&SampledExecution> = sample.all.kept.iter().collect();
+    order.sort_by_key(|one| Reverse((one.instructions, latency::Measured::time(*one))));
+    Some(latency::slowest(&order).into_iter().copied().collect())
+}
+
+/// Returns exact numbers of a function's executions, whose histogram has rounded ones. None if only a sample is known.
+fn exact(asked: &Asked<'_>) -> Summary {
+    let sample = &asked.sample;
+    if !sample.all.is_whole() {
+        return Vec::new();
+    }
+    let lengths = |is_wanted: &dyn Fn(u64) -> bool| {
+        let lengths = sample.all.kept.iter().map(|one| one.instructions).filter(|&length| is_wanted(length));
+        let mut lengths: Vec<u64> = lengths.collect();
+        lengths.sort_unstable();
+        lengths
+    };
+    let median = |lengths: &[u64]| lengths.get(lengths.len().saturating_sub(1) / 2).copied();
+    let slow_from = asked.question.slow_from;
+    let fast = lengths(&|length| length < slow_from);
+    let slow = lengths(&|length| length >= slow_from);
+    vec![
+        ("slowest", slowest(sample).map(|slowest| slowest.len() as u64).into()),
+        ("median", median(&lengths(&|_| true)).into()),
+        ("fast_count", (fast.len() as u64).into()),
+        ("fast_p50", median(&fast).into()),
+        ("slow_count", (slow.len() as u64).into()),
+        ("slow_p50", median(&slow).into()),
+    ]
 }
 
 /// Returns the tables of why slow executions were slow.
@@ -256,7 +289,11 @@ fn causes(compared: &[(&Asked<'_>, Vec<SampledExecution>)], trees: Vec<CallTree>
     for (one, sides) in compared {
         let trees: Vec<CallTree> = trees.by_ref().take(sides.len()).collect();
         if let Some((typical, slow)) = trees.split_first() {
-            let summary = vec![("function", one.question.function.as_str().into())];
+            let mut summary = vec![
+                ("function", one.question.function.as_str().into()),
+                ("compared", (slow.len() as u64).into()),
+            ];
+            summary.extend(exact(one));
             tables.push((CAUSES, latency::causes(typical, slow).causes_table(summary)));
         }
     }
@@ -285,6 +322,8 @@ fn counted<'a, 'q>(asked: &'a [Asked<'q>]) -> Vec<(&'a Asked<'q>, Vec<SampledExe
         };
         executions.sort_by_key(|one| (one.instructions, one.number));
         let step = executions.len().div_ceil(MOST_COUNTED).max(1);
+        // The longest is among them: its size is the largest that a finding names.
+        executions.reverse();
         let mut executions: Vec<_> = executions.into_iter().step_by(step).collect();
         executions.sort_by_key(|one| one.first);
         if !executions.is_empty() {

@@ -7,7 +7,7 @@ use hodo_engine::Needs;
 use hodo_findings::{DIVERGENCE, Evidence, LATENCIES, Need, PATHS, Rule, differences, why};
 use hodo_model::Table;
 
-use super::{draw, write};
+use super::{Explained, say_losses, with_selection, write};
 use crate::{
     arguments::{Explain, Input, PeriodArguments},
     diff::{Diff, Found, divergence, find},
@@ -44,10 +44,9 @@ pub fn run(
     };
     let mut tables: Vec<(Need, Table)> =
         latencies.into_iter().map(|found| (LATENCIES, found.table)).collect();
-    let mut nothing =
-        "No difference stands out: no latency of both traces grew beyond a threshold.\n".to_owned();
+    let mut nothing = "no latency of both traces grew beyond a threshold".to_owned();
     if let Some(comparison) = comparison {
-        nothing = format!("No difference stands out: {}.\n", comparison.verdict());
+        nothing = comparison.verdict();
         let is_equal = comparison.is_empty();
         tables.push((PATHS, comparison.tree()));
         // Of two builds there is no common branch, and a program without `main` has no execution to compare.
@@ -57,9 +56,16 @@ pub fn run(
     let evidence = Evidence::new(tables.iter().map(|(need, table)| (*need, table)).collect());
     match rule {
         Some(rule) => write(&why(rule, &evidence, differences), command)?,
-        None => draw(&differences(&evidence), &nothing, command)?,
+        None => {
+            let found = with_selection(differences(&evidence), &command.input);
+            Explained { found, losses: &loss, subject: "No difference", nothing }.draw(command)?;
+        }
     }
-    Ok(if command.input.strict && !loss.is_empty() { LOSS.into() } else { ExitCode::SUCCESS })
+    if !command.input.strict || loss.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    say_losses(&loss);
+    Ok(LOSS.into())
 }
 
 /// Returns the command that compares both sides.

@@ -12,9 +12,10 @@ use std::{
 use hodo_engine::{Experiment, Needs, Request};
 use hodo_findings::{
     DIFFERENCE_RULES, Evidence, Finding, Need, RULES, Rule, WIDTH, findings, further, needs, questions,
-    table, why, wrapped,
+    quoted, table, why, wrapped,
 };
-use hodo_model::{Parameters, Table};
+use hodo_model::{Loss, Parameters, Table};
+use hodo_views::write_loss;
 
 use crate::{
     arguments::{Explain, Input},
@@ -42,39 +43,136 @@ pub fn run(command: &Explain) -> Result<ExitCode, Failure> {
     let read = read(&command.input, &experiment, &mut |done| progress.set(done))?;
     progress.finish();
     let Some(read) = read else { return Ok(ExitCode::from(INTERRUPTED)) };
-    let nothing = format!(
-        "Nothing stands out: no number of {} tables passes a threshold (`hodo explain --list`).\n",
-        read.tables.len()
-    );
+    let losses: Vec<Loss> = read.evidence().losses().into_iter().map(|(_, loss)| loss.clone()).collect();
+    let nothing =
+        format!("no number of {} tables passes a threshold (`hodo explain --list`)", read.tables.len());
     match rule {
         Some(rule) => write(&why(rule, &read.evidence(), findings), command)?,
-        None => draw(&findings(&read.evidence()), &nothing, command)?,
+        None => {
+            let found = with_selection(findings(&read.evidence()), &command.input);
+            Explained { found, losses: &losses, subject: "Nothing", nothing }.draw(command)?;
+        }
+    }
+    if command.input.strict && !read.lossless {
+        say_losses(&losses);
     }
     Ok(input::exit_code_of(&command.input, &experiment, read.lossless))
 }
 
-/// Draws findings in the chosen format; `nothing` is the text if there are none.
-fn draw(found: &[Finding], nothing: &str, command: &Explain) -> Result<(), Failure> {
-    match command.output.format.as_str() {
-        "text" if found.is_empty() => write(nothing, command),
-        "text" => write(&text(found, command), command),
-        "json" => write(&json(found, command)?, command),
-        _ => output::draw(table(found), &command.output),
+/// Says on standard error why `--strict` fails.
+fn say_losses(losses: &[Loss]) {
+    message!("--strict: data is missing, as the finding of the rule `lost` says");
+    input::report_loss_list(losses);
+}
+
+/// What is explained of an input.
+struct Explained<'l> {
+    found: Vec<Finding>,
+    losses: &'l [Loss],
+    /// What does not stand out if there are no findings: `Nothing`.
+    subject: &'static str,
+    /// Why there are no more findings, as the end of a sentence.
+    nothing: String,
+}
+
+impl Explained<'_> {
+    /// Draws the findings in the chosen format.
+    fn draw(&self, command: &Explain) -> Result<(), Failure> {
+        match command.output.format.as_str() {
+            "text" => write(&self.text(command)?, command),
+            "json" => write(&self.json(command)?, command),
+            _ => output::draw(self.table(), &command.output),
+        }
+    }
+
+    fn table(&self) -> Table {
+        let mut table = table(&self.found);
+        table.loss = self.losses.to_vec();
+        table
+    }
+
+    /// Formats the findings as the JSON of their table, with an object for each: the rule, the numbers of the sentence by
+    /// name, the command and the link.
+    fn json(&self, command: &Explain) -> Result<String, Failure> {
+        let mut text = Vec::new();
+        let options = output::options(command.output.limit, &command.output);
+        written(output::view(&command.output).draw(&self.table(), &options, &mut text))?;
+        let mut text = String::from_utf8(text).expect("JSON is UTF-8");
+        let objects: Vec<serde_json::Value> = self.found.iter().map(object).collect();
+        // A further member goes before the closing brace of the table's object.
+        let end = text.rfind('}').expect("a table is an object");
+        text.insert_str(end, &format!(",\n\"findings\":{}", serde_json::Value::from(objects)));
+        Ok(text)
+    }
+
+    /// Formats the findings for people, with the losses at the end, as reports list them.
+    fn text(&self, command: &Explain) -> Result<String, Failure> {
+        let files = command.baseline.iter().chain(&command.input.files);
+        let names: Vec<String> = files.map(|file| file.display().to_string()).collect();
+        let inputs = names.join(" ");
+        let limit =
+            command.output.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let mut text = String::new();
+        for (number, finding) in (1..).zip(self.found.iter().take(limit)) {
+            let lines = wrapped(&finding.sentence, WIDTH);
+            let number = format!("{number:2}. ");
+            for (index, line) in lines.iter().enumerate() {
+                text.push_str(if index == 0 { &number } else { "    " });
+                text.push_str(line);
+                text.push('\n');
+            }
+            // For a shell the link is a comment, so the line can be copied as it is.
+            text.push_str(&format!("    hodo {} {inputs}  {}\n\n", finding.command, finding.link));
+        }
+        let is_loss = |finding: &Finding| finding.rule == "lost";
+        if self.found.iter().all(is_loss) {
+            let other = if self.found.is_empty() { "" } else { " else" };
+            let known = if self.losses.is_empty() { "" } else { " of what could be read" };
+            text.push_str(&format!("{}{other} stands out{known}: {}.\n", self.subject, self.nothing));
+            text.push_str(if self.losses.is_empty() { "" } else { "\n" });
+        }
+        let mut losses = Vec::new();
+        let options = output::options(command.output.limit, &command.output);
+        written(write_loss(self.losses, &options, &mut losses))?;
+        text.push_str(&String::from_utf8_lossy(&losses));
+        Ok(text)
     }
 }
 
-/// Formats the findings as the JSON of their table, with an object for each: the rule, the numbers of the sentence by name,
-/// the command and the link.
-fn json(found: &[Finding], command: &Explain) -> Result<String, Failure> {
-    let mut text = Vec::new();
-    let options = output::options(command.output.limit, &command.output);
-    written(output::view(&command.output).draw(&table(found), &options, &mut text))?;
-    let mut text = String::from_utf8(text).expect("JSON is UTF-8");
-    let objects: Vec<serde_json::Value> = found.iter().map(object).collect();
-    // A further member goes before the closing brace of the table's object.
-    let end = text.rfind('}').expect("a table is an object");
-    text.insert_str(end, &format!(",\n\"findings\":{}", serde_json::Value::from(objects)));
-    Ok(text)
+/// Adds the selection to the commands of findings, so that they show the numbers of the sentences.
+fn with_selection(mut found: Vec<Finding>, input: &Input) -> Vec<Finding> {
+    let is_part = input.time.is_some() || input.call.is_some();
+    for finding in &mut found {
+        // Single executions are compared in whole threads only.
+        if is_part {
+            finding.command = finding.command.replace(" --compare", "");
+        }
+        finding.command += &selection_of(input, &finding.command);
+    }
+    found
+}
+
+/// Returns the options that select a part of the input, but for those that a command has.
+fn selection_of(input: &Input, command: &str) -> String {
+    let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let options = [
+        ("--tid", list(&input.tid)),
+        ("--pid", list(&input.pid)),
+        ("--comm", input.comm.join(",")),
+        ("--time", input.time.clone().unwrap_or_default()),
+        ("--call", input.call.clone().unwrap_or_default()),
+    ];
+    let mut words = String::new();
+    for (option, value) in options {
+        let is_known = command.split(' ').any(|word| word == option);
+        if !value.is_empty() && !is_known {
+            words += &format!(" {option} {}", quoted(&value));
+        }
+    }
+    if input.without_recorder {
+        words += " --without-recorder";
+    }
+    words
 }
 
 fn object(finding: &Finding) -> serde_json::Value {
@@ -197,23 +295,21 @@ fn by_need(tables: Vec<Table>, needs: &[Need]) -> Vec<(Need, Table)> {
     tables.into_iter().filter_map(need).collect()
 }
 
-/// Formats the findings for people.
-fn text(found: &[Finding], command: &Explain) -> String {
-    let files = command.baseline.iter().chain(&command.input.files);
-    let names: Vec<String> = files.map(|file| file.display().to_string()).collect();
-    let inputs = names.join(" ");
-    let limit = command.output.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let mut text = String::new();
-    for (number, finding) in (1..).zip(found.iter().take(limit)) {
-        let lines = wrapped(&finding.sentence, WIDTH);
-        let number = format!("{number:2}. ");
-        for (index, line) in lines.iter().enumerate() {
-            text.push_str(if index == 0 { &number } else { "    " });
-            text.push_str(line);
-            text.push('\n');
-        }
-        // For a shell the link is a comment, so the line can be copied as it is.
-        text.push_str(&format!("    hodo {} {inputs}  {}\n\n", finding.command, finding.link));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_have_the_selection() {
+        let input = Input {
+            tid: vec![7, 8],
+            comm: vec!["my prog".to_owned()],
+            time: Some("10%-20%".to_owned()),
+            ..Input::default()
+        };
+        let words = selection_of(&input, "report states");
+        assert_eq!(words, " --tid 7,8 --comm 'my prog' --time 10%-20%");
+        assert_eq!(selection_of(&input, "report io --tid 9"), " --comm 'my prog' --time 10%-20%");
+        assert_eq!(selection_of(&Input::default(), "path"), "");
     }
-    text
 }

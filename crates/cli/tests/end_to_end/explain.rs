@@ -38,6 +38,37 @@ fn a_quiet_span_has_no_findings() {
 }
 
 #[test]
+fn commands_of_findings_keep_the_selection() {
+    let input = fixture("ctf/lttng2.13-kernel");
+    let table = hodo(&["explain", "--time", "0%-50%", "--format", "json", &input]).fine().json();
+    let rows = table["rows"].as_array().expect("rows");
+    assert!(!rows.is_empty());
+    for row in rows {
+        let command = row[3].as_str().expect("a command");
+        assert!(command.ends_with(" --time 0%-50%"), "{command}");
+        hodo(&command.split(' ').chain([input.as_str()]).collect::<Vec<_>>()).fine();
+    }
+}
+
+#[test]
+fn what_is_cut_off_is_a_finding_and_is_listed() {
+    let folder = Folder::new();
+    let recording = recorded(&folder, "habits.c", &["even"]);
+    let bytes = std::fs::read(&recording).expect("a recording");
+    let cut = folder.file("cut.data");
+    std::fs::write(&cut, &bytes[..bytes.len() / 2]).expect("room on the disk");
+    let text = hodo(&["explain", "-q", &cut]).fine().stdout;
+    assert!(text.contains("The input is cut short, and what follows is in no finding: once"), "{text}");
+    assert!(text.contains("\nlost\n  1 × "), "{text}");
+    let table = hodo(&["explain", "-q", "--format", "json", &cut]).fine().json();
+    assert_eq!(table["rows"][0][1], "lost", "{table:#}");
+    assert!(table["loss"].as_array().expect("losses").iter().any(|loss| loss["cause"] == "cut_short"));
+    let strict = hodo(&["explain", "-q", "--strict", &cut]);
+    assert!(strict.code == 1 && strict.stderr.contains("--strict: data is missing"), "{strict:?}");
+    assert!(strict.stderr.contains("cut_short"), "{strict:?}");
+}
+
+#[test]
 fn rules_are_listed_with_their_thresholds() {
     let list = hodo(&["explain", "--list"]).fine().stdout;
     assert!(list.contains("cpu-contention") && list.contains("20 %"), "{list}");

@@ -1,11 +1,12 @@
 //! Habits: system calls that are made too often. Where the input has control flow alone, the functions of the library of C
 //! that make them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::tails::quoted;
 use crate::{
     Evidence, Finding, Need, Row, Rule,
-    call_tree::{TREE, Tree, TreeRow},
+    call_tree::{self, TREE, Tree, TreeRow},
     evidence::{figure, span},
     link,
     numbers::Numbers,
@@ -13,6 +14,7 @@ use crate::{
 };
 
 pub(super) const CALLS: Need = ("syscalls", "call");
+const WAITS: Need = ("states", "wait");
 
 /// Calls that programs make too often, as a habit.
 struct Habit {
@@ -29,6 +31,19 @@ struct Habit {
     share: f64,
     /// Longest average that counts, in nanoseconds.
     longest: u64,
+    /// By what the calls are counted, where the trace says which thread waits in them.
+    of: Of,
+}
+
+/// Whose calls are counted together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    /// Those of all threads.
+    All,
+    /// Those of each thread: the calls wait.
+    Thread,
+    /// Those of the threads with one name: the calls wait.
+    Name,
 }
 
 /// The factor of the weight of a habit that is found in control flow: there, instructions count for more than time that
@@ -43,12 +58,13 @@ const POLLING_HABIT: Habit = Habit {
     rate: 50,
     share: 0.1,
     longest: 20_000_000,
+    of: Of::Thread,
 };
 
 pub(crate) const POLLING: Rule = Rule {
     name: "polling",
     help: "sleeps of at most 20 ms on average, at least 100 and 50 a second, in more than 10 % of the trace",
-    needs: &[CALLS, TREE],
+    needs: &[CALLS, WAITS, TREE],
     find: |evidence| POLLING_HABIT.find(evidence, &POLLING),
 };
 
@@ -60,6 +76,7 @@ const YIELDING_HABIT: Habit = Habit {
     rate: 1_000,
     share: 0.0,
     longest: u64::MAX,
+    of: Of::All,
 };
 
 pub(crate) const YIELDING: Rule = Rule {
@@ -77,12 +94,13 @@ const SYNCING_HABIT: Habit = Habit {
     rate: 0,
     share: 0.05,
     longest: u64::MAX,
+    of: Of::Name,
 };
 
 pub(crate) const SYNCING: Rule = Rule {
     name: "syncing",
     help: "fsync, fdatasync, msync or sync_file_range at least 100 times, in more than 5 % of the trace",
-    needs: &[CALLS, TREE],
+    needs: &[CALLS, WAITS, TREE],
     find: |evidence| SYNCING_HABIT.find(evidence, &SYNCING),
 };
 
@@ -94,6 +112,7 @@ const MAPPING_HABIT: Habit = Habit {
     rate: 1_000,
     share: 0.05,
     longest: u64::MAX,
+    of: Of::All,
 };
 
 pub(crate) const MAPPING: Rule = Rule {
@@ -111,6 +130,7 @@ const CONNECTING_HABIT: Habit = Habit {
     rate: 1_000,
     share: 0.0,
     longest: u64::MAX,
+    of: Of::All,
 };
 
 pub(crate) const CONNECTING: Rule = Rule {
@@ -124,6 +144,9 @@ impl Habit {
     fn find(&self, evidence: &Evidence<'_>, rule: &Rule) -> Vec<Finding> {
         let Some(table) = evidence.table(CALLS) else { return self.find_in_flow(evidence, rule) };
         let span = span(table);
+        if let Some(found) = self.of_threads(evidence, rule, span) {
+            return found;
+        }
         let mut rows = evidence.rows(CALLS);
         rows.retain(|row| {
             let average = row.integer("total_ns") / row.integer("count").max(1);
@@ -137,10 +160,66 @@ impl Habit {
         let which = rows.iter().map(times).collect::<Vec<_>>().join(", ");
         let mut found = self.finding(rule, Made { calls, total, following, span }, &which);
         if let Some(finding) = &mut found {
+            let programs = programs(evidence);
+            if programs > 1 {
+                finding.sentence += &format!(
+                    " That is of {} programs together: `--comm` selects one.",
+                    count(programs as u64)
+                );
+            }
             finding.command = "report syscalls".to_owned();
             finding.link = link::table("syscalls", "");
         }
         found.into_iter().collect()
+    }
+
+    /// Finds the thread or the program with most of the habit, where the trace says who waits in the calls.
+    fn of_threads(&self, evidence: &Evidence<'_>, rule: &Rule, span: u64) -> Option<Vec<Finding>> {
+        if self.of == Of::All {
+            return None;
+        }
+        let mut rows = evidence.rows(WAITS);
+        rows.retain(|row| self.calls.contains(&row.text("call")));
+        if rows.is_empty() {
+            return None;
+        }
+        let mut groups: BTreeMap<(&str, u64), (Made, Vec<&Row<'_>>)> = BTreeMap::new();
+        for row in &rows {
+            let tid = if self.of == Of::Thread { row.integer("tid") } else { 0 };
+            let made = Made { span, ..Made::default() };
+            let (made, of) = groups.entry((row.text("comm"), tid)).or_insert((made, Vec::new()));
+            made.calls = made.calls.saturating_add(row.integer("count"));
+            made.total = made.total.saturating_add(row.integer("total_ns"));
+            of.push(row);
+        }
+        let found =
+            groups.into_iter().filter(|(_, (made, _))| made.total / made.calls.max(1) <= self.longest);
+        let found = found.filter_map(|((comm, _), (made, of))| {
+            let who = match self.of {
+                Of::Thread => text::thread(of[0]),
+                _ => comm.to_owned(),
+            };
+            let which = of.iter().map(|row| times(row)).collect::<Vec<_>>().join(", ");
+            let finding = self.finding(rule, made, &format!("{who} made {which}"))?;
+            let selection = match self.of {
+                Of::Thread => format!("--tid {}", of[0].integer("tid")),
+                _ => format!("--comm {}", quoted(comm)),
+            };
+            let command = format!("report states --by wait {selection}");
+            Some(Finding { command, link: link::table("states", "wait"), ..finding })
+        });
+        let mut found: Vec<Finding> = found.collect();
+        found.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+        let others = found.len().saturating_sub(1);
+        found.truncate(1);
+        if let Some(first) = found.first_mut() {
+            first.sentence += &match others {
+                0 => String::new(),
+                1 => " So does another one.".to_owned(),
+                others => format!(" So do {} others.", count(others as u64)),
+            };
+        }
+        Some(found)
     }
 
     /// Finds the habit in call trees.
@@ -190,10 +269,7 @@ impl Habit {
 
     /// Returns whether a function of the library of C makes one of these calls: its names have underscores before them.
     fn is_of(&self, function: &str) -> bool {
-        let name = function.trim_start_matches('_');
-        let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
-        let name = name.strip_suffix("@plt").unwrap_or(name);
-        self.calls.contains(&name.strip_suffix("64").unwrap_or(name))
+        self.calls.contains(&call_tree::plain_name(function))
     }
 
     /// Returns the finding, with a call tree as evidence, if there are enough calls.
@@ -222,6 +298,13 @@ impl Habit {
             numbers: numbers.list(),
         })
     }
+}
+
+/// Returns how many names the threads of a trace have. The idle ones are of no program.
+fn programs(evidence: &Evidence<'_>) -> usize {
+    let rows = evidence.rows(("cpu", "thread"));
+    let names = rows.iter().filter(|row| row.integer("tid") != 0).map(|row| row.text("comm"));
+    names.collect::<BTreeSet<_>>().len()
 }
 
 /// Calls that were made.

@@ -1,6 +1,6 @@
 //! Functions of which only the first execution is slow: they set something up.
 
-use super::tails::{Executions, qualified, quoted};
+use super::tails::{Executions, about, qualified, quoted};
 use crate::{Evidence, Finding, Need, Rule, link, numbers::Numbers, text::share};
 
 /// Largest share of the run that a first call may cost beyond a typical one without a finding.
@@ -40,11 +40,12 @@ fn finding(weight: f64, one: &Executions<'_>) -> Finding {
         rule: RULE.name,
         weight,
         sentence: format!(
-            "{} is slow in its first call only: that ran {} instructions, the {} others {} (median). It is one-time work, {} of \
+            "{} is slow in its first call only: that ran {} instructions, the {} others {}{} (median). It is one-time work, {} of \
              the run (threshold {}).",
             numbers.function("function", row.text("function")),
             numbers.count("first_instructions", row.integer("instructions_first")),
             numbers.count("others", row.integer("fast_count")),
+            about(row.integer("fast_p50")),
             numbers.count("others_p50_instructions", row.integer("fast_p50")),
             numbers.percent("share", weight),
             numbers.percent("threshold", THRESHOLD),

@@ -81,13 +81,16 @@ fn by_number(evidence: &Evidence<'_>) -> Option<(String, Finding)> {
     let mostly = callee.map_or_else(String::new, |callee| {
         format!(", most of it in {}", numbers.function("callee", &callee))
     });
+    let program_caller = call_tree::program_caller(evidence, most.text("function"));
+    let by = program_caller
+        .map_or_else(String::new, |caller| format!(", called by {},", numbers.function("caller", &caller)));
     let head = match most.knows("growth_per_ms") {
         true => format!(
-            "{name} costs more the later it runs{mostly}: {} instructions more for each millisecond",
+            "{name}{by} costs more the later it runs{mostly}: {} instructions more for each millisecond",
             numbers.rate("more_per_ms", most.real("growth_per_ms"))
         ),
         false => format!(
-            "{name} costs more with each call{mostly}: {} instructions more than the one before",
+            "{name}{by} costs more with each call{mostly}: {} instructions more than the one before",
             numbers.rate("more_per_execution", most.real("growth"))
         ),
     };
@@ -165,8 +168,8 @@ pub(crate) fn dependence(evidence: &Evidence<'_>, function: &str) -> Option<Stri
     Some(format!(
         "{} instructions for each of {} to {} {}",
         rate(row.real("slope")),
-        count(row.integer("smallest")),
-        count(row.integer("largest")),
+        count(row.integer("least")),
+        count(row.integer("most")),
         units(row).1
     ))
 }

@@ -12,12 +12,15 @@ use crate::{
 const TIME: f64 = 0.05;
 /// Largest acceptable rate of interrupts, per second.
 const RATE: u64 = 20_000;
+/// Fewer interrupts are no storm, unless they take as long in all as the shortest trace that has storms, in nanoseconds.
+const FEWEST: u64 = 20;
+const SHORTEST: u64 = 10_000_000;
 /// Longest acceptable time with interrupts off, in nanoseconds.
 const LONGEST_OFF: u64 = 1_000_000;
 
 pub(crate) const STORM: Rule = Rule {
     name: "interrupt-storm",
-    help: "interrupts that take more than 5 % of a CPU, or occur more than 20,000 times per second",
+    help: "interrupts that take more than 5 % of a CPU, or occur more than 20,000 times per second; at least 20, or 10 ms of them, in a trace of at least 10 ms",
     needs: &[("irq", "handler")],
     find: storms,
 };
@@ -40,7 +43,8 @@ fn storms(evidence: &Evidence<'_>) -> Vec<Finding> {
         let time_share = share(total, span);
         let rate = (u128::from(number) * 1_000_000_000 / u128::from(span)) as u64;
         let mut numbers = Numbers::default();
-        (time_share > TIME || rate > RATE).then(|| Finding {
+        let takes_time = time_share > TIME && (number >= FEWEST || total >= SHORTEST);
+        (span >= SHORTEST && (takes_time || rate > RATE)).then(|| Finding {
             rule: STORM.name,
             weight: time_share,
             sentence: format!(

@@ -7,7 +7,7 @@ use crate::{
     evidence::figure,
     link,
     numbers::Numbers,
-    text::{share, thread},
+    text::{count, duration, share, thread},
 };
 
 /// The share of the path that a cause may have.
@@ -22,7 +22,8 @@ pub(crate) const RULE: Rule = Rule {
     find,
 };
 
-/// Rows of one cause. On boards, these are the rows of all hosts where the task of one name waited for one task.
+/// Rows of one cause. On boards, these are the rows of all hosts where the task of one name waited for one task. Where a
+/// thread could run, they are those of all threads that had its CPU.
 struct Group<'r> {
     rows: Vec<&'r Row<'r>>,
     total: u64,
@@ -37,13 +38,19 @@ fn task<'r>(row: &'r Row<'_>) -> Option<&'r str> {
     row.text("detail").strip_suffix(row.text("host"))?.strip_suffix(" of ")
 }
 
+/// Returns whether a row is of a thread that could run while another one had the CPU, outside of boards.
+fn had_cpu(row: &Row<'_>) -> bool {
+    row.text("cause") == "cpu" && row.text("detail") != "idle" && task(row).is_none()
+}
+
 /// Groups rows by cause, those with the greatest total first.
 fn groups<'r>(rows: &'r [Row<'r>]) -> Vec<Group<'r>> {
     let is_one = |a: &Row<'_>, b: &Row<'_>| {
         let same = |column| a.text(column) == b.text(column);
         let on_boards = !a.text("host").is_empty() && !b.text("host").is_empty();
-        let details = same("detail") || (task(a).is_some() && task(a) == task(b));
-        on_boards && details && ["wait", "call", "cause", "comm"].into_iter().all(same)
+        let is_one_task = on_boards && (same("detail") || (task(a).is_some() && task(a) == task(b)));
+        let is_one_thread = had_cpu(a) && had_cpu(b) && same("host") && a.integer("tid") == b.integer("tid");
+        (is_one_task || is_one_thread) && ["wait", "call", "cause", "comm"].into_iter().all(same)
     };
     let mut groups: Vec<Group<'r>> = Vec::new();
     for row in rows {
@@ -90,7 +97,19 @@ fn cause(group: &Group<'_>, own: &str) -> Option<String> {
         ("running", _) if row.text("host").is_empty() && row.text("comm") == own => return None,
         ("running", _) => format!("{who} ran"),
         ("cpu", _) if detail == "idle" => format!("{who} waited for an idle CPU to wake up"),
-        ("cpu", _) => format!("{who} could run, but {detail} had the CPU"),
+        ("cpu", _) => match group.rows.len() {
+            others @ 2.. if had_cpu(row) => {
+                let most =
+                    group.rows.iter().max_by_key(|row| row.integer("total_ns")).unwrap_or(&group.rows[0]);
+                format!(
+                    "{who} could run, but {} others had the CPU, longest {} ({})",
+                    count(others as u64),
+                    most.text("detail"),
+                    duration(most.integer("total_ns"))
+                )
+            }
+            _ => format!("{who} could run, but {detail} had the CPU"),
+        },
         ("block", _) => format!("the device {detail} worked"),
         ("network", _) => "a packet was in the network".to_owned(),
         ("message", _) => "a message was on its way".to_owned(),

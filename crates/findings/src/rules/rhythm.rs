@@ -1,6 +1,6 @@
 //! Slow executions that come at equal distances: at every Nth call, or each T milliseconds.
 
-use super::tails::{self, qualified, quoted};
+use super::tails::{self, about, qualified, quoted};
 use crate::{
     Evidence, Finding, PATTERNS, Row, Rule,
     call_tree::is_stub,
@@ -79,14 +79,16 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
             rule: RULE.name,
             weight,
             sentence: format!(
-                "Slow executions of {} come in a rhythm, {words}, with a strength of {}: {} of {} run {} instructions, the \
-                 others {}; that costs {} of the run (threshold {}).",
+                "Slow executions of {} come in a rhythm, {words}, with a strength of {}: {} of {} run {}{} instructions, the \
+                 others {}{}; that costs {} of the run (threshold {}).",
                 numbers.function("function", name),
                 numbers.percent("strength", strength),
                 numbers.count("slow", row.integer("slow_count")),
                 numbers
                     .count("executions", row.integer("slow_count").saturating_add(row.integer("fast_count"))),
+                about(row.integer("slow_p50")),
                 numbers.count("slow_p50_instructions", row.integer("slow_p50")),
+                about(row.integer("fast_p50")),
                 numbers.count("others_p50_instructions", row.integer("fast_p50")),
                 numbers.percent("share", weight),
                 numbers.percent("threshold", THRESHOLD),

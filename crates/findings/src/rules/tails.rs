@@ -12,6 +12,7 @@ use super::rhythm;
 use crate::{
     Evidence, Finding, Need, PATTERNS, Row, Rule,
     call_tree::{self, TREE, TreeRow, names},
+    evidence::figure,
     link,
     numbers::Numbers,
     text::{self, count, fitted, percent, share, times},
@@ -98,7 +99,9 @@ impl<'a> Executions<'a> {
             let is_own = call_tree::is_own(main, row.text("module"));
             Executions { is_own, ..Executions::of(row) }
         };
-        evidence.rows(EXECUTIONS).into_iter().map(of).collect()
+        // Executions of a stub are those of the function that it jumps to.
+        let rows = evidence.rows(EXECUTIONS).into_iter();
+        rows.filter(|row| !call_tree::is_stub(row.text("function"))).map(of).collect()
     }
 
     fn of(row: Row<'a>) -> Executions<'a> {
@@ -294,13 +297,17 @@ pub(crate) fn heavy<'a>(evidence: &Evidence<'a>) -> Vec<Executions<'a>> {
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut known: Vec<Vec<String>> = Vec::new();
     let mut findings = Vec::new();
-    for one in heavy(evidence) {
+    let heavy = heavy(evidence);
+    for one in &heavy {
         let name = one.row.text("function");
         if caller_decides(evidence, &one.row) {
             continue;
         }
         let causes = evidence.causes().find(|table| table.figure("function") == Some(&Value::from(name)));
-        // A slow callee makes its callers slow too.
+        // A slow callee makes its callers slow too. Where executions were not compared, the call tree tells.
+        if causes.is_none() && has_heavy_callee(evidence, one, &heavy) {
+            continue;
+        }
         let path = causes.and_then(main_path).unwrap_or_default();
         let is_known = |other: &Vec<String>| other.iter().any(|own| own == name) || path.contains(&other[0]);
         if known.iter().any(is_known) {
@@ -311,11 +318,21 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         }
         let rhythm = rhythm::words(evidence, name).map_or_else(String::new, |words| format!(" ({words})"));
         let link = link::slowest(evidence, &one.row);
-        let mut finding = finding(&one, &rhythm, &causes.map(sentences).unwrap_or_default(), link);
+        let parts = causes.map(sentences).unwrap_or_default();
+        let mut finding = finding(one, Lengths::of(one, causes), &rhythm, &parts, link);
         finding.numbers.extend(causes.map(cause_numbers).unwrap_or_default());
         findings.push(finding);
     }
     findings
+}
+
+/// Returns whether a function below another one has most of its tail.
+fn has_heavy_callee(evidence: &Evidence<'_>, one: &Executions<'_>, heavy: &[Executions<'_>]) -> bool {
+    let below = call_tree::callees(evidence, names(&one.row));
+    heavy.iter().any(|other| {
+        let is_below = below.contains_key(&names(&other.row).map(str::to_owned));
+        is_below && other.weight() >= one.weight() * OF_CALLEE
+    })
 }
 
 /// Returns whether the slow executions are those that other functions called than the fast ones.
@@ -324,20 +341,64 @@ fn caller_decides(evidence: &Evidence<'_>, row: &Row<'_>) -> bool {
     patterns.iter().any(|own| names(own) == names(row) && own.real("slow_by_caller") >= BY_CALLER)
 }
 
-fn finding(one: &Executions<'_>, rhythm: &str, parts: &[String], link: String) -> Finding {
+/// Lengths of executions in a sentence. Those of the histogram are rounded, from some length on.
+struct Lengths {
+    typical: u64,
+    slow: u64,
+    /// As many are slow, if that is known exactly.
+    slowest: Option<u64>,
+    /// Whether they are exact.
+    is_exact: bool,
+}
+
+/// Shorter executions are not rounded in the histogram.
+const ROUNDED: u64 = 64;
+
+/// Returns the word before a length of the histogram that may be rounded.
+pub(super) fn about(length: u64) -> &'static str {
+    if length < ROUNDED { "" } else { "about " }
+}
+
+impl Lengths {
+    /// Returns the exact lengths if all executions were looked at.
+    fn of(one: &Executions<'_>, causes: Option<&Table>) -> Lengths {
+        let rounded = Lengths {
+            typical: one.typical,
+            slow: if one.is_kind() { one.row.integer("slow_p50") } else { one.long() },
+            slowest: None,
+            is_exact: false,
+        };
+        let Some(table) = causes.filter(|table| table.figure("fast_count").is_some()) else { return rounded };
+        let known = |name: &str| figure(table, name);
+        if one.is_kind() {
+            let is_same =
+                ["fast_count", "slow_count"].iter().all(|name| known(name) == one.row.integer(name));
+            if !is_same {
+                return rounded;
+            }
+            let (typical, slow) = (known("fast_p50"), known("slow_p50"));
+            return Lengths { typical, slow, slowest: Some(known("slow_count")), is_exact: true };
+        }
+        Lengths { typical: known("median"), slowest: Some(known("slow_count")), is_exact: true, ..rounded }
+    }
+}
+
+fn finding(one: &Executions<'_>, lengths: Lengths, rhythm: &str, parts: &[String], link: String) -> Finding {
     let (row, weight, mut numbers) = (&one.row, one.weight(), Numbers::default());
     let name = numbers.function("function", row.text("function"));
-    let long = if one.is_kind() { row.integer("slow_p50") } else { one.long() };
-    let typical = numbers.count("typical_instructions", one.typical);
-    let times = numbers.count("times_as_many", long / one.typical.max(1));
+    let about = |length: u64| if lengths.is_exact { "" } else { about(length) };
+    let (about_typical, about_slow) = (about(lengths.typical), about(lengths.slow));
+    let typical = numbers.count("typical_instructions", lengths.typical);
+    let times = numbers.count("times_as_many", lengths.slow / lengths.typical.max(1));
     let costs = numbers.percent("share", weight);
     numbers.count("executions", one.count());
     let kinds = match one.is_kind() {
         true => format!(
-            "{} executions run {typical} instructions (median), {}{rhythm} run {}, {times} times as many, {costs} of the run",
+            "{} executions run {about_typical}{typical} instructions (median), {}{rhythm} run {about_slow}{}, {times} times as many, {costs} of \
+             the run",
             numbers.count("fast", row.integer("fast_count")),
             numbers.count("slow", row.integer("slow_count")),
-            numbers.count("slow_p50_instructions", row.integer("slow_p50")),
+            numbers.count("slow_p50_instructions", lengths.slow),
         ),
         false => String::new(),
     };
@@ -345,10 +406,14 @@ fn finding(one: &Executions<'_>, rhythm: &str, parts: &[String], link: String) -
         (true, true) => format!("{name} has two kinds of executions: {kinds}."),
         (false, true) => format!("{name} has a heavy tail: {kinds}."),
         (_, false) => format!(
-            "{name} has a heavy tail: the longest of {} executions ran {} instructions, {times} times the median of {typical}; the \
-             slowest 1 % cost {costs} of the run.",
+            "{name} has a heavy tail: the longest of {} executions ran {} instructions, {times} times the median of \
+             {about_typical}{typical}; the slowest {} cost {costs} of the run.",
             count(one.count()),
             numbers.count("longest_instructions", row.integer("instructions_max")),
+            match lengths.slowest {
+                Some(slowest) => numbers.count("slowest", slowest),
+                None => "1 %, and all as long,".to_owned(),
+            },
         ),
     };
     let qualified = qualified(row.text("function"), row.text("module"));
@@ -375,7 +440,16 @@ fn sentences(causes: &Table) -> Vec<String> {
     let rows = Row::all(causes);
     let all = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.integer("extra_total")));
     let named = rows.iter().filter(|row| share(row.integer("extra_total"), all) >= LEAST_SHARE);
-    named.map(cause).collect()
+    let [slowest, compared] = ["slowest", "compared"].map(|name| figure(causes, name));
+    let sampled = (slowest > compared && compared > 0).then_some(Sampled { slowest, compared });
+    named.map(|row| cause(row, sampled)).collect()
+}
+
+/// Of more slow executions than are compared.
+#[derive(Clone, Copy)]
+struct Sampled {
+    slowest: u64,
+    compared: u64,
 }
 
 /// Returns the numbers of the most costly cause.
@@ -398,12 +472,23 @@ fn cause_numbers(causes: &Table) -> Vec<(&'static str, Value)> {
     numbers
 }
 
-fn cause(row: &Row<'_>) -> String {
+fn cause(row: &Row<'_>, sampled: Option<Sampled>) -> String {
     let range = |least: &str, most: &str| {
         let [least, most] = [least, most].map(|end| row.integer(end));
         if least == most { count(least) } else { format!("{} to {}", count(least), count(most)) }
     };
-    let ran = format!("{} ran {} more", count(row.integer("executions")), range("extra_min", "extra_max"));
+    let executions = row.integer("executions");
+    let who = match sampled {
+        None => count(executions),
+        // The others have the same cause as far as a sample shows it.
+        Some(Sampled { slowest, compared }) if compared == executions => {
+            format!("Of these {} all {} that were compared", count(slowest), count(compared))
+        }
+        Some(Sampled { compared, .. }) => {
+            format!("{} of {} that were compared", count(executions), count(compared))
+        }
+    };
+    let ran = format!("{who} ran {} more", range("extra_min", "extra_max"));
     let path = row.text("path");
     if !path.contains(" → ") {
         return match row.integer("extra_self_max").saturating_mul(2) > row.integer("extra_max") {
@@ -437,8 +522,8 @@ pub(crate) fn qualified(function: &str, module: &str) -> String {
 }
 
 /// Quotes a name for a shell, if needed.
-pub(crate) fn quoted(name: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_.:@".contains(letter);
+pub fn quoted(name: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_.:@,%+-".contains(letter);
     if name.chars().all(is_plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) }
 }
 

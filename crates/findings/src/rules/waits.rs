@@ -1,11 +1,14 @@
 //! Working threads that wait for something other than a CPU.
 
+use std::collections::BTreeMap;
+
 use crate::{
     Evidence, Finding, Need, Row, Rule,
+    call_tree::{self, TREE, Tree},
     evidence::{figure, span},
     link,
     numbers::Numbers,
-    text::{count, share},
+    text::{self, count, share},
 };
 
 /// Largest acceptable share of the trace that a thread waits.
@@ -26,8 +29,8 @@ const HELD: Need = ("locks", "lock");
 
 pub(crate) const LOCKS: Rule = Rule {
     name: "lock-wait",
-    help: "threads that wait for a lock (futex) more than 10 % of the trace; where arguments are missing, in futex",
-    needs: &[WAITS, THREADS, HELD],
+    help: "threads that wait for a lock (futex) more than 10 % of the trace; where arguments are missing, in futex; in control flow alone, the time that passes outside of the program in pthread_mutex_lock and the like, at least 100 times and 10 % of the time of all threads",
+    needs: &[WAITS, THREADS, HELD, TREE],
     find: locks,
 };
 
@@ -57,8 +60,68 @@ fn waits<'a>(evidence: &Evidence<'a>, wanted: impl Fn(&Row<'_>) -> bool) -> Vec<
 fn locks(evidence: &Evidence<'_>) -> Vec<Finding> {
     match evidence.table(HELD) {
         Some(table) if figure(table, "waits") > 0 => contended(evidence, span(table)),
+        None if evidence.table(WAITS).is_none() => {
+            evidence.trees().iter().filter_map(locks_of_flow).collect()
+        }
         _ => futexes(evidence),
     }
+}
+
+/// Functions that take a lock, and wait for it in a system call.
+const TAKE_LOCKS: &[&str] = &[
+    "pthread_mutex_lock",
+    "pthread_rwlock_rdlock",
+    "pthread_rwlock_wrlock",
+    "lll_lock_wait",
+    "lll_lock_wait_private",
+];
+/// The least number of calls.
+const FEWEST_LOCKS: u64 = 100;
+
+/// Returns whether a function takes a lock: the library's of C, or the slow path of Rust's.
+fn takes_lock(function: &str) -> bool {
+    let is_of_rust = function.contains("sync::") && function.contains("lock_contended");
+    is_of_rust || TAKE_LOCKS.contains(&call_tree::plain_name(function))
+}
+
+/// The locks that threads wait for in control flow: the time that passes in the functions that take them, outside of the
+/// program.
+fn locks_of_flow(tree: &Tree<'_>) -> Option<Finding> {
+    let takes_lock = tree.marked(takes_lock);
+    let mut calls: BTreeMap<[&str; 2], (u64, u64)> = BTreeMap::new();
+    tree.visit(|node| {
+        let path = || node.callers.iter().chain([&node.row]);
+        let Some(at) = path().position(|row| takes_lock[row.function as usize]) else { return };
+        let lock = path().nth(at).map_or("", |row| tree.text(row.function));
+        let caller = at.checked_sub(1).map_or("", |at| tree.text(node.callers[at].function));
+        let of = calls.entry([caller, lock]).or_default();
+        if at == node.callers.len() {
+            of.0 = of.0.saturating_add(node.row.entries);
+        }
+        of.1 = of.1.saturating_add(node.row.outside_time_ns);
+    });
+    let sum = |of: fn(&(u64, u64)) -> u64| calls.values().map(of).fold(0, u64::saturating_add);
+    let (entries, waited) = (sum(|of| of.0), sum(|of| of.1));
+    let whole = figure(tree.table, "time_ns").saturating_add(figure(tree.table, "outside_time_ns"));
+    let weight = share(waited, whole);
+    if entries < FEWEST_LOCKS || weight <= THRESHOLD {
+        return None;
+    }
+    let ([caller, lock], most) = calls.iter().max_by_key(|(_, of)| of.1)?;
+    let mut numbers = Numbers::default();
+    let sentence = format!(
+        "Threads wait for locks: {} calls {} {}, and waits {} in it, {} each time. Waits for locks take {} of the time of all \
+         threads (threshold {}).",
+        numbers.function("caller", caller),
+        text::name(lock),
+        numbers.times("calls", most.0),
+        numbers.duration("waited_ns", most.1),
+        numbers.duration("average_ns", most.1 / most.0.max(1)),
+        numbers.percent("share", weight),
+        numbers.percent("threshold", THRESHOLD),
+    );
+    let (command, link) = ("report tree".to_owned(), link::flame());
+    Some(Finding { rule: LOCKS.name, weight, sentence, command, link, numbers: numbers.list() })
 }
 
 /// The lock that threads waited for longest, where the trace says what they waited for.

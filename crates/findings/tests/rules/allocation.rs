@@ -47,6 +47,32 @@ fn allocations_are_counted_by_call_path() {
 }
 
 #[test]
+fn functions_of_the_allocator_that_jump_to_each_other_are_one_call() {
+    let row = |depth: u64, function: &str, entered_by: &str, total: u64| -> [Value; 6] {
+        let module = if depth == 0 { "m" } else { "libc" };
+        let entries = if depth == 0 { 1 } else { 1_000u64 };
+        let names = [function, module, entered_by].map(Value::from);
+        let [function, module, entered_by] = names;
+        [depth.into(), function, module, entered_by, total.into(), entries.into()]
+    };
+    let rows = [
+        row(0, "main", "start", 10_000),
+        row(1, "malloc", "call", 3_000),
+        row(1, "operator delete(void*, unsigned long)@plt", "call", 3_000),
+        row(2, "operator delete(void*, unsigned long)", "jump", 10),
+        row(2, "operator delete(void*)", "jump", 10),
+        row(2, "free", "jump", 2_980),
+    ];
+    let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
+    let columns = ["depth", "function", "module", "entered_by", "total_instructions", "entries"];
+    let tree = made("tree", &[("instructions", 10_000)], &columns, &rows);
+    let finding = of_tree("allocation", &tree).expect("a finding");
+    let expected = "memory was allocated 1,000 times and freed 1,000 times, 3 instructions each. 100 % of that is for main, which \
+                    allocated 1,000 times and freed 1,000 times.";
+    assert!(finding.sentence.ends_with(expected), "{}", finding.sentence);
+}
+
+#[test]
 fn deep_recursion_is_named_with_its_depth() {
     let deep = |depth, total| {
         let tree = tree(&[(0, "main", 10_000, 1, 1), (1, "parse", total, 4_000, depth)]);

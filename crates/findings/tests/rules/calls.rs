@@ -117,3 +117,72 @@ fn habits_are_found_in_call_trees() {
         "the kernel's events know better"
     );
 }
+
+#[test]
+fn a_thread_of_many_that_polls_is_named() {
+    let row = |comm: &str, tid: u64, call: &str, count: u64, total: u64| -> [Value; 6] {
+        [comm.into(), tid.into(), "sleep".into(), call.into(), count.into(), total.into()]
+    };
+    let found = |rows: &[[Value; 6]]| {
+        let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
+        let columns = ["comm", "tid", "wait", "call", "count", "total_ns"];
+        let waits = made("states", &[], &columns, &rows);
+        let calls: [Value; 3] = ["clock_nanosleep".into(), 400u64.into(), SECOND.into()];
+        let syscalls = made("syscalls", &[], &["call", "count", "total_ns"], &[&calls]);
+        found(&[(("states", "wait"), &waits), (("syscalls", "call"), &syscalls)])
+    };
+    let sleeps = |comm, tid, count| row(comm, tid, "clock_nanosleep", count, SECOND / 5);
+    let several = found(&[sleeps("db", 7, 200), sleeps("ui", 8, 50), sleeps("io", 9, 150)]);
+    let [finding] = &several[..] else { panic!("one finding: {several:?}") };
+    assert!(
+        finding.sentence.contains("needs: db (7) made clock_nanosleep 200 times, 1.00 ms on"),
+        "{finding:?}"
+    );
+    assert!(
+        finding.sentence.ends_with("So does another one.") && finding.command.ends_with("--tid 7"),
+        "{finding:?}"
+    );
+    assert_eq!(found(&[sleeps("db", 7, 99), sleeps("ui", 8, 99)]), [], "no one of them does");
+}
+
+#[test]
+fn locks_are_found_in_the_time_of_control_flow() {
+    let sentence = |name: &str, calls: u64, waited: u64| {
+        let row = |depth: u64, name: &str, module: &str, calls: u64, own: u64, total: u64| -> [Value; 6] {
+            [depth.into(), name.into(), module.into(), calls.into(), own.into(), total.into()]
+        };
+        let rows = [
+            row(0, "main", "program", 1, SECOND / 10, SECOND / 10 + waited),
+            row(1, "take@plt", "program", calls, 0, waited),
+            row(2, name, "libc.so.6", calls, 0, waited),
+            row(3, "__lll_lock_wait", "libc.so.6", calls, 0, waited),
+        ];
+        let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
+        let columns = ["depth", "function", "module", "entries", "self_time_ns", "total_time_ns"];
+        let figures = [("time_ns", SECOND / 2), ("outside_time_ns", SECOND / 2)];
+        let found = found(&[(("tree", ""), &made("tree", &figures, &columns, &rows))]);
+        found.into_iter().find(|finding| finding.rule == "lock-wait").map(|finding| finding.sentence)
+    };
+    let expected = "Threads wait for locks: main calls pthread_mutex_lock 100 times, and waits 200 ms in it, 2.00 ms each time. \
+                    Waits for locks take 20 % of the time of all threads (threshold 10 %).";
+    assert_eq!(sentence("pthread_mutex_lock", 100, SECOND / 5).as_deref(), Some(expected));
+    assert_eq!(sentence("pthread_mutex_lock", 99, SECOND / 5), None);
+    assert_eq!(sentence("pthread_mutex_lock", 100, SECOND / 10), None);
+}
+
+#[test]
+fn calls_of_several_programs_together_are_called_that() {
+    let calls: [Value; 3] = ["munmap".into(), 2_000u64.into(), (SECOND / 2).into()];
+    let syscalls = made("syscalls", &[], &["call", "count", "total_ns"], &[&calls]);
+    let sentence = |names: &[&str]| {
+        let rows: Vec<[Value; 2]> =
+            (0u64..).zip(names).map(|(tid, name)| [tid.into(), (*name).into()]).collect();
+        let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
+        let cpu = made("cpu", &[], &["tid", "comm"], &rows);
+        let found = found(&[(("syscalls", "call"), &syscalls), (("cpu", "thread"), &cpu)]);
+        found.into_iter().find(|finding| finding.rule == "mapping").expect("a finding").sentence
+    };
+    let several = sentence(&["swapper", "db", "ui", "ui"]);
+    assert!(several.ends_with("That is of 2 programs together: `--comm` selects one."), "{several}");
+    assert!(!sentence(&["swapper", "db"]).contains("together: "), "one program");
+}

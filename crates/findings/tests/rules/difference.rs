@@ -147,3 +147,19 @@ fn the_first_divergence_is_named() {
     let expected = "They diverge at main (x.c:7), after 30 common instructions of main (50 % of A's): A goes on at main (x.c:8), B at get.";
     assert_eq!(finding.sentence, expected);
 }
+
+#[test]
+fn one_function_on_paths_that_look_alike_is_one_finding() {
+    let found = said(&[
+        (0, "main", [500.0, 500.0], [1.0, 1.0], ""),
+        (1, "first", [100.0, 100.0], [1.0, 1.0], ""),
+        (2, "request", [100.0, 100.0], [10.0, 10.0], ""),
+        (3, "insert", [300.0, 400.0], [10.0, 10.0], ""),
+        (1, "second", [100.0, 100.0], [1.0, 1.0], ""),
+        (2, "request", [100.0, 100.0], [10.0, 10.0], ""),
+        (3, "insert", [300.0, 400.0], [10.0, 10.0], ""),
+    ]);
+    let expected = "insert costs more: each of 20 executions ran 40 instructions instead of 30, 100 % of that in its own code, in \
+                    … → request → insert (2 paths). That is 200 instructions more, 100 % of what was added and 13 % of A.";
+    assert_eq!(found, [("costs-more", expected.to_owned())]);
+}

@@ -13,6 +13,7 @@ mod calls;
 mod difference;
 mod growth;
 mod hot;
+mod input;
 mod tails;
 
 const SECOND: u64 = 1_000_000_000;
@@ -170,6 +171,15 @@ fn interrupts_storm_by_time_or_rate() {
         rules(&[(("irq", "handler"), &made("irq", &[], &["kind", "name", "count", "total_ns"], &[&row]))])
     };
     assert_eq!(rules(1, SECOND / 10), ["interrupt-storm"]);
+    let short = |end: u64| {
+        let row: [Value; 4] = ["soft".into(), "SCHED".into(), 400u64.into(), (end / 2).into()];
+        let mut irq = made("irq", &[], &["kind", "name", "count", "total_ns"], &[&row]);
+        irq.summary.retain(|(name, _)| *name != "end_ns");
+        irq.summary.push(("end_ns", end.into()));
+        self::rules(&[(("irq", "handler"), &irq)])
+    };
+    assert_eq!(short(10_000_000), ["interrupt-storm"]);
+    assert_eq!(short(9_999_999), [] as [&str; 0], "in so short a time nothing is a storm");
     assert_eq!(rules(20_001, 1), ["interrupt-storm"]);
     assert_eq!(rules(20_000, SECOND / 20), [] as [&str; 0]);
     let raised: [Value; 4] = ["raise".into(), "TIMER".into(), 1u64.into(), SECOND.into()];
@@ -391,6 +401,18 @@ fn causes_of_a_critical_path_need_a_twentieth_of_it() {
     {
         assert!(finding.sentence.contains(part), "{}", finding.sentence);
     }
+}
+
+#[test]
+fn threads_that_have_the_cpu_of_one_are_one_cause() {
+    let on = |detail, total| ("child", "wait4", "cpu", "cc1", "", detail, total);
+    let need = ("critical-path", "cause");
+    // None of the two has a twentieth of the path.
+    let both = path_of(&[on("tar (744)", 30), on("cat (750)", 40), on("idle", 20)]);
+    let [finding] = &found(&[(need, &both)])[..] else { panic!("one finding") };
+    let expected = "70 ns of 1.00 µs, 7.0 % (threshold 5.0 %), 6 times, it waited in wait4 (child), and cc1 (7) could run, but \
+                    2 others had the CPU, longest cat (750) (40 ns).";
+    assert!(finding.sentence.ends_with(expected), "{}", finding.sentence);
 }
 
 #[test]

@@ -179,12 +179,12 @@ fn two_kinds_of_executions_are_one_finding_however_many_are_slow() {
         |counts, medians, share| found(&[(("latency", "instructions"), &kinds(counts, medians, share, 5))]);
     let [finding] = &found([2970, 30], [5, 80_000], 0.9)[..] else { panic!("one finding") };
     assert!(
-        finding.sentence.contains("2,970 executions run 5 instructions (median), 30 run 80,000"),
+        finding.sentence.contains("2,970 executions run 5 instructions (median), 30 run about 80,000"),
         "{}",
         finding.sentence
     );
     let [finding] = &found([1500, 1500], [5, 80_000], 0.9)[..] else { panic!("one finding") };
-    let expected = "get has two kinds of executions: 1,500 executions run 5 instructions (median), 1,500 run 80,000, 16,000 times";
+    let expected = "get has two kinds of executions: 1,500 executions run 5 instructions (median), 1,500 run about 80,000, 16,000 times";
     assert!(finding.sentence.starts_with(expected), "{}", finding.sentence);
     assert_eq!(found([1500, 1500], [5, 44], 0.9), [], "at most 8 times");
     assert_eq!(found([1500, 1500], [5, 80_000], 0.25), [], "at most 25 % of the run");
@@ -268,11 +268,62 @@ fn causes_of_a_tail_are_named_with_what_ran_more() {
         row([6, 8, 8, 8, 8, 8, 8, 48], "serve<'a>"),
         row([1, 2, 2, 2, 2, 2, 2, 2], "serve<'a> → rare"),
     ];
-    let summary = vec![("function", "serve<'a>".into())];
-    let causes = Table::new("causes", Shape::Counters, summary, columns, rows);
-    let [finding] = &found(&[(("latency", "instructions"), &latency), (CAUSES, &causes)])[..] else {
-        panic!("one finding")
+    let sentence = |figures: &[(&'static str, u64)]| {
+        let mut summary = vec![("function", "serve<'a>".into())];
+        summary.extend(figures.iter().map(|&(name, figure)| (name, figure.into())));
+        let causes = Table::new("causes", Shape::Counters, summary, columns.clone(), rows.clone());
+        let tables = [(("latency", "instructions"), &latency), (CAUSES, &causes)];
+        let [finding] = &found(&tables)[..] else { panic!("one finding") };
+        finding.sentence.clone()
     };
+    let all = sentence(&[]);
     let expected = "7 ran 40 to 60 more, 30 to 50 in serve<'a> → grow; 6 ran 8 more in its own code.";
-    assert!(finding.sentence.ends_with(expected), "{}", finding.sentence);
+    assert!(all.ends_with(expected) && all.contains("the slowest 1 %, and all as long, cost"), "{all}");
+    // Of many slow executions some are compared.
+    let exact = [("slowest", 14), ("compared", 7), ("median", 11), ("fast_count", 86), ("slow_count", 14)];
+    let some = sentence(&exact);
+    let expected = "8 times the median of 11; the slowest 14 cost 50 % of the run. Of these 14 all 7 that were compared ran 40 to \
+                    60 more, 30 to 50 in serve<'a> → grow; 6 of 7 that were compared ran 8 more in its own code.";
+    assert!(some.ends_with(expected), "{some}");
+}
+
+#[test]
+fn lengths_of_two_kinds_are_exact_where_all_executions_are_known() {
+    let latency = kinds([2970, 30], [612, 80_000], 0.9, 5);
+    let sentence = |slow: u64| {
+        let figures = [("fast_count", 2970), ("fast_p50", 609), ("slow_count", slow), ("slow_p50", 80_013)];
+        let mut summary = vec![("function", "get".into())];
+        summary.extend(figures.map(|(name, figure)| (name, Value::from(figure))));
+        let columns = vec![Column::integer("executions", Unit::Count), Column::text("path")];
+        let causes = Table::new("causes", Shape::Counters, summary, columns, [] as [Vec<Value>; 0]);
+        let found = found(&[(("latency", "instructions"), &latency), (CAUSES, &causes)]);
+        found[0].sentence.clone()
+    };
+    let exact = sentence(30);
+    assert!(
+        exact.contains("2,970 executions run 609 instructions (median), 30 run 80,013, 131 times"),
+        "{exact}"
+    );
+    let rounded = sentence(31);
+    assert!(rounded.contains("run about 612 instructions (median), 30 run about 80,000"), "{rounded}");
+}
+
+#[test]
+fn a_tail_is_that_of_the_innermost_function_where_executions_were_not_compared() {
+    let row = |name: &str, share: f64| -> Vec<Value> {
+        let numbers: [Value; 6] =
+            [1_000u64.into(), share.into(), 10u64.into(), SLOW.into(), 100u64.into(), 2_000u64.into()];
+        [[name.into(), "program".into()].as_slice(), &numbers].concat()
+    };
+    let columns = executions(1, 1, 0.1, 1).columns().to_vec();
+    let rows = [row("serve", 0.3), row("insert", 0.29), row("insert@plt", 0.29)];
+    let latency = Table::new("latency", Shape::Counters, Vec::new(), columns, rows);
+    let calls = |depth: u64, name: &str| -> [Value; 3] { [depth.into(), name.into(), "program".into()] };
+    let tree = [calls(0, "main"), calls(1, "serve"), calls(2, "insert")];
+    let tree: Vec<&[Value]> = tree.iter().map(|row| &row[..]).collect();
+    let tree = made("tree", &[], &["depth", "function", "module"], &tree);
+    let found = found(&[(("latency", "instructions"), &latency), (("tree", ""), &tree)]);
+    let tails: Vec<_> = found.iter().filter(|finding| finding.rule == "heavy-tail").collect();
+    assert_eq!(tails.len(), 1, "{found:?}");
+    assert!(tails[0].sentence.starts_with("insert has a heavy tail"), "{found:?}");
 }
