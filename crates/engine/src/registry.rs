@@ -158,7 +158,11 @@ pub struct PackedFlow(BTreeMap<usize, Vec<PackedThreadSlice>>, Option<u64>);
 
 impl FlowPartial {
     /// Creates the state of an analysis from that of some chunks.
-    pub(crate) fn of(streams: StreamSlices<AnyPartial>, chunks: &[Chunk], reading: Reading<'_>) -> FlowPartial {
+    pub(crate) fn of(
+        streams: StreamSlices<AnyPartial>,
+        chunks: &[Chunk],
+        reading: Reading<'_>,
+    ) -> FlowPartial {
         let bytes = reading.is_of_all().then(|| chunks.iter().map(Chunk::bytes).sum());
         FlowPartial { streams, bytes }
     }

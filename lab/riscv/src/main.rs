@@ -227,8 +227,12 @@ fn run(executable: &Path, plugin: &Path, base: &Path, folder: &Path) -> Outcome 
 fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
     let mut parameters = Parameters::default();
     (mode.parameters)(&mut parameters);
-    let configuration =
-        Configuration { source: None, transport: Transport::Messages { source_width: 0 }, carrier_time: false, parameters };
+    let configuration = Configuration {
+        source: None,
+        transport: Transport::Messages { source_width: 0 },
+        carrier_time: false,
+        parameters,
+    };
     let space = ours::address_space(account);
     let (mut instructions, mut bytes, mut wrong) = (0, 0, 0);
     let (mut gaps, mut traps) = (0, 0);

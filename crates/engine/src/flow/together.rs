@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     flow::{
-        fold::{ThreadSlice, StreamSlices, fold_chunks},
+        fold::{StreamSlices, ThreadSlice, fold_chunks},
         passes::Progress,
         stream::Chunk,
         trace::Trace,

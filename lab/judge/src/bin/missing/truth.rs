@@ -38,6 +38,7 @@ pub(crate) const READING: Reading<'static> = Reading {
     window: Window::ALL,
     numbers: None,
     spans: None,
+    skims: false,
     memo: false,
 };
 
