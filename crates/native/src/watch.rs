@@ -283,9 +283,9 @@ mod tests {
         let limit = Limit::Instructions(1);
         let mut watch = Watch::new(vec![Condition { text: String::new(), watched, limit }]);
         let map = [0x40_0000, 0x1000, 0, 0, FILE.len() as u64];
-        watch.table_part(1, 0, &record(record::MAP, &map, FILE));
-        watch.table_part(2, 0, &record(record::FORK, &[1, 0], ""));
-        watch.table_part(3, 0, &record(record::FORK, &[2, 0], ""));
+        watch.table_part(1, &record(record::MAP, &map, FILE));
+        watch.table_part(2, &record(record::FORK, &[1, 0], ""));
+        watch.table_part(3, &record(record::FORK, &[2, 0], ""));
         for key in [1, 2, 3] {
             let known = watch.tables.get_mut(&key).unwrap();
             // Once for each part of a log.

@@ -265,7 +265,7 @@ fn correct_jumps(pieces: &mut [CodedPiece<'_>], steps: &[FlowStep]) {
         is_part[to] |=
             pieces[to].lines.len() == 1 && pieces[to].jump().is_some_and(|at| pieces[from].has(at));
     }
-    for index in 0..pieces.len() {
+    for (index, is_part) in is_part.into_iter().enumerate() {
         let (before, after) = pieces.split_at_mut(index + 1);
         let (Some(piece), next) = (before.last_mut(), after.first_mut()) else { continue };
         let (Some(at), end) = (piece.jump(), piece.end) else { continue };
@@ -274,7 +274,7 @@ fn correct_jumps(pieces: &mut [CodedPiece<'_>], steps: &[FlowStep]) {
         let begins_after = |first: &&mut LineOfPiece<'_>| first.at == at && first.is_entry && !first.begins;
         match first.filter(begins_after).filter(|_| jump.begins) {
             Some(first) => (jump.begins, first.begins) = (false, true),
-            None => jump.begins &= !is_part[index],
+            None => jump.begins &= !is_part,
         }
     }
 }

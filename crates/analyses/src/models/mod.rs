@@ -76,7 +76,7 @@ impl Analysis for Models {
     fn finish(&self, threads: Vec<ModelState>, context: &FinishContext<'_>) -> Table {
         let count = threads.len() as u64;
         let finished: Vec<ModelState> =
-            threads.into_iter().map(|thread| thread.from_empty(self.icache)).collect();
+            threads.into_iter().map(|thread| thread.begun_empty(self.icache)).collect();
         table::table(&finished, count, self.icache, context)
     }
 }

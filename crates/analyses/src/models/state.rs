@@ -221,7 +221,7 @@ impl ModelState {
     }
 
     /// Decides what depends on the state before the first chunk: all models begin empty.
-    pub(super) fn from_empty(self, geometry: CacheGeometry) -> ModelState {
+    pub(super) fn begun_empty(self, geometry: CacheGeometry) -> ModelState {
         let empty = ModelState {
             predictors: DESIGNS.map(Predictor::empty),
             cache: Cache::empty(geometry),

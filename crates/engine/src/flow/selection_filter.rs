@@ -416,7 +416,8 @@ mod tests {
         let partly = ChunkSelection::Unknown;
         assert_eq!(selected, [partly, ChunkSelection::All, partly, partly, partly]);
         let nothing = ChunkSelection::Nothing { instructions: 10 };
-        assert_eq!(numbers.selected(2, &Spans { by_context: BTreeMap::from([(1, vec![0..20])]) }), nothing);
+        let before = Spans { by_context: BTreeMap::from([(1, vec![0..5, 8..20])]) };
+        assert_eq!(numbers.selected(2, &before), nothing);
         assert_eq!(numbers.selected(1, &Spans::default()), nothing);
     }
 

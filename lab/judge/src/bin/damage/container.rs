@@ -51,7 +51,8 @@ impl Container {
                     snapshot = Some(offset + HEADER + 8 * (1 + intel_pt_info::SNAPSHOT_MODE))
                 }
                 record::AUX => {
-                    if aux.replace(offset..end).is_some() {
+                    let earlier = aux.replace(offset..end);
+                    if earlier.is_some() {
                         return Err("more than one AUX record".into());
                     }
                 }
