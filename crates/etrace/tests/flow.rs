@@ -277,7 +277,8 @@ proptest! {
 fn a_count_that_so_few_bytes_cannot_have_is_a_gap() {
     let parameters = Parameters { bpred_size: 2, ..Parameters::default() };
     let options = Options { branch_prediction: true, ..Options::default() };
-    let configuration = Configuration { source: None, transport: Transport::default(), carrier_time: false, parameters };
+    let configuration =
+        Configuration { source: None, transport: Transport::default(), carrier_time: false, parameters };
     // beq x0, x0, .
     let code = 0x63_u32.to_le_bytes();
     let context = Context { privilege: 0, time: None, context: None };

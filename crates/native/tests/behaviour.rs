@@ -13,7 +13,7 @@ use std::{
 };
 
 use hodo_native::{Control, Error, Options, Outcome, Select, record};
-use hodo_native_log::{FileError, Item, MAGIC, Recording};
+use hodo_native_log::{Item, Recording};
 use hodo_native_runtime::{
     emit::Emitter,
     wire::{exit, note},
@@ -277,50 +277,6 @@ fn a_killed_program_keeps_its_log() {
     assert_eq!(outcome.status.signal(), Some(9));
     let Size { instructions, .. } = consistent(&file);
     assert!(instructions > 9_000_000, "{instructions}");
-}
-
-/// The begin of a recording whose recorder was killed, or whose disk was full.
-#[test]
-fn a_file_that_ends_anywhere_can_be_read_up_to_there() {
-    let folder = TempDir::new().expect("a folder");
-    for name in ["killed.c", "threads.c", "waiting.c"] {
-        let program = compile(&folder, name);
-        let file = recorded(&folder, Command::new(&program)).file;
-        let whole = Recording::read(&file).expect("a readable recording");
-        let mut blocks: Vec<_> = whole.threads().iter().flat_map(|thread| &thread.blocks).collect();
-        blocks.sort_unstable_by_key(|block| block.offset);
-        assert!(blocks.len() > 2, "{name}: {} blocks", blocks.len());
-        for (number, last) in blocks.iter().enumerate() {
-            let end = last.offset + last.whole().len();
-            let cut = Recording::read(&file[..end]).expect("what is before the cut");
-            assert_eq!(cut.damage, Some(FileError::Cut(end)), "{name}");
-            assert_eq!(cut.threads().iter().map(|thread| thread.blocks.len()).sum::<usize>(), number + 1);
-            for thread in cut.threads() {
-                let mut items = cut.items(thread).expect("the table is in the file");
-                items.finish();
-                assert_eq!(items.contradictions(), 0, "{name}: block {number}");
-            }
-        }
-    }
-}
-
-#[test]
-fn damaged_files_are_reported() {
-    let folder = TempDir::new().expect("a folder");
-    let file = recorded(&folder, Command::new("/bin/true")).file;
-    assert!(Recording::read(b"something else").is_err());
-    let cut = Recording::read(&file[..file.len() - 100]).expect("what is before the cut");
-    assert!(cut.damage.is_some());
-    for position in (MAGIC.len()..file.len()).step_by(97) {
-        let mut damaged = file.clone();
-        damaged[position] ^= 0x55;
-        let Ok(recording) = Recording::read(&damaged) else { continue };
-        for thread in recording.threads() {
-            if let Some(mut items) = recording.items(thread) {
-                items.finish();
-            }
-        }
-    }
 }
 
 #[test]

@@ -189,7 +189,7 @@ pub(crate) fn decode_alone<S: StreamSink>(trace: &Trace<'_>, chunk: &Chunk, sink
     decode(trace, chunk, reading, &mut Worker::new(trace), &mut losses, sink, &mut |_| ());
 }
 
-/// Decodes a chunk. What can't be decoded is added to `losses`, and reported to the sink at its position.
+/// Decodes a chunk, or skips it if nothing of it is selected.
 fn decode<'x, 'f, S: StreamSink>(
     trace: &'x Trace<'f>,
     chunk: &Chunk,
@@ -203,8 +203,21 @@ fn decode<'x, 'f, S: StreamSink>(
         sink.begin_segment();
         sink.skip(instructions);
         sink.end_segment();
-        return;
+    } else {
+        decode_selected(trace, chunk, reading, worker, losses, sink, give);
     }
+}
+
+/// Decodes a chunk. What can't be decoded is added to `losses`, and reported to the sink at its position.
+fn decode_selected<'x, 'f, S: StreamSink>(
+    trace: &'x Trace<'f>,
+    chunk: &Chunk,
+    reading: Reading<'x>,
+    worker: &mut Worker<'x, 'f>,
+    losses: &mut Losses,
+    sink: &mut S,
+    give: &mut impl FnMut(&mut S),
+) {
     let Worker { programs, memos, log_memos, paths } = worker;
     let stream = &trace.streams[chunk.stream];
     let extent = &stream.extents[chunk.extent];
