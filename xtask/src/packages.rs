@@ -8,7 +8,7 @@
 //!
 //! All of it runs with the oldest compiler that the crates state, which is that of `rust-toolchain.toml`.
 
-use std::{fs, path::Path, process::Command};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use serde_json::Value;
 
@@ -20,6 +20,9 @@ use crate::{
 /// The program of the crate outside, and the libraries that it uses.
 const NEWCOMER: &str = include_str!("newcomer/main.rs");
 const USED: &[&str] = &["hodo-clock", "hodo-code", "hodo-formats", "hodo-intel-pt"];
+
+/// The most crates that the decoder of Intel PT consists of: who embeds it compiles and trusts all of them.
+const DECODER_CRATES: usize = 15;
 
 /// The program that compares interfaces, in the tested version.
 const SEMVER_CHECKS: &str = "cargo-semver-checks@0.51.0";
@@ -38,12 +41,27 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         publish.args(["-p", &package.name]);
     }
     command::run(&mut publish)?;
+    check_decoder_crates()?;
     newcomer(&packages)?;
     match last_release()? {
         Some(tag) => compare(&packages, &tag),
         None => {
             println!("crates: there is no release yet whose interfaces could break");
             Ok(())
+        }
+    }
+}
+
+/// Counts the crates of which the decoder of Intel PT consists.
+fn check_decoder_crates() -> Outcome {
+    let words =
+        ["tree", "-p", "hodo-intel-pt", "-e", "normal", "--prefix", "none", "--no-dedupe", "-f", "{p}"];
+    let tree = command::capture(&mut cargo(&words))?;
+    let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    match crates.len() {
+        0..=DECODER_CRATES => Ok(()),
+        count => {
+            Err(format!("hodo-intel-pt has {count} crates, at most {DECODER_CRATES}: {crates:?}").into())
         }
     }
 }

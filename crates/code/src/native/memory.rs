@@ -26,6 +26,20 @@ pub(super) struct State {
     pub(super) checked: CodeOffset,
 }
 
+/// Creates a file without a name. `flags`: of `memfd_create`.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[allow(unsafe_code)]
+fn memory_file(flags: libc::c_uint) -> io::Result<std::fs::File> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: the name is a C string.
+    let descriptor = unsafe { libc::memfd_create(c"code".as_ptr(), flags) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just returned the descriptor, which nobody else has.
+    Ok(unsafe { std::fs::File::from_raw_fd(descriptor) })
+}
+
 /// Memory with two mappings, one writable and one executable, so that no mapping is both.
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -41,11 +55,9 @@ impl Memory {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     #[allow(unsafe_code)]
     pub(super) fn new(size: usize) -> io::Result<Memory> {
-        use rustix::fs::{MemfdFlags, memfd_create};
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::EXEC;
-        // Linux before 6.3 does not know `EXEC`.
-        let file = memfd_create("code", flags).or_else(|_| memfd_create("code", MemfdFlags::CLOEXEC))?;
-        let file = std::fs::File::from(file);
+        // Linux before 6.3 does not know `MFD_EXEC`.
+        let file =
+            memory_file(libc::MFD_CLOEXEC | libc::MFD_EXEC).or_else(|_| memory_file(libc::MFD_CLOEXEC))?;
         file.set_len(size as u64)?;
         // SAFETY: the file has no name and is closed here, so nothing else has it. The processor reads what is
         // written through one mapping through the other, not through references.
