@@ -62,9 +62,9 @@ const CONTESTS: [Contest; 7] = [
 /// The output of a harness; for several recordings, the sums.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Measured {
-    bytes: f64,
+    pub(super) bytes: f64,
     /// Nanoseconds, cold and hot.
-    times: [f64; 2],
+    pub(super) times: [f64; 2],
     errors: u64,
 }
 
@@ -129,7 +129,7 @@ impl Harnesses {
     }
 }
 
-fn measured(harness: &mut Command) -> Outcome<Measured> {
+pub(super) fn measured(harness: &mut Command) -> Outcome<Measured> {
     let line: Value = serde_json::from_str(&command::capture(harness)?)?;
     let number = |name: &str| line[name].as_u64().ok_or_else(|| format!("no `{name}` from a harness"));
     let [bytes, cold, hot, errors] = ["bytes", "cold_ns", "hot_ns", "errors"].map(number);

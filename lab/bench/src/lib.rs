@@ -1,8 +1,10 @@
 //! Speed and memory of recording and reading: `cargo bench-peers pt` for Intel PT, `ctf` for software events,
-//! `analyses` for analyses of these, `sql` for questions. Compared programs run alternately, with the file in the page cache.
+//! `analyses` for analyses of these, `sql` for questions,
+//! `etm` for Arm's trace. Compared programs run alternately, with the file in the page cache.
 
 mod ctf;
 mod decoders;
+mod etm;
 pub mod plot;
 mod pt;
 mod sql;
@@ -31,10 +33,11 @@ const TWO_THREADS: f64 = 1.85;
 pub fn run(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
         Some((kind, names)) if kind == "pt" => pt::run(names),
+        Some((kind, folders)) if kind == "etm" => etm::run(folders),
         Some((kind, traces)) if kind == "ctf" => ctf::run(ctf::READINGS, traces),
         Some((kind, traces)) if kind == "analyses" => ctf::run(ctf::ANALYSES, traces),
         Some((kind, traces)) if kind == "sql" => sql::run(traces),
-        _ => Err("usage: cargo bench-peers pt [NAME…] | ctf [TRACE] | analyses [TRACE] | sql [TRACE]".into()),
+        _ => Err("usage: cargo bench-peers pt [NAME…] | ctf [TRACE] | analyses [TRACE] | sql [TRACE] | etm FOLDER…".into()),
     }
 }
 

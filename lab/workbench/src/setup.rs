@@ -112,6 +112,7 @@ const ARM: &[Tool] = &[
     tool("aarch64-linux-gnu-objdump", "binutils-aarch64-linux-gnu", Need::Judge),
     tool("arm-linux-gnueabihf-objdump", "binutils-arm-linux-gnueabihf", Need::Judge),
     tool("trc_pkt_lister", "libopencsd-bin", Need::Judge),
+    tool("/usr/include/opencsd/c_api/opencsd_c_api.h", "libopencsd-dev", Need::Bench),
 ];
 
 /// Requirements of an emulated machine, besides Debian's tools for packages.
