@@ -8,7 +8,12 @@
 //!
 //! All of it runs with the oldest compiler that the crates state, which is that of `rust-toolchain.toml`.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::Value;
 
@@ -36,7 +41,9 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         [option, revision] if option == "--against" => return compare(&packages, revision),
         _ => return Err("usage: cargo xtask crates [--against REVISION]".into()),
     }
-    let mut publish = cargo(&["publish", "--dry-run", "--allow-dirty"]);
+    forget_earlier(&packages)?;
+    let mut publish = cargo(&["publish", "--dry-run", "--allow-dirty", "--target-dir"]);
+    publish.arg(build_folder());
     for package in &packages {
         publish.args(["-p", &package.name]);
     }
@@ -49,6 +56,38 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             println!("crates: there is no release yet whose interfaces could break");
             Ok(())
         }
+    }
+}
+
+fn build_folder() -> PathBuf {
+    command::target().join("crates")
+}
+
+/// Removes what an earlier run packed and unpacked: cargo takes a package of a registry for unchanged as long as its version is.
+fn forget_earlier(packages: &[Package]) -> Outcome {
+    remove(&build_folder())?;
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let Some(Ok(registries)) = home.map(|home| fs::read_dir(home.join("registry/src"))) else {
+        return Ok(());
+    };
+    for registry in registries {
+        let registry = registry?;
+        // The registry of a dry run has no host, with which the names of others begin.
+        if registry.file_name().as_encoded_bytes().starts_with(b"-") {
+            for package in packages {
+                remove(&registry.path().join(format!("{}-{}", package.name, package.version)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes a folder, if it is there.
+fn remove(folder: &Path) -> Outcome {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
     }
 }
 
@@ -113,7 +152,7 @@ fn publishable() -> Outcome<Vec<Package>> {
 /// Builds and runs a crate outside of the repository that takes the packages in place of the registry's.
 fn newcomer(packages: &[Package]) -> Outcome {
     let folder = tempfile::tempdir()?;
-    let packed = command::target().join("package");
+    let packed = build_folder().join("package");
     let mut manifest = String::from("[package]\nname = \"newcomer\"\nedition = \"2024\"\n\n[dependencies]\n");
     for Package { name, version } in packages.iter().filter(|package| USED.contains(&&*package.name)) {
         manifest += &format!("{name} = \"{version}\"\n");
