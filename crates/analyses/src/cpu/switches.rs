@@ -55,6 +55,11 @@ impl Analysis for EachSwitch {
         }
     }
 
+    /// The rows are sorted at the end.
+    fn is_commutative(&self) -> bool {
+        true
+    }
+
     fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
         earlier.add(later, |row| row);
         earlier

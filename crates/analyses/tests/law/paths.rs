@@ -62,13 +62,6 @@ impl<A: FastFlow> Walk<'_, A> {
             self.state = Some(after);
         }
     }
-
-    /// Hands the memoized paths back, and takes them again, as at the end of a task.
-    fn exchange(&mut self) {
-        for _ in 0..2 {
-            self.analysis.exchange(&mut self.partial, &mut self.memory);
-        }
-    }
 }
 
 /// The table of a thread that is folded as paths.
@@ -103,9 +96,6 @@ pub(crate) fn table_of_paths<A: FastFlow>(analysis: &A, segments: &[Vec<FlowEven
                     walk.resume();
                 }
                 walk.event(event);
-                if matches!(event, FlowEvent::End) {
-                    walk.exchange();
-                }
             }
         }
     }
