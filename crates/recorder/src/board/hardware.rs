@@ -176,7 +176,7 @@ impl SlaveClock {
     /// What the clock showed at a reading of the time-stamp counter, in nanoseconds; before the slave began, what it showed
     /// then.
     fn nanos(&self, counter: u64) -> u64 {
-        let truth = self.base.wrapping_add(scale(counter.wrapping_sub(self.raw_base), self.multiplier));
+        let truth = self.base.wrapping_add(scale(counter.saturating_sub(self.raw_base), self.multiplier));
         TICK * self.ticks(truth.saturating_sub(self.started))
     }
 
