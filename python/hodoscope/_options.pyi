@@ -6,8 +6,8 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-ReportKind = Literal["functions", "tree", "paths", "lines", "blocks", "branches", "mnemonics", "threads", "guests", "resolution", "latency", "count", "periods", "cpu", "syscalls", "irq", "sched", "io", "processes", "signals", "lost", "states", "queue", "irqoff", "memory", "net", "wakers", "locks", "waits", "critical-path", "callstack", "messages", "tasks", "all"]
-By = Literal["cache", "call", "caller", "cause", "change", "cpu", "descriptor", "device", "event", "executions", "file", "folded", "function", "group", "handler", "histogram", "inlined", "instructions", "interval", "line", "lock", "longest", "machine", "measure", "message", "operation", "pair", "path", "piece", "process", "reason", "signal", "slowest", "stream", "stretch", "task", "thread", "time", "tree", "wait", "wakeup"]
+ReportKind = Literal["functions", "tree", "paths", "lines", "blocks", "coverage", "branches", "mnemonics", "models", "threads", "guests", "resolution", "latency", "count", "periods", "cpu", "syscalls", "irq", "sched", "io", "processes", "signals", "lost", "states", "queue", "irqoff", "memory", "net", "wakers", "locks", "waits", "critical-path", "callstack", "messages", "tasks", "all"]
+By = Literal["all", "block", "branch", "cache", "call", "caller", "cause", "change", "cpu", "descriptor", "device", "event", "executions", "file", "folded", "function", "group", "handler", "histogram", "inlined", "instructions", "interval", "line", "lock", "longest", "machine", "measure", "message", "operation", "pair", "path", "piece", "process", "reason", "signal", "slowest", "stream", "stretch", "switch", "task", "thread", "time", "tree", "wait", "wakeup"]
 
 class InputOptions(TypedDict, total=False):
     buildid_dir: str | PathLike[str] | None
@@ -19,6 +19,8 @@ class InputOptions(TypedDict, total=False):
     cpu: str | None
     cpuid_0x15: str | None
     elf: str | Sequence[str] | None
+    etm: str | PathLike[str] | None
+    etm_config: str | PathLike[str] | None
     etrace: str | PathLike[str] | None
     etrace_config: str | PathLike[str] | None
     filter: str | Sequence[str] | None
@@ -45,13 +47,14 @@ class InputOptions(TypedDict, total=False):
 
 class ReportOptions(InputOptions, total=False):
     begin: str | None
-    by: Literal["cache", "call", "caller", "cause", "change", "cpu", "descriptor", "device", "event", "executions", "file", "folded", "function", "group", "handler", "histogram", "inlined", "instructions", "interval", "line", "lock", "longest", "machine", "measure", "message", "operation", "pair", "path", "piece", "process", "reason", "signal", "slowest", "stream", "stretch", "task", "thread", "time", "tree", "wait", "wakeup"] | None
+    by: Literal["all", "block", "branch", "cache", "call", "caller", "cause", "change", "cpu", "descriptor", "device", "event", "executions", "file", "folded", "function", "group", "handler", "histogram", "inlined", "instructions", "interval", "line", "lock", "longest", "machine", "measure", "message", "operation", "pair", "path", "piece", "process", "reason", "signal", "slowest", "stream", "stretch", "switch", "task", "thread", "time", "tree", "wait", "wakeup"] | None
     cpu_list: str | int | Sequence[str | int] | None
     end: str | None
     event: str | Sequence[str] | None
     every: str | None
     function: str | None
     group: str | Sequence[str] | None
+    icache: str | None
     match: str | Sequence[str] | None
     syscall: str | None
     where: str | None
@@ -115,13 +118,14 @@ class StoreOptions(InputOptions, total=False):
 
 class PlanOptions(InputOptions, total=False):
     begin: str | None
-    by: Literal["cache", "call", "caller", "cause", "change", "cpu", "descriptor", "device", "event", "executions", "file", "folded", "function", "group", "handler", "histogram", "inlined", "instructions", "interval", "line", "lock", "longest", "machine", "measure", "message", "operation", "pair", "path", "piece", "process", "reason", "signal", "slowest", "stream", "stretch", "task", "thread", "time", "tree", "wait", "wakeup"] | None
+    by: Literal["all", "block", "branch", "cache", "call", "caller", "cause", "change", "cpu", "descriptor", "device", "event", "executions", "file", "folded", "function", "group", "handler", "histogram", "inlined", "instructions", "interval", "line", "lock", "longest", "machine", "measure", "message", "operation", "pair", "path", "piece", "process", "reason", "signal", "slowest", "stream", "stretch", "switch", "task", "thread", "time", "tree", "wait", "wakeup"] | None
     end: str | None
     every: str | None
     from_: str | None
     function: str | None
     functions: bool | None
     group: str | Sequence[str] | None
+    icache: str | None
     irq: str | int | None
     match: str | Sequence[str] | None
     nesting: Literal["nested", "first", "last"] | None

@@ -184,7 +184,7 @@ def test_selections_are_pushed_down():
 @pytest.mark.parametrize("query, message", [
     ("select nix from cpu", r"no such column: nix, at line 1, character 8"),
     ("select * from functions", "no such table"),
-    ("select * from nowhere", "--tables"),
+    ("select * from nowhere", "tables` lists the tables"),
     ("delete from sched_switch", "traces are never written"),
     ("create table x (y)", "CREATETABLE is refused"),
     ("select", "last argument is the query|incomplete input"),
