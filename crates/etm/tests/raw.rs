@@ -104,7 +104,7 @@ fn counted_instructions_are_known_up_to_a_branch() {
     // Five: what ran after the return is not known.
     let gap = "gap: the branch after 1000 was not traced";
     assert_eq!(decode(&[&[0xa5, 0x05, 0x05]]), [gap, "1014"]);
-    // A count that nobody gave, and one that leaves the code.
+    // Without a count, and with one that leads out of the code.
     assert_eq!(decode(&[&[0xaf], &at(5)]), [gap, "1014"]);
     let straight = [NOP; 4];
     let most = [0xa5, 0x05, 0xff, 0xff, 0xff, 0xff, 0x0f];

@@ -14,6 +14,8 @@ use hodo_model::{
     Start, Table, Takes, kernel::Threads,
 };
 
+use crate::coverage;
+
 pub use flow::{Flow, InstructionCount};
 pub use lines::{LineCount, by_line, of_flow};
 pub use partial::{BlockCounts, CountedBlock, ExecutedBlocks};
@@ -25,6 +27,8 @@ pub enum BlocksReport {
     Blocks,
     /// One row per source line.
     Lines,
+    /// What ran, and what did not; several traces make one table.
+    Coverage,
 }
 
 /// The analysis of block counts.
@@ -89,18 +93,27 @@ impl Analysis for Blocks {
         partial.is_sound()
     }
 
+    fn finish_several(&self, traces: Vec<(Vec<ExecutedBlocks>, FinishContext<'_>)>) -> Vec<Table> {
+        match (self.report, traces.first().map(|(_, context)| context.selection)) {
+            (BlocksReport::Coverage, Some(selection)) => {
+                let traces = traces.into_iter().map(|(threads, context)| (threads, context.sources));
+                vec![coverage::table(traces.collect(), &selection.view)]
+            }
+            _ => traces.into_iter().map(|(threads, context)| self.finish(threads, &context)).collect(),
+        }
+    }
+
     fn finish(&self, threads: Vec<ExecutedBlocks>, context: &FinishContext<'_>) -> Table {
-        let count = threads.len() as u64;
+        let (count, sources, view) = (threads.len() as u64, context.sources, context.selection.view.as_str());
+        if self.report == BlocksReport::Coverage {
+            return coverage::table(vec![(threads, sources)], view);
+        }
         let whole = ExecutedBlocks::together(threads);
-        match (self.report, context.selection.view.as_str()) {
-            (BlocksReport::Blocks, _) => table::blocks(&whole, count, context.sources),
-            (BlocksReport::Lines, "function") => {
-                functions::lines(&whole, table::summary(&whole, count), context.sources)
-            }
-            (BlocksReport::Lines, "inlined") => {
-                functions::inlined(&whole, table::summary(&whole, count), context.sources)
-            }
-            (BlocksReport::Lines, _) => table::lines(&whole, count, context.sources),
+        match view {
+            _ if self.report == BlocksReport::Blocks => table::blocks(&whole, count, sources),
+            "function" => functions::lines(&whole, table::summary(&whole, count), sources),
+            "inlined" => functions::inlined(&whole, table::summary(&whole, count), sources),
+            _ => table::lines(&whole, count, sources),
         }
     }
 }

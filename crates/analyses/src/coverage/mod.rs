@@ -10,17 +10,10 @@
 mod measured;
 mod table;
 
-use hodo_model::{
-    Analysis, Description, FastFlow, FinishContext, FlowInterest, FlowLoop, Interest, Item, Made, Report,
-    Role, Start, Table, Takes, kernel::Threads,
-};
+use hodo_model::{Description, FlowLoop, Made, Report, Role, Sources, Table, Takes};
 
 use self::measured::Measured;
-use crate::blocks::ExecutedBlocks;
-
-/// The analysis.
-#[derive(Clone, Copy, Debug)]
-pub struct Coverage;
+use crate::blocks::{Blocks, BlocksReport, ExecutedBlocks};
 
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
@@ -32,53 +25,15 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             takes: Takes::THREADS,
             ..Description::EMPTY
         },
-        make: |_| Made::of_flow(Coverage),
+        make: |_| Made::of_flow(Blocks { report: BlocksReport::Coverage }),
     }
 }
 
-impl Analysis for Coverage {
-    type Partial = ExecutedBlocks;
-
-    fn interest(&self) -> Interest<'_> {
-        Interest::flow(FlowInterest::Runs)
+/// Makes one table of what ran in each thread of several traces, and of the code that these traces name.
+pub(crate) fn table(traces: Vec<(Vec<ExecutedBlocks>, &dyn Sources)>, view: &str) -> Table {
+    let mut measured = Measured::default();
+    for (threads, sources) in traces {
+        measured.add(threads, sources);
     }
-
-    fn begin(&self, _: &Start<'_>) -> ExecutedBlocks {
-        ExecutedBlocks::unknown()
-    }
-
-    #[inline]
-    fn fold(&self, partial: &mut ExecutedBlocks, item: Item<'_>) {
-        if let Item::Flow(event) = item {
-            partial.fold(event);
-        }
-    }
-
-    fn merge(&self, earlier: ExecutedBlocks, later: ExecutedBlocks, _: &Threads) -> ExecutedBlocks {
-        earlier.merge(later)
-    }
-
-    fn is_sound(&self, partial: &ExecutedBlocks) -> bool {
-        partial.is_sound()
-    }
-
-    fn finish(&self, threads: Vec<ExecutedBlocks>, context: &FinishContext<'_>) -> Table {
-        let mut measured = Measured::default();
-        measured.add(threads, context.sources);
-        measured.table(&context.selection.view)
-    }
-
-    fn finish_several(&self, traces: Vec<(Vec<ExecutedBlocks>, FinishContext<'_>)>) -> Vec<Table> {
-        let mut measured = Measured::default();
-        let mut view = String::new();
-        for (threads, context) in traces {
-            measured.add(threads, context.sources);
-            view.clone_from(&context.selection.view);
-        }
-        vec![measured.table(&view)]
-    }
-}
-
-impl FastFlow for Coverage {
-    type Memory = ();
+    measured.table(view)
 }

@@ -9,7 +9,7 @@ use hodo_model::{
 use super::state::{Block, BlockResult, ModelState};
 use crate::columns::most_first;
 
-/// The modelled processor: it retires so many instructions in a cycle if nothing misses.
+/// Instructions that the modelled processor retires in a cycle without a miss.
 const WIDTH: u64 = 4;
 /// Cycles that a wrongly predicted branch costs.
 const BRANCH_MISS_CYCLES: u64 = 15;

@@ -33,7 +33,7 @@ int main(int count, char **arguments)
 }
 ";
 
-/// Compiles the program, and records it with so many arguments.
+/// Compiles the program, and records it with this number of arguments.
 fn recorded(folder: &Folder, arguments: &[&str]) -> String {
     let (source, program) = (folder.write("steps.c", SOURCE.as_bytes()), folder.file("steps"));
     let compiled = Command::new("gcc").args(["-O0", "-g", "-o", &program, &source]).status();

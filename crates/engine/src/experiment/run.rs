@@ -311,7 +311,7 @@ pub(super) fn finish(traces: &Traces<'_>, state: State, analyses: &Analyses, thr
     Outcome { tables, ..of_events }
 }
 
-/// Makes the tables of control flow: of each trace in turn, or one of all if the analysis joins them.
+/// Makes the tables of control flow: one for each trace, or one for all traces if the analysis joins them.
 fn finish_flows(traces: &Traces<'_>, states: Vec<FlowResults>, analyses: &Analyses) -> Vec<Table> {
     let several = states.len() > 1;
     let mut by_analysis: Vec<Vec<(FlowPartial, Losses)>> = analyses.flow.iter().map(|_| Vec::new()).collect();

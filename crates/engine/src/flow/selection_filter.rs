@@ -97,7 +97,7 @@ impl Numberer {
 pub(crate) enum ChunkSelection {
     /// It has to be found by decoding.
     Unknown,
-    /// None of its instructions, which are so many.
+    /// Nothing. The chunk has this number of instructions.
     Nothing { instructions: u64 },
     /// All of it is in one span.
     All,

@@ -329,8 +329,8 @@ impl<'t> Decoder<'t> {
         self.state = State::Excepted(Left { from: to.value, kind: exception.kind });
     }
 
-    /// A number of instructions that ran without atoms. Their path is known if only the last one may be a branch; the
-    /// address that follows tells where that leads.
+    /// Follows a number of instructions that ran without atoms. Their path is known if only the last one may be a branch, whose
+    /// target is the address that follows.
     fn counted<L: Labels, S: Sink>(&mut self, count: Option<u32>, target: &mut Target<'_, '_, L, S>) {
         if self.state != State::On && !self.arrive_without_address() {
             return;

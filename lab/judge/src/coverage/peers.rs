@@ -53,7 +53,9 @@ impl Peer {
         let (compiler, counting): (&str, &[&str]) = match (self, program.is_cpp) {
             (Peer::Gcov, false) => ("gcc", &["--coverage", "-fprofile-update=atomic"]),
             (Peer::Gcov, true) => ("g++", &["--coverage", "-fprofile-update=atomic"]),
-            (Peer::LlvmCov, _) => ("clang-19", &["-fprofile-instr-generate", "-fcoverage-mapping"]),
+            (Peer::LlvmCov, _) => {
+                ("clang-19", &["-fprofile-instr-generate", "-fcoverage-mapping", "-fprofile-update=atomic"])
+            }
         };
         let mut compile = Command::new(compiler);
         compile.args(["-O0", "-g", "-o"]).arg(&binary).args(counting).current_dir(folder);

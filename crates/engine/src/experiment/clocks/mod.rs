@@ -261,7 +261,7 @@ fn line(first: &Moved, last: &Moved) -> Option<PerfClock> {
     const BITS: u32 = 32;
     let ticks = u128::from(last.tick.0.checked_sub(first.tick.0).filter(|&ticks| ticks > 0)?);
     let nanos = u128::try_from(last.placed.0 - first.placed.0).ok().filter(|&nanos| nanos > 0)?;
-    // The largest shift whose multiplier has so many bits, and whose product does not overflow.
+    // The largest shift whose multiplier fits, and whose product does not overflow.
     let multiplier = |shift: u32| (nanos << shift).div_ceil(ticks);
     let most = nanos.leading_zeros().min(63);
     let shift = (0..=most).rev().find(|&shift| multiplier(shift) >> BITS == 0)?;
