@@ -559,6 +559,10 @@ pub(crate) fn damage_changes_nothing_before(
     let psbs = std::iter::successors(next(0), |&start| next(start + PSB.len()));
     let psb = psbs.take_while(|&psb| psb <= position).last().unwrap_or(0);
     let whole = if position < psb + PSB_PLUS { psb } else { position };
+    // The end of the packet before may form a PSB with bytes behind the damage: that packet is damaged too.
+    let reach = (position + 1).saturating_sub(PSB.len())..position + PSB.len();
+    let formed = damaged.get(reach.start..reach.end.min(damaged.len())).and_then(find_psb);
+    let whole = formed.map_or(whole, |formed| whole.min(reach.start + formed));
     let before = decode_with_holes(code, holes, &trace[..end_of_self_contained(&trace[..whole])], config);
     let seen = decode_with_holes(code, holes, &damaged, config);
     let alike = seen.addresses.iter().zip(&before.addresses).take_while(|(one, other)| one == other).count();
