@@ -7,7 +7,7 @@ use hodo_code::{AddressSpace, Content, NoLabels, Origin, Program};
 use hodo_intel_pt::{
     Config,
     encoder::{Encoder, Settings},
-    flow::{Cause, ControlFlowKind, Decoder, Event, Executed, Gap, Sink, Switch, Trouble},
+    flow::{Cause, ControlFlowKind, Decoder, Event, Executed, Gap, Sink, Switch},
     packet::{PSB, Packet, find_psb},
 };
 
@@ -566,18 +566,12 @@ pub(crate) fn damage_changes_nothing_before(
     let before = decode_with_holes(code, holes, &trace[..end_of_self_contained(&trace[..whole])], config);
     let seen = decode_with_holes(code, holes, &damaged, config);
     let alike = seen.addresses.iter().zip(&before.addresses).take_while(|(one, other)| one == other).count();
-    // What follows a gap was decoded from a guess. If the damage disproves it, the gap says since where it is doubtful. A
-    // filter that is not known may also explain what disproves it; then the guess at the gap before is doubtful.
-    let disproved = seen.gaps.iter().enumerate().filter_map(|(index, gap)| match gap.trouble {
-        Trouble::UnknownFilter { .. } => Some(seen.gaps.get(index.checked_sub(1)?)?.to),
-        _ => gap.doubtful_since,
-    });
-    let doubtful = disproved.filter(|&since| since < position as u64).last();
-    let guessed = before
-        .gaps
-        .iter()
-        .zip(&before.gap_after)
-        .find(|(gap, _)| doubtful.is_some_and(|since| (gap.from + 1..=gap.to).contains(&since)));
+    // Where the flow continues after a gap is found by reading ahead, possibly into the damage. Then the gap ends elsewhere,
+    // or a later one says since where the flow is doubtful.
+    let is_other = |gap: &Gap| seen.gaps.iter().any(|other| other.from == gap.from && other.to != gap.to);
+    let is_doubtful = |gap: &Gap| seen.gaps.iter().any(|later| later.doubtful_since == Some(gap.to));
+    let guessed =
+        before.gaps.iter().zip(&before.gap_after).find(|(gap, _)| is_other(gap) || is_doubtful(gap));
     let certain = guessed.map_or(before.addresses.len(), |(_, &addresses)| addresses);
     if alike < certain {
         return Err(format!(
