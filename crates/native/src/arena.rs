@@ -138,7 +138,8 @@ impl Arena {
         let pointer = end_of_window(slot);
         // Finished entries are at the begin of the log; later ones are still in the window.
         let begin = ARENA + SLOT_LOG + index * SLOT_STRIDE;
-        [self.log_part(index, begin, slot.staged.get()), self.log_part(index, slot.window.get(), pointer)].concat()
+        [self.log_part(index, begin, slot.staged.get()), self.log_part(index, slot.window.get(), pointer)]
+            .concat()
     }
 
     /// The position of the current part of the log in a slot whose thread runs, and its content up to now. `None` if the thread

@@ -7,7 +7,7 @@
 //!                             └─► hodo report functions --strict ──► nothing lost?
 //! ```
 //!
-//! `testfixture` runs one script of SQLite's `test` at a time: some hundred of those that a developer of SQLite runs before each change.
+//! `testfixture` runs one script of SQLite's `test` at a time: the quick ones of many parts of SQLite.
 
 use std::{
     fs,
@@ -45,7 +45,7 @@ const SCRIPTS: &str = "alter attach autoinc backup bind blob capi2 cast check co
     insert insert2 interrupt intpkey io ioerr ioerr2 join join2 journal1 json101 like limit lock lock2 loadext lookaside main \
     malloc5 memdb memsubsys1 minmax misc1 misc2 misc3 mmap1 multiplex mutex1 nan notify1 notnull null pager1 pageropt pagesize \
     pragma printf progress quote rollback rtree rowid savepoint schema select1 select2 select3 select4 shared shared2 \
-    sort subquery subtype substr table tableapi tempdb temptable thread001 thread002 thread003 tkt1443 trace trans \
+    sort subquery substr table tableapi tempdb temptable thread001 thread002 thread003 tkt1443 trace trans \
     trigger1 trigger2 triggerC types unique unixexcl update upsert1 utf16align vacuum view vtab1 vtab_shared wal wal2 \
     walro walslow walthread where where2 window1 with1 without_rowid1 zeroblob";
 
@@ -106,17 +106,14 @@ pub(super) fn run(names: &[String]) -> Outcome {
 fn build(folder: &Path) -> Outcome<Folders> {
     fs::create_dir_all(folder)?;
     let sources = source::fetch(PACKAGE, folder)?;
-    let folders = Folders {
-        programs: folder.join("build"),
-        tests: sources.join("test"),
-        runs: folder.join("runs"),
-    };
+    let folders =
+        Folders { programs: folder.join("build"), tests: sources.join("test"), runs: folder.join("runs") };
     if PROGRAMS.iter().any(|program| !folders.programs.join(program).exists()) {
         setup::sqlite_tests()?;
         fs::create_dir_all(&folders.programs)?;
         let mut configure = Command::new(sources.join("configure"));
         configure.args(["--with-tcl=/usr/lib/tcl8.6", "--disable-readline"]);
-        // Half of its 200,000 lines are read for each of the programs: they take minutes as it is.
+        // Compiling takes minutes, and the tests take seconds.
         configure.env("CFLAGS", "-O1 -w").current_dir(&folders.programs).stdout(Stdio::null());
         command::run(&mut configure)?;
         let mut make = Command::new("make");
@@ -161,7 +158,8 @@ fn ran(name: &str, line: &str, folders: &Folders, mut shell: Command) -> Outcome
     shell.args(["-c", line]).current_dir(&folders.runs).env("T", &folders.tests).stdin(Stdio::null());
     let output = shell.env("PATH", std::env::join_paths(paths)?).stderr(Stdio::null()).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<String> = if name == THREADS { Vec::new() } else { text.lines().map(without_times).collect() };
+    let lines: Vec<String> =
+        if name == THREADS { Vec::new() } else { text.lines().map(without_times).collect() };
     Ok(Ran { status: output.status, output: lines.join("\n") })
 }
 
@@ -185,11 +183,12 @@ fn without_times(line: &str) -> String {
     const UNITS: [&str; 4] = ["second", "microsecond", "millisecond", "ms"];
     let words: Vec<&str> = line.split_whitespace().collect();
     let kept = words.iter().enumerate().map(|(index, word)| {
-        let has_unit = words.get(index + 1).is_some_and(|next| UNITS.iter().any(|unit| next.starts_with(unit)));
+        let has_unit =
+            words.get(index + 1).is_some_and(|next| UNITS.iter().any(|unit| next.starts_with(unit)));
         // speedtest1 writes "0.123s", kvtest "12.3 microseconds per call".
         let is_number = word.trim_end_matches(['s', ',']).parse::<f64>().is_ok();
         let is_time = is_number && (has_unit || word.ends_with('s'));
-        if is_time { "TIME" } else { word }
+        if is_time { "TIME" } else { *word }
     });
     kept.collect::<Vec<_>>().join(" ")
 }

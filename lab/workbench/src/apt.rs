@@ -13,7 +13,8 @@ use crate::{
 };
 
 /// Debian's archive; the name of a suite follows.
-const ARCHIVE: &str = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian";
+const ARCHIVE: &str =
+    "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian";
 
 /// What is fetched from the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
