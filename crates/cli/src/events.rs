@@ -176,6 +176,9 @@ pub fn script(command: &arguments::Script, contents: Contents) -> Result<ExitCod
             return Ok(None);
         }
         out.finish()?;
+        if outcome.is_empty && limit != Some(0) {
+            message!("no event is selected; `hodo info` lists the events of the input");
+        }
         let lossless = outcome.losses.is_empty() && !tracer_lost(traces);
         input::report_losses(outcome.losses);
         Ok(Some(lossless))

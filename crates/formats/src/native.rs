@@ -120,10 +120,10 @@ fn streams<'a>(logs: &Logs<'a>) -> Vec<Stream<'a>> {
 
 fn stream<'a>(logs: &Logs<'a>, thread: &LogThread<'a>) -> Option<Stream<'a>> {
     let log = logs.log(thread)?;
-    let mut next = 0;
+    let mut next = Some(0);
     let piece = |block: &hodo_native_log::Block<'a>| {
-        let sequence = block.header.sequence;
-        let after_gap = sequence != mem::replace(&mut next, sequence + 1);
+        let header = &block.header;
+        let after_gap = Some(header.sequence) != mem::replace(&mut next, header.next_sequence());
         Piece { file_offset: block.offset as u64, bytes: block.whole(), after_gap }
     };
     let pieces = log.blocks.iter().map(piece).collect();

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 0 | 4 | `0x4b434c42` ("BLCK") |
 //! | 4 | 2 | kind: 1 log, 2 table, 3 clock, 4 loss, 5 end, 6 facts, 7 snapshot, 8 counted time |
-//! | 6 | 2 | how it is stored: bit 0 words are packed, bit 1 compressed with LZ4 after that |
+//! | 6 | 2 | bit 0 words are packed, bit 1 compressed with LZ4 after that; bit 2 a snapshot's begin of a part that was not finished |
 //! | 8 | 4 | bytes of its content |
 //! | 12 | 4 | bytes before LZ4 |
 //! | 16 | 4 | bytes stored |
@@ -101,6 +101,9 @@ pub struct BlockHeader {
     pub kind: BlockKind,
     /// How it is stored.
     pub codec: Codec,
+    /// Whether it is the begin of a part of a log, taken for a snapshot. The whole part may come later, as another block with the
+    /// same position.
+    pub unfinished: bool,
     /// Bytes of its content.
     pub length: u32,
     /// Bytes before LZ4.
@@ -123,6 +126,13 @@ pub struct BlockHeader {
     pub process: u64,
     /// ID of the thread in the system.
     pub thread: u64,
+}
+
+impl BlockHeader {
+    /// The position of the part that continues this one; `None` if none does.
+    pub fn next_sequence(&self) -> Option<u64> {
+        (!self.unfinished).then(|| self.sequence.wrapping_add(1))
+    }
 }
 
 /// Damage of a file, with its offset.
@@ -216,6 +226,7 @@ pub fn empty(kind: BlockKind) -> BlockHeader {
     BlockHeader {
         kind,
         codec: Codec::default(),
+        unfinished: false,
         length: 0,
         packed_length: 0,
         stored: 0,
@@ -234,7 +245,8 @@ fn encode(header: &BlockHeader) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
     bytes[..4].copy_from_slice(&BLOCK.to_le_bytes());
     bytes[4..6].copy_from_slice(&header.kind.number().to_le_bytes());
-    bytes[6] = u8::from(header.codec.packed) | u8::from(header.codec.lz4) << 1;
+    let Codec { packed, lz4 } = header.codec;
+    bytes[6] = u8::from(packed) | u8::from(lz4) << 1 | u8::from(header.unfinished) << 2;
     let words = [header.length, header.packed_length, header.stored, header.checksum];
     for (field, word) in bytes[8..24].chunks_exact_mut(4).zip(words) {
         field.copy_from_slice(&word.to_le_bytes());
@@ -295,6 +307,7 @@ fn block(file: &[u8], offset: usize) -> Result<Block<'_>, FileError> {
     let header = BlockHeader {
         kind,
         codec: Codec { packed: head[6] & 1 != 0, lz4: head[6] & 2 != 0 },
+        unfinished: head[6] & 4 != 0,
         length: word(8),
         packed_length: word(12),
         stored: word(16),

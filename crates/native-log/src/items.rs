@@ -82,7 +82,8 @@ pub enum Item<'a> {
 pub struct Items<'a> {
     table: &'a Table,
     blocks: std::slice::Iter<'a, Block<'a>>,
-    sequence: u64,
+    /// The position of the block that continues the one before.
+    sequence: Option<u64>,
     words: Vec<u32>,
     position: usize,
     /// An exit whose last instruction may still be retracted.
@@ -145,7 +146,7 @@ impl<'a> Items<'a> {
         Items {
             table,
             blocks: blocks.iter(),
-            sequence: 0,
+            sequence: Some(0),
             words: Vec::new(),
             position: 0,
             held: None,
@@ -188,8 +189,8 @@ impl<'a> Items<'a> {
     /// Unpacks the next part of the log.
     fn refill(&mut self) -> Refill {
         let Some(block) = self.blocks.next() else { return Refill::End };
-        let follows = block.header.sequence == self.sequence;
-        self.sequence = block.header.sequence + 1;
+        let follows = Some(block.header.sequence) == self.sequence;
+        self.sequence = block.header.next_sequence();
         self.position = 0;
         self.times = block.header.first_tsc..block.header.last_tsc;
         match block.words() {

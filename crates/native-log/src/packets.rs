@@ -144,8 +144,8 @@ impl<'l, 'a> Converter<'l, 'a> {
 
     /// Whether a block continues the one before.
     fn follows(&self, index: usize) -> bool {
-        let [before, this] = [index - 1, index].map(|index| self.log.blocks[index].header.sequence);
-        this == before + 1
+        let [before, this] = [index - 1, index].map(|index| &self.log.blocks[index].header);
+        before.next_sequence() == Some(this.sequence)
     }
 
     /// Writes a block, and the PSB of the next. Returns how much was written before that PSB. `length` returns the number of

@@ -133,10 +133,10 @@ impl<'a> Recording<'a> {
         let mut threads: Vec<Thread<'a>> = threads.into_values().collect();
         threads.sort_unstable_by_key(|thread| thread.key);
         for thread in &mut threads {
-            // A snapshot may contain the begin of a chunk that was finished later.
-            thread
-                .blocks
-                .sort_by_key(|block| (block.header.sequence, std::cmp::Reverse(block.header.length)));
+            // A snapshot may contain the begin of a part that was finished later, or that the next snapshot has more of.
+            thread.blocks.sort_by_key(|Block { header, .. }| {
+                (header.sequence, header.unfinished, std::cmp::Reverse(header.length))
+            });
             thread.blocks.dedup_by_key(|block| block.header.sequence);
         }
         Ok(Recording { tables, threads, clocks, counts_time, facts, snapshots, damage })

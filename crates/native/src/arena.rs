@@ -3,11 +3,16 @@
 #![allow(unsafe_code)]
 
 use std::{
+    cell::Cell,
     fs::File,
     io,
     os::fd::{AsRawFd, FromRawFd},
     ptr::NonNull,
-    sync::atomic::{AtomicU32, Ordering::Acquire},
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{Acquire, SeqCst},
+        compiler_fence, fence,
+    },
 };
 
 use hodo_native_runtime::{
@@ -126,25 +131,71 @@ impl Arena {
 
     /// The content of the log in a slot whose thread has stopped; nothing if the thread is not selected.
     pub(crate) fn rest(&self, index: u64) -> Vec<u8> {
-        let offset = FIRST_SLOT + index * SLOT_STRIDE;
         let slot = self.slot(index);
         if slot.skips.load(Acquire) != 0 {
             return Vec::new();
         }
-        // While a signal waits, the log's pointer is poisoned, and `real_pointer` is its value.
-        let pointer = match slot.real_pointer.get() {
-            0 => slot.pointer.get(),
-            real => real,
-        };
-        let begin = ARENA + offset + LOG;
-        let part = |from: u64, to: u64| {
-            let (start, length) = (from.wrapping_sub(begin), to.saturating_sub(from));
-            let inside = start <= LOG_BYTES && length <= LOG_BYTES - start;
-            if inside { self.bytes(offset + LOG + start, length) } else { &[] }
-        };
+        let pointer = end_of_window(slot);
         // Finished entries are at the begin of the log; later ones are still in the window.
-        [part(begin, slot.staged.get()), part(slot.window.get(), pointer)].concat()
+        let begin = ARENA + SLOT_LOG + index * SLOT_STRIDE;
+        [self.log_part(index, begin, slot.staged.get()), self.log_part(index, slot.window.get(), pointer)]
+            .concat()
     }
+
+    /// The position of the current part of the log in a slot whose thread runs, and its content up to now. `None` if the thread
+    /// moved its entries at each try.
+    pub(crate) fn current(&self, index: u64) -> Option<(u64, Vec<u8>)> {
+        const TRIES: u32 = 100;
+        let slot = self.slot(index);
+        let begin = ARENA + SLOT_LOG + index * SLOT_STRIDE;
+        for _ in 0..TRIES {
+            let sequence = changing(&slot.sequence);
+            if slot.skips.load(Acquire) != 0 {
+                return Some((sequence, Vec::new()));
+            }
+            // Before the pointer: the thread empties the window first.
+            let staged = changing(&slot.staged);
+            let window = self.log_part(index, slot.window.get(), end_of_window(slot)).to_vec();
+            fence(SeqCst);
+            // Entries that are written over were moved before.
+            if changing(&slot.staged) != staged || changing(&slot.sequence) != sequence {
+                continue;
+            }
+            let content = [self.log_part(index, begin, staged), &window].concat();
+            fence(SeqCst);
+            if changing(&slot.sequence) == sequence {
+                return Some((sequence, content));
+            }
+        }
+        None
+    }
+
+    /// Bytes of the log in a slot, by the program's addresses; none if they are outside.
+    fn log_part(&self, index: u64, from: u64, to: u64) -> &[u8] {
+        let offset = SLOT_LOG + index * SLOT_STRIDE;
+        let (start, length) = (from.wrapping_sub(ARENA + offset), to.saturating_sub(from));
+        let inside = start <= LOG_BYTES && length <= LOG_BYTES - start;
+        if inside { self.bytes(offset + start, length) } else { &[] }
+    }
+}
+
+/// Where the log of the first slot is.
+const SLOT_LOG: u64 = FIRST_SLOT + LOG;
+
+/// Where the next entry of a log is written. While a signal waits, the log's pointer is poisoned, and `real_pointer` is its value.
+fn end_of_window(slot: &Context) -> u64 {
+    match changing(&slot.real_pointer) {
+        0 => changing(&slot.pointer),
+        real => real,
+    }
+}
+
+/// A value that its thread changes meanwhile, as it is now.
+fn changing(value: &Cell<u64>) -> u64 {
+    // SAFETY: it lies in the arena, and is aligned.
+    let now = unsafe { value.as_ptr().read_volatile() };
+    compiler_fence(SeqCst);
+    now
 }
 
 impl Drop for Arena {

@@ -109,35 +109,43 @@ impl<W: Write> Drain<W> {
         self.writer.block(header, &bytes)
     }
 
-    /// Writes what is finished. Returns how many chunks there were.
+    /// Writes what is finished, and snapshots that are due. Returns how many chunks there were.
     pub(crate) fn chunks(&mut self, arena: &Arena) -> io::Result<usize> {
+        let count = self.finished_parts(arena)?;
+        self.write_fired(arena)?;
+        Ok(count)
+    }
+
+    /// Writes what is finished. Returns how many chunks there were.
+    fn finished_parts(&mut self, arena: &Arena) -> io::Result<usize> {
         let logs = full_chunks(arena, kind::LOG);
         // After the logs were looked for, as their exits are in tables by then.
-        let mut parts = if logs.is_empty() { Vec::new() } else { live_tables(arena) };
-        let tables = full_chunks(arena, kind::TABLE);
-        parts.extend(tables.iter().map(|&index| {
-            let chunk = arena.chunk(index);
-            (header_of(&chunk, BlockKind::Table), chunk.bytes.to_vec())
-        }));
-        self.table_parts(arena, parts)?;
+        let parts = if logs.is_empty() { Vec::new() } else { live_tables(arena) };
+        let tables = self.tables(arena, parts)?;
         for &index in &logs {
             let chunk = arena.chunk(index);
             self.log_part(header_of(&chunk, BlockKind::Log), chunk.bytes)?;
         }
-        for &index in tables.iter().chain(&logs) {
-            let header = arena.chunk(index).header;
-            header.process.store(0, Relaxed);
-            header.state.store(chunk_state::FREE, Release);
-            arena.header().emptied.fetch_add(1, Release);
-            process::wake(&arena.header().emptied);
-        }
-        self.write_fired(arena)?;
-        Ok(tables.len() + logs.len())
+        empty_chunks(arena, &logs);
+        Ok(tables + logs.len())
     }
 
     /// Writes what tables contain so far: a file that ends early can be read as far as it goes.
     fn live_tables(&mut self, arena: &Arena) -> io::Result<()> {
-        self.table_parts(arena, live_tables(arena))
+        self.tables(arena, live_tables(arena)).map(drop)
+    }
+
+    /// Writes finished parts of tables, and these unfinished ones, which were looked for before: what is before an unfinished part is
+    /// among the finished ones. Returns how many chunks there were.
+    fn tables(&mut self, arena: &Arena, mut parts: Vec<(BlockHeader, Vec<u8>)>) -> io::Result<usize> {
+        let finished = full_chunks(arena, kind::TABLE);
+        parts.extend(finished.iter().map(|&index| {
+            let chunk = arena.chunk(index);
+            (header_of(&chunk, BlockKind::Table), chunk.bytes.to_vec())
+        }));
+        self.table_parts(arena, parts)?;
+        empty_chunks(arena, &finished);
+        Ok(finished.len())
     }
 
     /// Writes what is new in parts of tables, and passes it to the watch.
@@ -263,9 +271,11 @@ impl<W: Write> Drain<W> {
         }
         let word =
             |back: usize| rest.len().checked_sub(4 * back).and_then(|start| rest.get(start..start + 4));
-        // A thread that ended, or waited in a system call, ran nothing more. Its last entry has this many words.
+        // A thread that ended, waited in a system call, or raised the signal that ended the program, ran nothing more. Its last
+        // entry has this many words.
         let over = [(1, escape::END), (4, escape::CALL)];
         let cut = !over.iter().any(|&(back, escape)| word(back) == Some(&escape.to_le_bytes()));
+        let cut = cut && !ends_with_death(&rest);
         let lost = match end {
             End::Ended if cut && !skips => Some(note::KILLED),
             End::Left if is_recorded => Some(note::CLOSED),
@@ -294,20 +304,13 @@ impl<W: Write> Drain<W> {
     }
 
     fn write_kept(&mut self, arena: &Arena) -> io::Result<()> {
+        // Threads go on meanwhile. What is before these parts, and the exits in them, is found after they were copied.
+        let current = current_parts(arena);
+        self.finished_parts(arena)?;
         self.live_tables(arena)?;
         self.writer.dump()?;
-        for index in arena.slots() {
-            let slot = arena.slot(index);
-            let is_log = slot.kind.get() == kind::LOG;
-            if !is_log || arena.slot_state(index).load(Acquire) != slot_state::LIVE {
-                continue;
-            }
-            let block = unfinished(slot, BlockKind::Log);
-            let rest = arena.rest(index);
-            // The thread goes on meanwhile: what it handed over is in a chunk.
-            if !rest.is_empty() && slot.sequence.get() == block.sequence {
-                self.writer.write(BlockHeader { length: rest.len() as u32, ..block }, &rest)?;
-            }
+        for (header, bytes) in current {
+            self.writer.write(header, &bytes)?;
         }
         self.writer.flush()
     }
@@ -325,6 +328,12 @@ impl<W: Write> Drain<W> {
     }
 }
 
+/// Whether a log's last entry is a signal that has no handler, and so ended the program.
+fn ends_with_death(log: &[u8]) -> bool {
+    let last = log.last_chunk::<16>();
+    last.is_some_and(|last| last[..4] == escape::SIGNAL.to_le_bytes() && last[8..] == [0; 8])
+}
+
 /// The slots that have this content, and are in use.
 fn slots_of(arena: &Arena, kind: u32) -> impl Iterator<Item = (u64, &Context)> {
     let in_use = |state: u32| matches!(state, slot_state::LIVE | slot_state::DONE);
@@ -338,6 +347,32 @@ fn running(arena: &Arena) -> impl Fn(&Name) -> bool {
         .map(|(_, slot)| (slot.table_key.get(), slot.thread.get().into()))
         .collect();
     move |name| threads.contains(&(name.table, name.thread))
+}
+
+/// The parts of their logs that running threads have not handed over yet, as far as they go.
+fn current_parts(arena: &Arena) -> Vec<(BlockHeader, Vec<u8>)> {
+    let live = arena.slots().filter(|&index| arena.slot_state(index).load(Acquire) == slot_state::LIVE);
+    let current = |index| {
+        let slot = arena.slot(index);
+        // If it is handed over meanwhile, the content is none, or that of another part.
+        let header = unfinished(slot, BlockKind::Log);
+        let (sequence, bytes) = arena.current(index).filter(|_| slot.kind.get() == kind::LOG)?;
+        let length = bytes.len() as u32;
+        let is_wanted = sequence == header.sequence && length != 0;
+        is_wanted.then_some((BlockHeader { unfinished: true, length, ..header }, bytes))
+    };
+    live.filter_map(current).collect()
+}
+
+/// Lets threads use these chunks again.
+fn empty_chunks(arena: &Arena, chunks: &[u64]) {
+    for &index in chunks {
+        let header = arena.chunk(index).header;
+        header.process.store(0, Relaxed);
+        header.state.store(chunk_state::FREE, Release);
+        arena.header().emptied.fetch_add(1, Release);
+        process::wake(&arena.header().emptied);
+    }
 }
 
 /// What tables contain that they have not handed over yet.

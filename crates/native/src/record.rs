@@ -91,6 +91,8 @@ pub struct Control {
     pub stop: AtomicBool,
     /// With [`Options::ring`]: becomes true when what is kept shall be written at once; set back when that is done.
     pub snapshot: AtomicBool,
+    /// Becomes true when the recording begins.
+    pub begun: AtomicBool,
     /// The command's process; 0 before it is recorded.
     pub command: AtomicU32,
     /// Becomes true when the command has ended; processes that it started may go on.
@@ -254,6 +256,7 @@ fn run<W: Write + Send>(
     options: &Options,
 ) -> Result<Outcome, Error> {
     let header = arena.header();
+    options.control.begun.store(true, Relaxed);
     let over = AtomicBool::new(false);
     let (status, mut warnings, drained) = thread::scope(|scope| {
         let drainer = scope.spawn(|| {

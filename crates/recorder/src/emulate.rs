@@ -14,7 +14,7 @@ use std::{
 use hodo_emulator::{Launch, Program, Settings, Target, seal::seal};
 
 use crate::{
-    Engine, Error, Outcome, Request, collect, descendants,
+    Engine, Error, Notices, Outcome, Request, collect, descendants,
     event::Event,
     filter, machine,
     supervise::{self, Interrupt},
@@ -27,7 +27,7 @@ const CLOCK_START: u64 = 1_000_000_000;
 pub(crate) const SMALLEST_SNAPSHOT: u64 = 64 << 10;
 const PAGE: u64 = 4096;
 
-pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
+pub(crate) fn record(request: &Request, notices: &Notices<'_>) -> Result<Outcome, Error> {
     let program = find_program(&request.command)?;
     let target = foreign::check(request, &program)?;
     let event = match request.event() {
@@ -51,9 +51,10 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
         let equals = variable.iter().position(|&byte| byte == b'=')?;
         Some((OsStr::from_bytes(&variable[..equals]), OsStr::from_bytes(&variable[equals + 1..])))
     }));
+    notices.begin();
     let status = supervise::run(&mut command).map_err(Error::file(&qemu))?;
     let interrupt = Interrupt::watch().map_err(Error::file(&spool))?;
-    let running = descendants::wait(&spool, &interrupt, notice);
+    let running = descendants::wait(&spool, &interrupt, notices.notice);
     let threads = seal(&spool, &sealed, !running.is_empty()).map_err(Error::file(&spool))?;
     let messages = messages(&sealed);
     let recording =

@@ -29,7 +29,7 @@ mod surroundings;
 mod trigger;
 mod units;
 
-use std::{ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus, time::Duration};
+use std::{cell::Cell, ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus, time::Duration};
 
 pub use board::{BoardSettings, Protocol};
 pub use hodo_emulator::{
@@ -313,10 +313,42 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
         Engine::Ftrace => ftrace::record(request),
         Engine::Board => board::record(request),
         Engine::Perf => hardware::record(request),
-        Engine::Native => native::record(request, notice),
-        Engine::Emulate => emulate::record(request, notice),
+        Engine::Native => native::record(request, &Notices::of_wanted(notice)),
+        Engine::Emulate => emulate::record(request, &Notices::of_wanted(notice)),
         Engine::Machine => machine::record(request),
         Engine::Auto => auto(request, notice),
+    }
+}
+
+/// Sentences for the user during a recording.
+struct Notices<'n> {
+    /// Which engine was chosen, and why, if the user did not ask for it. It is said when the recording begins: errors before that
+    /// have other causes.
+    choice: Cell<Option<String>>,
+    notice: &'n dyn Fn(&str),
+}
+
+impl<'n> Notices<'n> {
+    /// Those of an engine that the user asked for.
+    fn of_wanted(notice: &'n dyn Fn(&str)) -> Notices<'n> {
+        Notices { choice: Cell::default(), notice }
+    }
+
+    /// Those of an engine that was chosen.
+    fn of_chosen(choice: String, notice: &'n dyn Fn(&str)) -> Notices<'n> {
+        Notices { choice: Cell::new(Some(choice)), notice }
+    }
+
+    /// Passes a sentence on.
+    fn say(&self, text: &str) {
+        (self.notice)(text);
+    }
+
+    /// The recording has begun.
+    fn begin(&self) {
+        if let Some(choice) = self.choice.take() {
+            self.say(&choice);
+        }
     }
 }
 
@@ -324,23 +356,21 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
 fn auto(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
     let target = request.target.filter(|&target| target != Target::X86_64);
     if let Some(target) = target.or_else(|| emulate::foreign::target_of(request)) {
-        notice(&format!(
+        let choice = format!(
             "it is a program for {}: the emulated processor is used ({}, 10 to 50 times slower, in virtual time)",
             target.name(),
             target.qemu()
-        ));
-        return emulate::record(request, notice);
+        );
+        return emulate::record(request, &Notices::of_chosen(choice, notice));
     }
     let needs_native = !request.triggers.is_empty() || request.is_partial() || request.deterministic;
     if hardware::present() && !needs_native {
         return hardware::record(request);
     }
     if !request.events.is_empty() || request.overflow.is_some() {
-        notice(
-            "this machine has no Intel PT: the emulated processor makes the packets that -e or --overflow ask for \
-             (10 to 50 times slower, in virtual time)",
-        );
-        return emulate::record(request, notice);
+        let choice = "this machine has no Intel PT: the emulated processor makes the packets that -e or --overflow ask \
+                      for (10 to 50 times slower, in virtual time)";
+        return emulate::record(request, &Notices::of_chosen(choice.to_owned(), notice));
     }
     let why = if !hardware::present() {
         "this machine has no Intel PT"
@@ -351,9 +381,8 @@ fn auto(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
     } else {
         "perf knows no --trigger"
     };
-    notice(&format!(
-        "{why}: the native recorder is used (the same control flow; real time, but programs are 2 to 7 \
-         times slower)",
-    ));
-    native::record(request, notice)
+    let choice = format!(
+        "{why}: the native recorder is used (the same control flow; real time, but programs are 2 to 7 times slower)"
+    );
+    native::record(request, &Notices::of_chosen(choice, notice))
 }

@@ -22,7 +22,7 @@ use signal_hook::{
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
 };
 
-use crate::{Engine, Error, Outcome, Request, Trigger, emulate, filter, signals, trigger};
+use crate::{Engine, Error, Notices, Outcome, Request, Trigger, emulate, filter, signals, trigger};
 
 /// How often the time is recorded, in exits of superblocks.
 const TIME_EVERY: u32 = 4096;
@@ -35,7 +35,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// No message before this time, so that processes that end soon cause none.
 const QUIET_TIME: Duration = Duration::from_millis(300);
 
-pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
+pub(crate) fn record(request: &Request, notices: &Notices<'_>) -> Result<Outcome, Error> {
     let unsupported = [(!request.events.is_empty(), "-e"), (request.overflow.is_some(), "--overflow")];
     if let Some((_, option)) = unsupported.into_iter().find(|(is_given, _)| *is_given) {
         return Err(Error::Missing(format!(
@@ -58,8 +58,8 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
                 hodo_native::record(command.expect("without a process there is a command"), out, options)
             }
         });
-        watch(&recorder, &mut incoming, &control, request, notice);
-        notices(&control, notice);
+        watch(&recorder, &mut incoming, &control, request, notices);
+        pass_on(&control, notices);
         recorder.join()
     });
     let outcome = match recorded {
@@ -244,13 +244,13 @@ fn watch<T>(
     incoming: &mut SignalsInfo<WithOrigin>,
     control: &Control,
     request: &Request,
-    notice: &dyn Fn(&str),
+    notices: &Notices<'_>,
 ) {
     let begun = Instant::now();
     let mut command_ended: Option<Instant> = None;
     let mut silent = true;
     while !recorder.is_finished() {
-        notices(control, notice);
+        pass_on(control, notices);
         let command = Pid::from_raw(control.command.load(Relaxed) as i32);
         let command_runs = request.pid.is_none() && !control.ended.load(Relaxed);
         for origin in incoming.pending() {
@@ -275,7 +275,7 @@ fn watch<T>(
             let command_ended = *command_ended.get_or_insert_with(Instant::now);
             if silent && command_ended.elapsed() >= QUIET_TIME {
                 silent = false;
-                notice(
+                notices.say(
                     "the command has ended; processes that it started go on and will be recorded to the end. Ctrl-C ends the \
                      recording now",
                 );
@@ -287,9 +287,12 @@ fn watch<T>(
 }
 
 /// Passes the recorder's messages on.
-fn notices(control: &Control, notice: &dyn Fn(&str)) {
+fn pass_on(control: &Control, notices: &Notices<'_>) {
+    if control.begun.load(Relaxed) {
+        notices.begin();
+    }
     let taken = control.notices.lock().map(|mut notices| std::mem::take(&mut *notices));
-    taken.unwrap_or_default().iter().for_each(|text| notice(text));
+    taken.unwrap_or_default().iter().for_each(|text| notices.say(text));
 }
 
 fn failed(request: &Request, error: hodo_native::Error) -> Error {

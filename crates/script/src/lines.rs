@@ -11,6 +11,8 @@ pub struct Outcome {
     pub losses: Losses,
     /// Whether everything was written, or the error.
     pub written: io::Result<()>,
+    /// Whether there was nothing to write.
+    pub is_empty: bool,
 }
 
 /// Writes whole lines up to a limit, and nothing more after an error.
@@ -18,12 +20,19 @@ pub(crate) struct Lines<'w> {
     out: &'w mut (dyn Write + Send),
     /// Number of lines that may still be written; `None` for all.
     left: Option<u64>,
-    pub(crate) result: io::Result<()>,
+    result: io::Result<()>,
+    /// Whether nothing was written so far.
+    is_empty: bool,
 }
 
 impl<'w> Lines<'w> {
     pub(crate) fn new(out: &'w mut (dyn Write + Send), limit: Option<u64>) -> Lines<'w> {
-        Lines { out, left: limit, result: Ok(()) }
+        Lines { out, left: limit, result: Ok(()), is_empty: true }
+    }
+
+    /// How the writing went; `losses` are missing from the output.
+    pub(crate) fn outcome(self, losses: Losses) -> Outcome {
+        Outcome { losses, written: self.result, is_empty: self.is_empty }
     }
 
     /// Returns whether more lines would be written.
@@ -43,6 +52,7 @@ impl<'w> Lines<'w> {
         if !self.want_more() {
             return;
         }
+        self.is_empty &= text.is_empty();
         let Some(left) = &mut self.left else {
             self.result = self.out.write_all(text);
             return;

@@ -46,6 +46,7 @@ mod perf;
 mod programs;
 mod record;
 mod riscv;
+mod sqlite;
 mod streams;
 mod sync;
 mod tcp;
@@ -97,6 +98,7 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge analyses [FOLDER | ARCHIVE]
        cargo judge path [SCENARIO]…
        cargo judge riscv [PROGRAM | MODE]…
+       cargo judge sqlite [PROGRAM | TEST]…
        cargo judge tcp
        cargo judge tracepoints
        cargo judge sync [--seconds N] [--only PROTOCOL | --only slews]… [--board SETTINGS] [--keep FOLDER | --read FOLDER] [--seed N]";
@@ -136,6 +138,7 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((first, names)) if first == "path" => return path::run(names),
         Some((first, [])) if first == "tracepoints" => return tracepoints(),
         Some((first, names)) if first == "riscv" => return riscv::run(names),
+        Some((first, names)) if first == "sqlite" => return sqlite::run(names),
         Some((first, rest)) if first == "tcp" => return tcp::run(rest),
         Some((first, rest)) if first == "sync" => return sync::run(rest),
         Some((first, traces)) if first == "ctf" => return ctf::run(traces),

@@ -31,6 +31,7 @@ const USAGE: &str = "usage: packages make PROGRAMS [STATIC] FOLDER   write the p
        packages image FOLDER                  write a container image with the .deb of the folder
        packages sums FOLDER                   write SHA256SUMS of all files, and read it again
        packages try FOLDER [SYSTEM]…          install each package of a folder in clean systems, record, report and view
+       packages try FOLDER --reachable        the same in systems whose packages can be fetched from here, and say which can't
 
 PROGRAMS is a folder with hodo and libhodo_emulator.so, STATIC a program that needs no libraries.";
 

@@ -5,10 +5,11 @@
 //! command   other programs started, their output     workloads  the programs that are recorded, their input
 //! machine   what an emulated machine is made of, fetched
 //! web       the page of `hodo view`                  lttng    a session of LTTng in user space
-//! wheel     the Python package
+//! wheel     the Python package                    source   sources of Debian's packages, fetched
 //! embedded  the C code for boards, compiled        board    the programs of emulated boards, built
 //! ```
 
+mod apt;
 pub mod board;
 pub mod command;
 pub mod embedded;
@@ -16,6 +17,7 @@ pub mod lttng;
 pub mod machine;
 pub mod release;
 pub mod setup;
+pub mod source;
 pub mod web;
 pub mod wheel;
 pub mod workloads;

@@ -148,6 +148,26 @@ pub fn image() -> Outcome {
     ])
 }
 
+/// Makes sure that sources of packages can be fetched and unpacked.
+///
+/// # Errors
+/// The command to run, if we may not install.
+pub fn sources() -> Outcome {
+    install_missing([&tool("apt-get", "apt", Need::Judge), &tool("xz", "xz-utils", Need::Judge)])
+}
+
+/// Makes sure that SQLite's own test programs can be compiled.
+///
+/// # Errors
+/// The command to run, if we may not install.
+pub fn sqlite_tests() -> Outcome {
+    install_missing([
+        &tool("make", "make", Need::Judge),
+        &tool("tclsh8.6", "tcl8.6", Need::Judge),
+        &tool("/usr/include/tcl8.6/tcl.h", "tcl8.6-dev", Need::Judge),
+    ])
+}
+
 /// Makes sure that the emulators and compilers for boards are installed.
 ///
 /// # Errors

@@ -1,6 +1,13 @@
 //! The logs of threads and processes, and their way to the recorder.
+//!
+//! The recorder copies the log of a running thread for a snapshot. So entries are written before the pointer that ends them
+//! moves, and the part of the log that is left empty is always left before the other part grows: a copy may lack the newest
+//! entries, but has none twice, and no half of one.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    compiler_fence,
+};
 
 use crate::{
     context::Context,
@@ -60,9 +67,21 @@ fn stage(slot: &Context) {
     if slot.window.get() != slot.staged.get() {
         raw::write_bytes(slot.staged.get(), raw::bytes(slot.window.get(), length as usize));
     }
-    slot.staged.set(slot.staged.get() + length);
-    slot.finished.set(slot.staged.get());
+    slot.finished.set(slot.staged.get() + length);
+    compiler_fence(Release);
     slot.pointer.set(slot.window.get());
+    compiler_fence(Release);
+    slot.staged.set(slot.finished.get());
+}
+
+/// Appends words to the entries before the window, where there is room.
+fn append_staged(slot: &Context, words: &[u32]) {
+    let begin = slot.staged.get();
+    for (address, &word) in (begin..).step_by(size_of::<u32>()).zip(words) {
+        raw::write(address, word);
+    }
+    compiler_fence(Release);
+    slot.staged.set(begin + size_of_val(words) as u64);
 }
 
 /// The window is full: notes the time, and gives the log to the recorder if it is full too.
@@ -70,10 +89,7 @@ pub fn next_window(slot: &Context) {
     if slot.window.get() != slot.log() {
         stage(slot);
         let [low, high] = halves(sys::tsc());
-        for word in [escape::TIME, low, high] {
-            raw::write(slot.staged.get(), word);
-            slot.staged.set(slot.staged.get() + 4);
-        }
+        append_staged(slot, &[escape::TIME, low, high]);
         if has_room(slot) {
             return;
         }
@@ -111,8 +127,11 @@ pub fn flush(slot: &Context) {
     chunk.sequence.store(slot.sequence.get(), Relaxed);
     chunk.first_tsc.store(first_tsc, Relaxed);
     chunk.last_tsc.store(slot.first_tsc.get(), Relaxed);
-    slot.sequence.set(slot.sequence.get() + 1);
     chunk.state.store(chunk_state::FULL, Release);
+    // Whoever sees the next part's number finds this part among the chunks.
+    compiler_fence(SeqCst);
+    slot.sequence.set(slot.sequence.get() + 1);
+    compiler_fence(Release);
     arena().filled.fetch_add(1, Release);
     sys::wake(&raw const arena().filled as u64);
 }
@@ -127,10 +146,12 @@ fn pack_log(slot: &Context, length: u64, room: u64) -> u64 {
 /// Appends words to a thread's log, whose pointer is not poisoned.
 pub fn push(context: &Context, words: &[u32]) {
     make_room(context, words.len());
-    for &word in words {
-        raw::write(context.pointer.get(), word);
-        context.pointer.set(context.pointer.get() + 4);
+    let begin = context.pointer.get();
+    for (address, &word) in (begin..).step_by(size_of::<u32>()).zip(words) {
+        raw::write(address, word);
     }
+    compiler_fence(Release);
+    context.pointer.set(begin + size_of_val(words) as u64);
 }
 
 /// The instruction of a link, whose exit was just logged, did not run.
@@ -151,8 +172,7 @@ pub fn take_back(context: &Context) {
     }
     // Before the window is room for a time.
     stage(context);
-    raw::write(context.staged.get(), escape::RETRACT);
-    context.staged.set(context.staged.get() + 4);
+    append_staged(context, &[escape::RETRACT]);
     if !has_room(context) {
         flush(context);
     }
@@ -190,10 +210,19 @@ pub fn call_end(context: &Context) {
     push(context, &[escape::CALL_END, low, high]);
 }
 
-/// Records that a signal's handler starts, or that the signal ends the program (0).
+/// Records that a signal's handler starts.
 pub fn signal(context: &Context, number: u32, handler: u64) {
     let [low, high] = halves(handler);
     push(context, &[escape::SIGNAL, number, low, high]);
+}
+
+/// Records that a signal ends the program, and when: what ran until then has a time.
+pub fn death(context: &Context, number: u32) {
+    let no_handler = 0;
+    make_room(context, 7);
+    let [low, high] = halves(sys::tsc());
+    push(context, &[escape::TIME, low, high]);
+    signal(context, number, no_handler);
 }
 
 /// Records that the thread continues elsewhere without a branch.

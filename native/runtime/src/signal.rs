@@ -462,7 +462,7 @@ fn resume(context: &Context, frame: Frame) {
 
 /// The signal ends the process: the kernel does it.
 fn die(context: &Context, number: u32, info: u64, frame: Frame) {
-    log::signal(context, number, 0);
+    log::death(context, number);
     let default = Action { handler: DEFAULT, flags: 0, restorer: 0, mask: 0 };
     let bytes = &raw const default as u64;
     sys::call(nr::RT_SIGACTION, [u64::from(number), bytes, 0, SET_BYTES, 0, 0]);

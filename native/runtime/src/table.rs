@@ -1,6 +1,9 @@
 //! Records of the process: blocks, mappings and what was refused. See [`crate::wire`].
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{
+    Ordering::{Relaxed, Release},
+    compiler_fence,
+};
 
 use crate::{
     context::Context,
@@ -54,6 +57,8 @@ impl Record {
             log::flush(slot);
         }
         raw::write_bytes(slot.pointer.get(), raw::bytes(RECORD_HEAP, self.length as usize));
+        // The recorder reads as far as the pointer at any time.
+        compiler_fence(Release);
         slot.pointer.set(slot.pointer.get() + self.length);
     }
 }

@@ -67,6 +67,8 @@ pub struct Call {
     pub before: u64,
     /// Instructions executed, callees included.
     pub instructions: u64,
+    /// Whether it did not end: the thread's trace ends in it.
+    pub is_open: bool,
 }
 
 /// A time in nanoseconds, or [`When::UNKNOWN`]; half the size of an `Option`.
@@ -112,9 +114,8 @@ impl BegunCall {
     fn end(&self, end: When, until: u64) -> Moment {
         let BegunCall { depth, function, entry, time, before } = *self;
         let (depth, begin, end) = (depth as usize, time.known(), end.known());
-        Moment::End {
-            call: Call { depth, function, entry, begin, end, before, instructions: until - before },
-        }
+        let (instructions, is_open) = (until - before, false);
+        Moment::End { call: Call { depth, function, entry, begin, end, before, instructions, is_open } }
     }
 }
 
@@ -536,7 +537,12 @@ impl OpenCalls {
 
     /// Ends the open calls at the end of the thread's trace.
     pub fn end(mut self, emit: &mut impl FnMut(Moment)) {
-        cut(&mut self.stack, &mut Reporter { emit, time: When::UNKNOWN, before: self.instructions }, 0);
+        let mut emit = |moment| match moment {
+            Moment::End { call } => emit(Moment::End { call: Call { is_open: true, ..call } }),
+            other => emit(other),
+        };
+        let mut reporter = Reporter { emit: &mut emit, time: When::UNKNOWN, before: self.instructions };
+        cut(&mut self.stack, &mut reporter, 0);
     }
 }
 

@@ -290,8 +290,9 @@ pub struct StoreFolder {
 #[command(after_help = "Examples:
   hodo script --calls perf.data
   hodo script --insns --fields tid,ip,sym,insn --limit 100 perf.data
-  hodo script --packets perf.data
-  hodo script --at +3.5ms perf.data          where each thread is, and how it got there
+  hodo script --packets perf.data             Intel PT's, Arm's or RISC-V's; native recordings: hodo export --to intel-pt
+  hodo script --at +3.5ms perf.data           where each thread is, and how it got there
+  hodo script --at end crash.data             where each thread ended
   hodo script --events --event 'sched_*' --where 'prev_tid == 42' ./my-trace
   hodo script --events --time '10:38:00,10:38:01' perf.data ./kernel-trace
   hodo script --insns --pt trace.bin --elf a.out@0x400000 --cpu 6/85/4")]
@@ -321,8 +322,8 @@ pub struct Script {
     /// Power states and frequency changes
     #[arg(long, group = "what")]
     pub power: bool,
-    /// Place and call stack of each thread at an instant: a time in seconds, +TIME from the begin, N%, or #N, the thread's
-    /// n-th instruction
+    /// Place and call stack of each thread at an instant: a time in seconds, +TIME from the begin, N%, `end` (or 100%), the
+    /// thread's last instruction, or #N, its n-th
     #[arg(long, group = "what", value_name = "INSTANT")]
     pub at: Option<String>,
     /// Columns of --insns: time, span, cpu, pid, tid, ip, sym, insn, srcline
@@ -536,7 +537,7 @@ fn report_help() -> String {
   hodo report functions --every 1us perf.data            as a sampling profiler would see it
   hodo report tree --call 'handle_request#3' perf.data   what the third request did
   hodo report paths --format folded perf.data | flamegraph.pl > flame.svg
-  hodo report paths --syscall mmap perf.data             call paths of the kernel in mmap
+  hodo report paths --syscall mmap machine.data          call paths of the kernel in mmap: hodo record --engine machine
   hodo report lines --time +1ms,+2ms perf.data
   hodo report cpu ./my-trace
   hodo report syscalls --by slowest --top 10 ./my-trace

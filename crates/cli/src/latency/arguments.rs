@@ -101,7 +101,7 @@ Examples:
   hodo latency --from entry:read_config --to exit:start_server perf.data
   hodo latency --from cli --to 'sti | popf' --by thread perf.data
   hodo latency --pair malloc perf.data
-  hodo latency --function insert --by executions --format csv perf.data
+  hodo latency --function insert@server --by executions --format csv perf.data
   hodo latency --syscall mmap machine.data
   hodo latency --irq 30 ./my-trace
   hodo latency --state runnable --by thread ./my-trace             how long threads waited for a CPU

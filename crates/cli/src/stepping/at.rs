@@ -81,7 +81,8 @@ fn text(scene: &Scene, trace: &Trace<'_>, has_before: bool, out: &mut impl Write
         Some(false) => "   (not taken)",
         None => "",
     };
-    writeln!(out, "  next: {}{taken}", scene.instruction)?;
+    let which = if number + 1 == *instructions { "last" } else { "next" };
+    writeln!(out, "  {which}: {}{taken}", scene.instruction)?;
     for (depth, frame) in scene.frames.iter().enumerate() {
         writeln!(out, "  {depth:>3}  {}", line(frame))?;
     }

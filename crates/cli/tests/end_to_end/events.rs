@@ -160,6 +160,17 @@ fn events_are_chosen_by_name_field_thread_cpu_and_time() {
 }
 
 #[test]
+fn that_no_event_is_selected_is_said() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ctf/ust2.16-ctf2");
+    let none = hodo(&["script", "--events", "-q", "--event", "nothing", trace]).fine();
+    assert!(none.stdout.is_empty() && none.stderr.contains("no event is selected"), "{none:?}");
+    for limit in ["0", "1"] {
+        let some = hodo(&["script", "--events", "-q", "--limit", limit, trace]).fine();
+        assert!(!some.stderr.contains("no event is selected"), "{some:?}");
+    }
+}
+
+#[test]
 fn counts_and_info_agree_on_what_is_in_a_trace() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());

@@ -2,8 +2,10 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::Duration,
 };
@@ -184,6 +186,55 @@ fn what_cannot_be_recorded_natively_is_refused() {
     assert!(ran.code != 0 || ran.stderr.contains("recorded"), "{ran:?}");
 }
 
+/// A program that crashes: its functions did not return, and `--at end` says where it was.
+#[test]
+fn a_crash_is_seen_where_it_happened() {
+    let folder = Folder::new();
+    let source = "
+        __attribute__((noinline)) static int leaf(volatile int *number) { return *number + 1; }
+        __attribute__((noinline)) static int outer(volatile int *number) { return leaf(number) * 2; }
+        int main(int count, char **arguments) {
+            volatile int number = count;
+            return outer(&number) == 4 ? outer(0) : 1;
+        }";
+    let (source, program) = (folder.write("crashes.c", source.as_bytes()), folder.file("crashes"));
+    let compiled = Command::new("cc").args(["-O1", "-g", "-w", "-o", &program, &source]).status();
+    assert!(compiled.is_ok_and(|status| status.success()));
+    let (recording, ran) = record(&folder, &[], &[&program]);
+    assert!(ran.code != 0 && !ran.stderr.contains("killed"), "{ran:?}");
+    let calls = hodo(&["script", "--calls", "--strict", &recording]).fine().stdout;
+    let open = |name: &str| {
+        calls.lines().filter(|line| line.contains(name) && line.ends_with("(open at the end)")).count()
+    };
+    assert_eq!((open("} main"), open("} outer"), open("leaf")), (1, 1, 0), "{calls}");
+    assert_eq!(calls.lines().filter(|line| line.ends_with("} outer")).count(), 1, "{calls}");
+    let lines = hodo(&["script", "--calls", "--format", "jsonl", &recording]).fine().stdout;
+    let open = lines.lines().filter(|line| line.contains("\"is_open\":true"));
+    assert!(open.clone().count() >= 2 && lines.lines().count() > 2 * open.count(), "{lines}");
+    for end in ["end", "100%"] {
+        let text = hodo(&["script", "--at", end, &recording]).fine().stdout;
+        let frame = |number: usize, name: &str| {
+            text.lines().any(|line| line.trim_start().starts_with(&format!("{number}  {name}+")))
+        };
+        assert!(text.contains("  last: call ") && frame(0, "outer") && frame(1, "main"), "{text}");
+    }
+}
+
+/// Which engine was chosen is said when the recording begins, not before errors of other kinds.
+#[test]
+fn the_chosen_engine_is_no_part_of_errors() {
+    const CHOICE: &str = "recorder is used";
+    let folder = Folder::new();
+    let out = folder.file("x.data");
+    let ran = hodo(&["record", "-o", &out, "--", "true"]).fine();
+    let present = fs::exists("/sys/bus/event_source/devices/intel_pt").is_ok_and(|there| there);
+    assert_eq!(ran.stderr.matches(CHOICE).count(), usize::from(!present), "{ran:?}");
+    for wrong in [&["--", "no-such-program"][..], &["--filter", "x", "--", "true"], &["--pid", "999999999"]] {
+        let ran = hodo(&[&["record", "-o", &out], wrong].concat());
+        assert!(ran.code != 0 && !ran.stderr.contains(CHOICE), "{ran:?}");
+    }
+}
+
 #[test]
 fn a_running_process_is_recorded_for_a_while() {
     let folder = Folder::new();
@@ -214,6 +265,56 @@ fn a_running_process_is_recorded_for_a_while() {
     let names: Vec<String> =
         functions(&["--limit", "100000"], &out).into_iter().map(|row| row.name).collect();
     assert!(names.iter().any(|name| name == "main") && names.len() > 50, "{names:?}");
+}
+
+/// Asks a server of Python for this content until `over`. Returns how often it was answered.
+fn requests(port: u16, content: &str, over: &AtomicBool) -> u32 {
+    let mut count = 0;
+    while !over.load(Relaxed) {
+        let mut connection = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        connection.write_all(b"GET /content HTTP/1.0\r\n\r\n").expect("it is asked");
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.ends_with(content), "{} bytes", answer.len());
+        count += 1;
+    }
+    count
+}
+
+/// A server is recorded twenty times while it answers: no answer is wrong, and the recordings show its work.
+#[test]
+fn a_server_is_recorded_while_it_answers() {
+    let folder = Folder::new();
+    let content = "content ".repeat(10_000);
+    folder.write("content", content.as_bytes());
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
+    let mut server = Command::new("python3");
+    server.args(["-m", "http.server", &port.to_string(), "--bind", "127.0.0.1"]).current_dir(folder.file(""));
+    server.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut server = server.spawn().expect("Python");
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let over = AtomicBool::new(false);
+    let (pid, out) = (server.id().to_string(), folder.file("server.data"));
+    let (answers, shown) = thread::scope(|scope| {
+        let client = scope.spawn(|| requests(port, &content, &over));
+        let shown = (0..20).filter(|_| {
+            hodo(&["record", "--engine", "native", "-o", &out, "--pid", &pid, "--for", "200ms"]).fine();
+            let names: Vec<String> =
+                functions(&["--limit", "100000"], &out).into_iter().map(|row| row.name).collect();
+            ["_PyEval_EvalFrameDefault", "accept4", "send"]
+                .iter()
+                .all(|name| names.iter().any(|row| row == name))
+        });
+        let shown = shown.count();
+        over.store(true, Relaxed);
+        (client.join().expect("all answers are right"), shown)
+    });
+    server.kill().expect("it runs to the end");
+    _ = server.wait();
+    // A busy machine may not let it run in each of them.
+    assert!(answers > 20 && shown >= 10, "{answers} answers, {shown} recordings show the server's work");
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl<'o> Script<'o> {
     }
 
     pub(crate) fn outcome(self) -> Outcome {
-        Outcome { losses: self.losses, written: self.lines.result }
+        self.lines.outcome(self.losses)
     }
 
     /// Returns whether more lines would be written.

@@ -39,7 +39,7 @@ pub fn calls(
     let losses = hodo_engine::calls(trace, reading, &mut writer, progress);
     writer.flush_open();
     writer.flush();
-    Outcome { losses, written: writer.lines.result }
+    writer.lines.outcome(losses)
 }
 
 struct Writer<'x, 'f> {
@@ -85,6 +85,9 @@ const SECONDS_WIDTH: usize = 6;
 const TIME_WIDTH: usize = SECONDS_WIDTH + 10;
 const DURATION_WIDTH: usize = 12;
 const INSTRUCTIONS_WIDTH: usize = 13;
+
+/// What follows the name of a call that did not end.
+const OPEN: &str = "   (open at the end)";
 
 /// Number of bytes to gather before writing.
 const GATHERED: usize = 1 << 16;
@@ -154,10 +157,11 @@ impl Writer<'_, '_> {
         let took = call.begin.zip(call.end).map(|(begin, end)| end.0.saturating_sub(begin.0));
         let at_once = self.open.take_if(|open| (open.depth, open.function) == (call.depth, call.function));
         let (time, around) = match at_once {
+            Some(open) if call.is_open => (open.time, [arrow(call.entry), OPEN]),
             Some(open) => (open.time, [arrow(call.entry), ";"]),
             None => {
                 self.flush_open();
-                (call.end, ["} ", ""])
+                (call.end, ["} ", if call.is_open { OPEN } else { "" }])
             }
         };
         let columns = Columns { time, took, instructions: Some(call.instructions) };
@@ -210,6 +214,9 @@ impl Writer<'_, '_> {
         text.extend_from_slice(function);
         text.extend_from_slice(b",\"instructions\":");
         decimal(call.instructions, text);
+        if call.is_open {
+            text.extend_from_slice(b",\"is_open\":true");
+        }
         text.extend_from_slice(b",\"module\":");
         text.extend_from_slice(module);
         text.extend_from_slice(b",\"tid\":");

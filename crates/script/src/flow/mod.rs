@@ -73,5 +73,5 @@ fn write_chunks<S: TextSink>(
     };
     let chunks = trace.chunks(reading);
     let losses = decode_chunks(trace, &chunks, reading, start, part, rest, write, progress);
-    Outcome { losses, written: lines.result }
+    lines.outcome(losses)
 }

@@ -36,7 +36,7 @@ pub fn packets(
             lines.want_more() && progress(done)
         },
     );
-    Outcome { losses: trace.recorded_losses(), written: lines.result }
+    lines.outcome(trace.recorded_losses())
 }
 
 /// Formats the packets from the first segment of a chunk to the first one after the chunk. Returns the last lines; hands

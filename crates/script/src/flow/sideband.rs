@@ -27,7 +27,7 @@ pub fn sideband(
             break;
         }
     }
-    Outcome { losses: trace.recorded_losses(), written: lines.result }
+    lines.outcome(trace.recorded_losses())
 }
 
 /// One record as a line of text.

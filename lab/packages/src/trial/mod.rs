@@ -21,24 +21,34 @@ use crate::image;
 const MUSL: &str = "musl";
 const IMAGE: &str = "image";
 
-/// Tries the packages of a folder in the systems of these names, or in all.
+/// Instead of names: those whose packages can be fetched from here.
+const REACHABLE: &str = "--reachable";
+
+/// Tries the packages of a folder in the systems of these names, in all, or in those that can be reached.
 ///
 /// # Errors
 /// A step fails; its output is on standard error.
 pub(crate) fn run(names: &[&str], folder: &Path) -> Outcome {
     setup::trial()?;
+    let only_reachable = names == [REACHABLE];
+    let names: &[&str] = if only_reachable { &[] } else { names };
     let known = || SYSTEMS.iter().map(|system| system.name).chain([MUSL, IMAGE]);
     if let Some(name) = names.iter().find(|name| known().all(|known| known != **name)) {
         return Err(
             format!("no system `{name}`; there are {}", known().collect::<Vec<_>>().join(", ")).into()
         );
     }
+    let mut left_out = Vec::new();
     for name in known().filter(|name| names.is_empty() || names.contains(name)) {
         match SYSTEMS.iter().find(|system| system.name == name) {
+            Some(system) if only_reachable && !root::is_reachable(*system)? => left_out.push(name),
             Some(system) => with_apt(*system, folder)?,
             None if name == MUSL => musl::run(&package(folder, ARCHIVE)?)?,
             None => image::try_it(&package(folder, image::ENDING)?)?,
         }
+    }
+    for name in left_out {
+        println!("packages: not tried here: {name}, whose packages can't be fetched");
     }
     Ok(())
 }

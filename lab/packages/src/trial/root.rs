@@ -97,6 +97,17 @@ impl Drop for Root {
     }
 }
 
+/// Whether a system's packages can be fetched from here. apt asks, as it has the machine's proxies.
+pub(super) fn is_reachable(system: System) -> Outcome<bool> {
+    let folder = tempfile::tempdir()?;
+    let mut fetch = Command::new("/usr/lib/apt/apt-helper");
+    fetch.args(["-qq", "-o", "APT::Sandbox::User=", "-o", "Acquire::Retries=2", "download-file"]);
+    fetch
+        .arg(format!("{}/dists/{}/InRelease", system.mirror, system.name))
+        .arg(folder.path().join("release"));
+    Ok(fetch.stdout(Stdio::null()).status()?.success())
+}
+
 /// Installs a minimal system in a folder, or as an archive if the path ends with `.tar`; with these options of mmdebstrap.
 pub(crate) fn install(system: System, target: &Path, options: &[&str]) -> Outcome {
     let System { name, mirror, components, keys } = system;

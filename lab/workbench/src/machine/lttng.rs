@@ -12,12 +12,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::{
-    KERNEL_SUITES,
-    apt::{Apt, unpack},
-};
+use super::KERNEL_SUITES;
 use crate::{
     Outcome,
+    apt::{Apt, Archive, unpack},
     command::{self, installed, quietly},
 };
 
@@ -41,7 +39,7 @@ pub(super) fn ensure(folder: &Path) -> Outcome {
     let release = release(&kernel)?;
     let fresh = folder.join("fresh");
     _ = fs::remove_dir_all(&fresh);
-    let apt = Apt::new(&folder.join("apt/lttng"), &KERNEL_SUITES)?;
+    let apt = Apt::new(&folder.join("apt/lttng"), Archive::Packages, &KERNEL_SUITES)?;
     let headers = format!("linux-headers-{release}");
     let needed = apt.needed(&headers).map_err(|error| {
         format!(

@@ -6,7 +6,6 @@
 //! crates of this repository ──────────────► hodo-guest, linked statically
 //! ```
 
-mod apt;
 mod lttng;
 
 use std::{
@@ -15,10 +14,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use self::apt::{Apt, unpack};
-
 use crate::{
     Outcome,
+    apt::{Apt, Archive, unpack},
     command::{self, cargo, installed, quietly},
     setup,
 };
@@ -88,9 +86,9 @@ fn fetch(folder: &Path) -> Outcome {
     setup::machine()?;
     let fresh = folder.join("fresh");
     _ = fs::remove_dir_all(&fresh);
-    let qemu = Apt::new(&folder.join("apt/qemu"), &QEMU_SUITES)?;
+    let qemu = Apt::new(&folder.join("apt/qemu"), Archive::Packages, &QEMU_SUITES)?;
     unpack(&qemu.with_all_needed(QEMU, QEMU_SUITES[0])?, &fresh.join("qemu"))?;
-    let kernels = Apt::new(&folder.join("apt/kernel"), &KERNEL_SUITES)?;
+    let kernels = Apt::new(&folder.join("apt/kernel"), Archive::Packages, &KERNEL_SUITES)?;
     let current = kernels.needed(KERNEL)?;
     unpack(&kernels.fetch_alone(&current)?, &fresh.join("kernel"))?;
     kernel(&fresh.join("kernel"))?;

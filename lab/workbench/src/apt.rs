@@ -12,18 +12,27 @@ use crate::{
     command::{self, quietly},
 };
 
-/// Debian's packages; the name of a suite follows.
+/// Debian's archive; the name of a suite follows.
 const ARCHIVE: &str =
-    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian";
+    "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian";
+
+/// What is fetched from the archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Archive {
+    /// Built packages.
+    Packages,
+    /// The sources of packages.
+    Sources,
+}
 
 /// An apt with separate folders.
-pub(super) struct Apt {
+pub(crate) struct Apt {
     folder: PathBuf,
 }
 
 impl Apt {
-    /// An apt with up-to-date lists of these suites.
-    pub(super) fn new(folder: &Path, suites: &[&str]) -> Outcome<Apt> {
+    /// An apt with up-to-date lists of these suites of the archive.
+    pub(crate) fn new(folder: &Path, archive: Archive, suites: &[&str]) -> Outcome<Apt> {
         let folders = [
             "state/lists/partial",
             "cache/archives/partial",
@@ -35,7 +44,12 @@ impl Apt {
             fs::create_dir_all(folder.join(path))?;
         }
         fs::write(folder.join("status"), "")?;
-        let sources: Vec<String> = suites.iter().map(|suite| format!("{ARCHIVE} {suite} main\n")).collect();
+        let kind = match archive {
+            Archive::Packages => "deb",
+            Archive::Sources => "deb-src",
+        };
+        let sources: Vec<String> =
+            suites.iter().map(|suite| format!("{kind} {ARCHIVE} {suite} main\n")).collect();
         fs::write(folder.join("etc/sources.list"), sources.concat())?;
         // The system's proxies stay in use.
         let system = Path::new("/etc/apt/apt.conf.d");
@@ -77,7 +91,7 @@ impl Apt {
     }
 
     /// Fetches a package with all its dependencies, and returns their files.
-    pub(super) fn with_all_needed(&self, package: &str, suite: &str) -> Outcome<Vec<PathBuf>> {
+    pub(crate) fn with_all_needed(&self, package: &str, suite: &str) -> Outcome<Vec<PathBuf>> {
         eprintln!("fetching {package} of {suite}, and the libraries that it needs");
         let mut install = self.command("apt-get");
         install.args([
@@ -93,17 +107,26 @@ impl Apt {
     }
 
     /// The names of the packages that a package depends on, without their own dependencies.
-    pub(super) fn needed(&self, package: &str) -> Outcome<Vec<String>> {
+    pub(crate) fn needed(&self, package: &str) -> Outcome<Vec<String>> {
         let depends = command::capture(self.command("apt-cache").args(["depends", package]))?;
         let needed = depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
         Ok(needed.map(str::to_owned).collect())
     }
 
     /// Fetches these packages without those that they depend on, and returns their files.
-    pub(super) fn fetch_alone(&self, names: &[String]) -> Outcome<Vec<PathBuf>> {
+    pub(crate) fn fetch_alone(&self, names: &[String]) -> Outcome<Vec<PathBuf>> {
         eprintln!("fetching {}", names.join(", "));
         quietly(self.command("apt-get").args(["-qq", "download"]).args(names))?;
         packages(&self.folder)
+    }
+
+    /// Fetches the sources of a package as its authors released them, and returns their archive.
+    pub(crate) fn source(&self, package: &str) -> Outcome<PathBuf> {
+        eprintln!("fetching the sources of {package}");
+        quietly(self.command("apt-get").args(["-qq", "source", "--download-only", package]))?;
+        let mut entries = fs::read_dir(&self.folder)?.flatten().map(|entry| entry.path());
+        let is_original = |path: &PathBuf| path.to_string_lossy().contains(".orig.tar.");
+        entries.find(is_original).ok_or_else(|| format!("apt-get fetched no sources of {package}").into())
     }
 }
 
@@ -117,7 +140,7 @@ fn packages(folder: &Path) -> Outcome<Vec<PathBuf>> {
 }
 
 /// Unpacks packages into a folder, without installing them.
-pub(super) fn unpack(packages: &[PathBuf], into: &Path) -> Outcome {
+pub(crate) fn unpack(packages: &[PathBuf], into: &Path) -> Outcome {
     fs::create_dir_all(into)?;
     let extract = |package| quietly(Command::new("dpkg-deb").arg("--extract").arg(package).arg(into));
     packages.iter().try_for_each(extract)
