@@ -2,6 +2,8 @@
 
 #![allow(missing_docs)]
 
+mod memo;
+
 use std::ops::Range;
 
 use hodo_clock::Tsc;
