@@ -39,8 +39,10 @@ const TIME_EVERY: u64 = 10_000;
 /// `csrrw x0, mtvec, rs1` without its register.
 const WRITE_VECTOR: u32 = 0x3050_1073;
 const REGISTER: u32 = 0x1f << 15;
-/// Words of the processor's state in which its control registers are searched.
+/// Words of the processor's state before which its control registers are.
 const STATE: usize = 2048;
+/// The general registers, with which the state begins.
+const REGISTERS: usize = 32;
 
 static API: OnceLock<Api> = OnceLock::new();
 static HART: Lock<Option<Hart>> = Lock::new(None);
@@ -84,7 +86,7 @@ struct Trap {
 
 /// The general registers, with which QEMU's `CPURISCVState` begins.
 #[repr(C)]
-struct State([u64; 32]);
+struct State([u64; REGISTERS]);
 
 /// Installs the callbacks for a slave with this number.
 pub(crate) fn install(id: Id, spool: &Path, number: u32) -> Result<(), String> {
@@ -165,6 +167,8 @@ impl Hart {
         if let Some(register) = self.writes.take() {
             // The lowest bits choose the mode; a slave has one handler for all traps.
             self.vector = state.0[register] & !3;
+            let words = words_of(state, REGISTERS, STATE - REGISTERS);
+            self.place = words.and_then(|words| find_vector(&words, state.0[register])).map(|at| REGISTERS + at);
         }
         self.writes = code.vector;
         if self.thread.is_null() && (code.flow.pc < RAM || self.begin(now).is_err()) {
@@ -229,24 +233,43 @@ impl Hart {
 
     /// The trap whose handler begins, by the control registers.
     fn trap(&mut self, previous: &Block, state: &State) -> Option<Trap> {
-        let mut words = vec![0; 8 * STATE];
-        let start = (&raw const *state).addr() as u64;
-        let (from, bytes) = match self.place {
-            Some(place) => (place, 8 * 3),
-            None => (0, 8 * STATE),
-        };
-        if !memory::read(start + 8 * from as u64, &mut words[..bytes]) {
-            return None;
-        }
-        let words: Vec<u64> =
-            words[..bytes].as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
-        let at = words.windows(3).position(|words| {
-            let is_cause = words[2] & !(1 << 63) < 64;
-            let is_place = previous.may_continue_at(words[1]) || previous.index_of(words[1]).is_some();
-            words[0] & !3 == self.vector && is_cause && is_place && words[1] >= RAM
-        })?;
-        self.place = Some(from + at);
-        let interrupt = if words[at + 2] >> 63 != 0 { INTERRUPT } else { 0 };
-        Some(Trap { from: words[at + 1], cause: interrupt | words[at + 2] as u8 })
+        let words = words_of(state, self.place?, 3)?;
+        let [vector, from, cause] = words[..] else { return None };
+        let is_place = previous.may_continue_at(from) || previous.index_of(from).is_some();
+        let interrupt = if cause >> 63 != 0 { INTERRUPT } else { 0 };
+        let is_trap = vector & !3 == self.vector && cause & !(1 << 63) < 64 && is_place;
+        is_trap.then_some(Trap { from, cause: interrupt | cause as u8 })
+    }
+}
+
+/// Reads words of the processor's state.
+fn words_of(state: &State, first: usize, count: usize) -> Option<Vec<u64>> {
+    let mut bytes = vec![0; 8 * count];
+    let start = (&raw const *state).addr() as u64 + 8 * first as u64;
+    memory::read(start, &mut bytes)
+        .then(|| bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect())
+}
+
+/// Returns the index of `mtvec`, which was written just now; `None` if several words have its value. At a trap the program counter has
+/// it too, and what follows that may look like the other control registers.
+fn find_vector(words: &[u64], written: u64) -> Option<usize> {
+    let mut found = (0..words.len()).filter(|&at| words[at] == written);
+    let first = found.next();
+    first.filter(|_| found.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_register_is_the_only_word_with_the_value_written() {
+        let vector = 0x8000_0040;
+        let mut words = vec![0; 100];
+        assert_eq!(find_vector(&words, vector), None);
+        words[40] = vector;
+        assert_eq!(find_vector(&words, vector), Some(40));
+        words[20] = vector;
+        assert_eq!(find_vector(&words, vector), None);
     }
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask demo board`: records an emulated board of eight slaves that compute pictures. The last lines are
-//! computed from what `hodo` prints about this run.
+//! `cargo xtask demo board`: records an emulated board of eight slaves that compute pictures, and one slave with its hardware
+//! trace. What it prints is computed from what `hodo` prints about this run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,6 +14,7 @@ use workbench::board;
 use crate::{
     Outcome, command,
     demo::{build_hodo, hodo},
+    demo_slave,
 };
 
 /// Settings of the board: the urgent task wakes after 5 s, and the recording ends after 10 s.
@@ -55,7 +56,8 @@ pub(crate) fn run() -> Outcome {
         slaves.join(" and "),
         folder.join("sobel.pgm").display()
     );
-    who_waited(&folder, &slaves)
+    who_waited(&folder, &slaves)?;
+    demo_slave::run(&command::target().join("demo/slave"))
 }
 
 /// Puts all clocks on one timeline, and shows what pictures waited for while the urgent task ran. `hodo path` and `hodo
@@ -86,22 +88,38 @@ struct Picture {
     urgent: Vec<String>,
 }
 
-struct BoardEvent {
-    time: i64,
-    name: String,
-    fields: Value,
+pub(crate) struct BoardEvent {
+    pub(crate) trace: String,
+    pub(crate) time: i64,
+    /// Bounds of the time; on a trace's own clock the time itself.
+    pub(crate) lower: i64,
+    pub(crate) upper: i64,
+    /// Of a slave's event: when it really happened.
+    pub(crate) truth: i64,
+    pub(crate) name: String,
+    pub(crate) fields: Value,
 }
 
-/// Returns the events of one trace of a board, in order.
-fn events(trace: &Path) -> Outcome<Vec<BoardEvent>> {
+/// Returns the events of one trace of a board, or of all on one timeline, in order.
+pub(crate) fn events(trace: &Path) -> Outcome<Vec<BoardEvent>> {
     let mut script = Command::new(hodo());
     script.args(["script", "--events", "--format", "jsonl", "-q"]).arg(trace);
     let mut events = Vec::new();
     let mut wrong = None;
     command::each_line(script, |line| match serde_json::from_slice::<Value>(line) {
         Ok(event) => {
-            let (time, name) = (event["ts"].as_i64().unwrap_or(0), event["name"].as_str().unwrap_or(""));
-            events.push(BoardEvent { time, name: name.to_owned(), fields: event["fields"].clone() });
+            let time = event["ts"].as_i64().unwrap_or(0);
+            let text = |name: &str| event[name].as_str().unwrap_or("").to_owned();
+            let bound = |name: &str| event[name].as_i64().unwrap_or(time);
+            events.push(BoardEvent {
+                trace: text("trace"),
+                time,
+                lower: bound("lower_ns"),
+                upper: bound("upper_ns"),
+                truth: event["context"]["truth"].as_i64().unwrap_or(time),
+                name: text("name"),
+                fields: event["fields"].clone(),
+            });
         }
         Err(error) => wrong = Some(error),
     })?;
@@ -131,7 +149,7 @@ fn pictures(folder: &Path) -> Outcome<Vec<Picture>> {
         }
     }
     let (mut pictures, mut begin) = (Vec::new(), None);
-    for BoardEvent { time, name, fields } in events(&folder.join("master"))? {
+    for BoardEvent { time, name, fields, .. } in events(&folder.join("master"))? {
         match name.as_str() {
             "func_entry" if fields["function"] == SOBEL => begin = Some(time),
             "func_exit" if fields["function"] == SOBEL => {

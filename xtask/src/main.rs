@@ -11,6 +11,7 @@
 
 mod demo;
 mod demo_board;
+mod demo_slave;
 mod fixtures;
 mod fuzz;
 mod packages;

@@ -1,5 +1,5 @@
 //! `cargo judge arm`: encodes what an emulator ran as Arm's trace units would, and compares our decoding with the emulator's
-//! account and with OpenCSD's. `bin/arm` does the work.
+//! account and with OpenCSD's. `lab/arm` does the work.
 
 use std::{
     path::{Path, PathBuf},
@@ -55,10 +55,10 @@ fn folder() -> PathBuf {
     command::target().join("judge/arm")
 }
 
-/// Runs `bin/arm` for a program, or for one of its commands.
+/// Runs `lab/arm` for a program, or for one of its commands.
 fn start(program: &Path, arguments: &[&str]) -> Outcome {
     setup::arm()?;
-    command::run(&mut command::cargo(&["build", "--release", "-p", "judge", "--bin", "hodo-arm"]))?;
+    command::run(&mut command::cargo(&["build", "--release", "-p", "arm-judge"]))?;
     std::fs::create_dir_all(folder())?;
     let mut judge = Command::new(command::target().join("release/hodo-arm"));
     command::run(judge.arg("--folder").arg(folder().join("snapshots")).arg(program).args(arguments))

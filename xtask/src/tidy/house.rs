@@ -72,11 +72,12 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-guest", ""),
     ("hodo-repack", "hodo-clock hodo-formats hodo-intel-pt"),
     ("hodo-speed", "hodo-analyses hodo-code hodo-engine hodo-formats hodo-intel-pt hodo-model hodo-script"),
+    ("arm-judge", "hodo-clock hodo-code hodo-etm hodo-flow hodo-formats"),
     ("riscv-judge", "hodo-code hodo-etrace hodo-flow hodo-isa workbench"),
     ("workbench", ""),
     (
         "judge",
-        "hodo-analyses hodo-check hodo-clock hodo-code hodo-engine hodo-etm hodo-flow hodo-formats hodo-intel-pt hodo-model hodo-native \
+        "hodo-analyses hodo-check hodo-clock hodo-code hodo-engine hodo-flow hodo-formats hodo-intel-pt hodo-model hodo-native \
          hodo-native-log hodo-recorder hodo-stepping hodo-sync workbench",
     ),
     ("bench", "hodo-store judge workbench"),

@@ -170,14 +170,15 @@ impl Decoded {
 struct Worker<'x, 'f> {
     programs: Vec<Program<'x, Modules<'f>>>,
     memos: Memos,
+    etm_memos: hodo_etm::flow::Memos,
     log_memos: LogMemos,
     paths: PathAccounts,
 }
 
 impl<'x, 'f> Worker<'x, 'f> {
     fn new(trace: &'x Trace<'f>) -> Worker<'x, 'f> {
-        let (memos, log_memos, paths) = Default::default();
-        Worker { programs: trace.programs(), memos, log_memos, paths }
+        let (memos, etm_memos, log_memos, paths) = Default::default();
+        Worker { programs: trace.programs(), memos, etm_memos, log_memos, paths }
     }
 }
 
@@ -218,7 +219,7 @@ fn decode_selected<'x, 'f, S: StreamSink>(
     sink: &mut S,
     give: &mut impl FnMut(&mut S),
 ) {
-    let Worker { programs, memos, log_memos, paths } = worker;
+    let Worker { programs, memos, etm_memos, log_memos, paths } = worker;
     let stream = &trace.streams[chunk.stream];
     let extent = &stream.extents[chunk.extent];
     let mut log = extent.log().map(LogReader::new);
@@ -261,7 +262,7 @@ fn decode_selected<'x, 'f, S: StreamSink>(
             }
             None => {
                 let segment = Segment { trace, stream, extent, span: start..end };
-                segment.decode(reading, programs, memos, &mut located);
+                segment.decode(reading, programs, (memos, etm_memos), &mut located);
             }
         }
         located.lose_untimed(end - start);
@@ -293,7 +294,7 @@ impl<'x, 'f> Segment<'x, 'f> {
         self,
         reading: Reading<'_>,
         programs: &mut [Program<'x, Modules<'f>>],
-        memos: &mut Memos,
+        (memos, etm_memos): (&mut Memos, &mut hodo_etm::flow::Memos),
         sink: &mut impl Sink,
     ) {
         let length = (self.span.end - self.span.start) as usize;
@@ -302,7 +303,10 @@ impl<'x, 'f> Segment<'x, 'f> {
         if let ExtentKind::Etm(config) = self.extent.kind() {
             let decoder = hodo_etm::flow::Decoder::new(&bytes, 0..length, config, &self.stream.schedule);
             let decoder = decoder.with_threads(&self.stream.contexts);
-            return decoder.decode(programs, sink);
+            return match reading.memo {
+                true => decoder.decode_with_memo(programs, etm_memos, sink),
+                false => decoder.decode(programs, sink),
+            };
         }
         if let ExtentKind::RiscV(extent) = self.extent.kind() {
             let options = self.extent.riscv_options(extent, start);

@@ -1,5 +1,6 @@
 //! Applies each committed element to the flow.
 
+mod memo;
 mod packets;
 
 use std::ops::Range;
@@ -7,6 +8,8 @@ use std::ops::Range;
 use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Program};
 use hodo_flow::{Event, Expected, Gap, Sink, Switch, Trouble};
+
+pub use memo::Memos;
 
 use super::{
     elements::{Element, Elements, Placed},
@@ -116,10 +119,36 @@ impl<'t> Decoder<'t> {
     }
 
     /// Decodes the segment.
-    pub fn decode<L: Labels>(mut self, programs: &mut [Program<'_, L>], sink: &mut impl Sink) {
+    pub fn decode<L: Labels>(self, programs: &mut [Program<'_, L>], sink: &mut impl Sink) {
+        let no_memo = None;
+        self.decode_all(programs, no_memo, sink);
+    }
+
+    /// Decodes the segment, and memoizes the effect of packets on a sink that takes [paths](Sink::takes_paths).
+    pub fn decode_with_memo<L: Labels>(
+        self,
+        programs: &mut [Program<'_, L>],
+        memos: &mut Memos,
+        sink: &mut impl Sink,
+    ) {
+        self.decode_all(programs, Some(memos), sink);
+    }
+
+    fn decode_all<L: Labels>(
+        mut self,
+        programs: &mut [Program<'_, L>],
+        mut memos: Option<&mut Memos>,
+        sink: &mut impl Sink,
+    ) {
         let mut target = Target { programs, sink };
         let mut is_first = true;
         while self.packets.position() < self.span.end {
+            if let Some(memos) = &mut memos {
+                self.follow_memo(memos, &mut target);
+                if self.packets.position() >= self.span.end {
+                    break;
+                }
+            }
             self.at = self.packets.position();
             match self.packets.next_packet() {
                 Ok(Some(packet)) => self.follow(packet, &mut is_first, &mut target),

@@ -9,4 +9,4 @@ mod elements;
 mod exception;
 mod walk;
 
-pub use decoder::{Decoder, ThreadContext};
+pub use decoder::{Decoder, Memos, ThreadContext};

@@ -8,7 +8,7 @@ const FAILED: bool = true;
 const HELD: bool = false;
 
 /// Calls that the unit remembers, at most.
-const DEPTH: usize = 16;
+pub(super) const DEPTH: usize = 16;
 
 /// The return stack.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +39,17 @@ impl Returns {
 
     pub(super) fn pop(&mut self) -> Option<Return> {
         self.calls.pop()
+    }
+
+    /// The addresses after the calls, the oldest first.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.calls.iter().map(|call| call.address)
+    }
+
+    /// Sets the calls, the oldest first, to code of one instruction set.
+    pub(super) fn replace(&mut self, addresses: impl Iterator<Item = u64>, isa: Isa) {
+        self.calls.clear();
+        self.calls.extend(addresses.map(|address| Return { address, isa }));
     }
 
     pub(super) fn top(&self) -> Option<Return> {
@@ -98,12 +109,17 @@ impl Walk {
         (self.ip, self.isa, self.block) = (ip, isa, None);
     }
 
+    /// Sets the position to the begin of a block, in the same instruction set.
+    pub(super) fn go_to_block(&mut self, start: u64, id: BlockId) {
+        (self.ip, self.block) = (start, Some(id));
+    }
+
     /// Selects the code of another tick, or of another program.
     pub(super) fn forget_block(&mut self) {
         self.block = None;
     }
 
-    fn current_block<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
+    pub(super) fn current_block<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
         match self.block {
             Some(id) => Ok(id),
             None => {

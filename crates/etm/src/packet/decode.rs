@@ -41,8 +41,8 @@ impl std::error::Error for Error {}
 /// Reads packets in sequence. It keeps the addresses and the time that later packets refer to.
 #[derive(Clone, Debug)]
 pub struct Decoder<'t> {
-    bytes: &'t [u8],
-    position: usize,
+    pub(super) bytes: &'t [u8],
+    pub(super) position: usize,
     config: Config,
     /// The three newest addresses, the newest first.
     recent: [Address; 3],
@@ -123,7 +123,8 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    fn remember(&mut self, address: Address) {
+    #[inline]
+    pub(super) fn remember(&mut self, address: Address) {
         self.recent = [address, self.recent[0], self.recent[1]];
     }
 
@@ -134,7 +135,8 @@ impl<'t> Decoder<'t> {
     }
 
     /// An address, by the low bits of its header.
-    fn address(&self, kind: u8, fields: &mut Fields<'_>) -> Parsed<Address> {
+    #[inline]
+    pub(super) fn address(&self, kind: u8, fields: &mut Fields<'_>) -> Parsed<Address> {
         match kind {
             0..=2 => Ok(self.recent[kind as usize]),
             5 | 6 => self.short(kind == 6, fields),
@@ -281,9 +283,9 @@ impl<'t> Decoder<'t> {
 }
 
 /// The bytes after a header.
-struct Fields<'t> {
-    payload: &'t [u8],
-    taken: usize,
+pub(super) struct Fields<'t> {
+    pub(super) payload: &'t [u8],
+    pub(super) taken: usize,
 }
 
 impl Fields<'_> {
@@ -375,11 +377,11 @@ fn cancel(header: u8, fields: &mut Fields<'_>) -> Parsed<Packet> {
 }
 
 /// Atoms of all six formats.
-fn atoms(header: u8) -> Atoms {
+pub(super) const fn atoms(header: u8) -> Atoms {
     let (bits, count) = match header {
-        0xf6 | 0xf7 => (u32::from(header & 1), 1),
-        0xd8..=0xdb => (u32::from(header & 0b11), 2),
-        0xf8..=0xff => (u32::from(header & 0b111), 3),
+        0xf6 | 0xf7 => (header as u32 & 1, 1),
+        0xd8..=0xdb => (header as u32 & 0b11, 2),
+        0xf8..=0xff => (header as u32 & 0b111, 3),
         0xdc => (0b1110, 4),
         0xdd => (0b0000, 4),
         0xde => (0b1010, 4),
@@ -390,8 +392,8 @@ fn atoms(header: u8) -> Atoms {
         0xd7 => (0b10101, 5),
         // C0 to D4, E0 to F4: E atoms, and one more.
         _ => {
-            let taken = u32::from(header & 0x1f) + 3;
-            let last = u32::from(header & 0x20 == 0);
+            let taken = (header as u32 & 0x1f) + 3;
+            let last = (header & 0x20 == 0) as u32;
             (((1 << taken) - 1) | (last << taken), taken as u8 + 1)
         }
     };

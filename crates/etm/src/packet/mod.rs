@@ -1,9 +1,12 @@
 //! Packets of the instruction trace (ETMv4 "Descriptions of trace protocols"; ETE in DDI 0487, part D).
 
 mod decode;
+mod plain;
 mod show;
 
 pub use decode::{A_SYNC, Decoder, Error, find_sync};
+
+pub(crate) use plain::PlainPackets;
 
 use hodo_code::Isa;
 

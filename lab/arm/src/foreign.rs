@@ -11,7 +11,6 @@ use std::{
 
 use hodo_clock::Tsc;
 use hodo_code::{AddressSpace, Content, Isa, NoLabels, Origin, Program};
-use hodo_engine::Files;
 use hodo_etm::{
     Config,
     flow::Decoder,
@@ -19,7 +18,7 @@ use hodo_etm::{
 };
 use hodo_flow::{Event, Executed, Sink, Switch};
 use hodo_formats::{
-    coresight,
+    Input, OtherFile, Unpacked, coresight,
     recording::{Piece, Recording, SidebandKind, StreamKind},
 };
 
@@ -74,8 +73,9 @@ pub(crate) fn judge(folders: &[String], work: &Path) -> Outcome {
 }
 
 fn judge_folder(folder: &Path, work: &Path, totals: &mut Totals) -> Outcome {
-    let files = Files::default();
-    let input = files.recording(folder)?;
+    let unpacked = Unpacked::default();
+    let files = Files::read(folder)?;
+    let input = files.input(&unpacked)?;
     let recording = hodo_formats::read(&input)?;
     for loss in &recording.loss {
         println!("  {}", loss.detail);
@@ -121,15 +121,49 @@ fn compare(name: &str, ours: &Decoded, expected: &[u64]) -> bool {
     is_equal
 }
 
+/// The files of a snapshot.
+pub(crate) struct Files {
+    folder: String,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+/// The file that lists the others.
+const FIRST_FILE: &str = "snapshot.ini";
+
+impl Files {
+    pub(crate) fn read(folder: &Path) -> Outcome<Files> {
+        let mut files = BTreeMap::new();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if let (true, Some(name)) = (path.is_file(), path.file_name()) {
+                files.insert(name.to_string_lossy().into_owned(), fs::read(&path)?);
+            }
+        }
+        Ok(Files { folder: folder.to_string_lossy().into_owned(), files })
+    }
+
+    pub(crate) fn input<'f>(&'f self, unpacked: &'f Unpacked) -> Outcome<Input<'f>> {
+        let first = self.files.get(FIRST_FILE).ok_or_else(|| format!("no {FIRST_FILE}"))?;
+        let others = self.files.iter().map(|(name, bytes)| OtherFile { name: name.clone(), bytes });
+        let others = others.filter(|other| other.name != FIRST_FILE).collect();
+        Ok(Input { others, folder: &self.folder, ..Input::file(first, unpacked) })
+    }
+
+    /// The bytes of a file that the recording names.
+    fn bytes(&self, path: &Path) -> Option<&[u8]> {
+        self.files.get(&*path.file_name()?.to_string_lossy()).map(Vec::as_slice)
+    }
+}
+
 /// The code of the dumps of a process.
-fn space<'f>(files: &'f Files, recording: &Recording<'_>, pid: u32) -> AddressSpace<'f> {
+pub(crate) fn space<'f>(files: &'f Files, recording: &Recording<'_>, pid: u32) -> AddressSpace<'f> {
     let mut space = AddressSpace::new();
     let mappings = recording.sideband.iter().filter_map(|sideband| match &sideband.kind {
         SidebandKind::Map(mapping) if sideband.thread.pid == pid => Some(mapping),
         _ => None,
     });
     for (module, mapping) in mappings.enumerate() {
-        let Ok(bytes) = files.bytes(Path::new(&*String::from_utf8_lossy(mapping.name))) else { continue };
+        let Some(bytes) = files.bytes(Path::new(&*String::from_utf8_lossy(mapping.name))) else { continue };
         let bytes = &bytes[mapping.file_offset as usize..][..mapping.length as usize];
         let content = Content { bytes, origin: Origin { module: module as u32, offset: mapping.address } };
         space.map(mapping.address..mapping.address + mapping.length, content, 0);

@@ -2,6 +2,8 @@
 
 #![allow(missing_docs)]
 
+mod memo;
+
 use std::ops::Range;
 
 use hodo_clock::Tsc;
@@ -58,6 +60,8 @@ enum Happens {
     Cancelled(u8),
     Mispredicted,
     Overflow,
+    /// The unit's filter excludes what runs from here up to this instruction.
+    Filtered(u64),
     Context(u32),
 }
 
@@ -82,6 +86,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         1 => any::<u8>().prop_map(Happens::Cancelled),
         1 => Just(Happens::Mispredicted),
         1 => Just(Happens::Overflow),
+        1 => (0..LENGTH).prop_map(Happens::Filtered),
         1 => (0..4u32).prop_map(Happens::Context),
     ]
 }
@@ -207,6 +212,14 @@ impl Walker {
         self.encoder.begin(self.ip, self.context);
     }
 
+    /// Nothing proves what ran after the last waypoint, if the trace is cut here.
+    fn forget_unproved(&mut self) {
+        let unproved = self.account.split_off(self.proved);
+        self.account.extend(unproved.into_iter().filter(|line| !matches!(line, Line::Ran(_))));
+        self.account.push(Line::Cut);
+        self.proved = self.account.len();
+    }
+
     /// Returns the address of the next instruction.
     fn happen(&mut self, decision: &Decision) -> u64 {
         match decision.happens {
@@ -232,13 +245,14 @@ impl Walker {
             Happens::Cancelled(_) => {}
             Happens::Overflow => {
                 self.encoder.commit(u32::MAX);
-                // Nothing proves what ran after the last waypoint.
-                let unproved = self.account.split_off(self.proved);
-                self.account.extend(unproved.into_iter().filter(|line| !matches!(line, Line::Ran(_))));
-                self.account.push(Line::Cut);
+                self.forget_unproved();
                 self.encoder.overflow();
-                self.proved = self.account.len();
                 self.ip = START;
+                self.encoder.begin(self.ip, self.context);
+            }
+            Happens::Filtered(to) => {
+                self.forget_unproved();
+                self.ip = START + 4 * to;
                 self.encoder.begin(self.ip, self.context);
             }
             // A context changes after a waypoint only: it takes a barrier or a return from an exception.

@@ -14,6 +14,7 @@ mod configurations;
 mod foreign;
 mod ours;
 mod snapshot;
+mod speed;
 mod traced;
 
 use std::{
@@ -27,7 +28,7 @@ use configurations::{CONFIGURATIONS, Configuration};
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 const USAGE: &str =
-    "usage: hodo-arm --folder FOLDER classes | snapshot PLACE… | [--config NAME]… PROGRAM [ARGUMENT]…";
+    "usage: hodo-arm --folder FOLDER classes | snapshot PLACE… | speed PLACE | [--config NAME]… PROGRAM [ARGUMENT]…";
 
 fn main() -> ExitCode {
     match run() {
@@ -57,6 +58,7 @@ fn run() -> Outcome {
     std::fs::create_dir_all(&folder)?;
     match &command[..] {
         [classes] if classes == "classes" => return classes::judge(&folder),
+        [speed, place] if speed == "speed" => return speed::measure(Path::new(place)),
         [snapshot, places @ ..] if snapshot == "snapshot" => return foreign::judge(places, &folder),
         _ => {}
     }
