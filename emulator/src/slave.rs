@@ -168,7 +168,8 @@ impl Hart {
             // The lowest bits choose the mode; a slave has one handler for all traps.
             self.vector = state.0[register] & !3;
             let words = words_of(state, REGISTERS, STATE - REGISTERS);
-            self.place = words.and_then(|words| find_vector(&words, state.0[register])).map(|at| REGISTERS + at);
+            self.place =
+                words.and_then(|words| find_vector(&words, state.0[register])).map(|at| REGISTERS + at);
         }
         self.writes = code.vector;
         if self.thread.is_null() && (code.flow.pc < RAM || self.begin(now).is_err()) {

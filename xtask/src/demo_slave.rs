@@ -36,7 +36,9 @@ pub(crate) fn run(folder: &Path) -> Outcome {
     command::run(record.args(["record", "--engine", "board", "--board", BOARD]).arg(folder))?;
     let (experiment, slave) = (folder.join("board.toml"), folder.join("slave-0"));
     let mut sync = Command::new(hodo());
-    command::capture(sync.args(["sync", "-q", "-o"]).arg(&experiment).arg(folder.join("master")).arg(&slave))?;
+    command::capture(
+        sync.args(["sync", "-q", "-o"]).arg(&experiment).arg(folder.join("master")).arg(&slave),
+    )?;
     command::run(Command::new(hodo()).args(["report", "functions", "-q", "--limit", "8"]).arg(&slave))?;
     let width = half_width(&experiment)?;
     let rows = rows(&experiment)?;
@@ -55,7 +57,8 @@ pub(crate) fn run(folder: &Path) -> Outcome {
             micros(*begin)
         );
     }
-    let outside = rows.iter().filter(|row| !(row.event.lower..=row.event.upper).contains(&row.event.truth)).count();
+    let outside =
+        rows.iter().filter(|row| !(row.event.lower..=row.event.upper).contains(&row.event.truth)).count();
     let distant = rows.iter().filter(|row| (row.begin - row.event.truth).abs() > width + RESOLUTION).count();
     println!(
         "\nOf {} events, {outside} have their true time outside of their bounds. {distant} calls begin more than {} µs from it: {} µs of \
@@ -89,13 +92,18 @@ fn rows(experiment: &Path) -> Outcome<Vec<Row>> {
     let columns = table["columns"].as_array().map_or(&[][..], Vec::as_slice);
     let column = columns.iter().position(|column| column["name"] == "begin_ns").ok_or("no begin_ns")?;
     let calls = table["rows"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut begins = calls.iter().map(|row| row[column].as_i64()).collect::<Option<Vec<i64>>>().ok_or("no time")?;
+    let mut begins =
+        calls.iter().map(|row| row[column].as_i64()).collect::<Option<Vec<i64>>>().ok_or("no time")?;
     begins.sort_unstable();
-    let is_row = |event: &BoardEvent| event.name == "func_entry" && event.trace != "master" && event.fields["function"] == ROW;
+    let is_row = |event: &BoardEvent| {
+        event.name == "func_entry" && event.trace != "master" && event.fields["function"] == ROW
+    };
     let events: Vec<BoardEvent> = events(experiment)?.into_iter().filter(is_row).collect();
     match events.len() == begins.len() {
         true => Ok(events.into_iter().zip(begins).map(|(event, begin)| Row { event, begin }).collect()),
-        false => Err(format!("{} events of rows, but {} calls of sobel_row", events.len(), begins.len()).into()),
+        false => {
+            Err(format!("{} events of rows, but {} calls of sobel_row", events.len(), begins.len()).into())
+        }
     }
 }
 

@@ -33,6 +33,8 @@ impl Account {
     pub(crate) fn record(command: &[String]) -> Outcome<Account> {
         let is_32 = is_of_32_bits(command)?;
         let mut child = Command::new(if is_32 { "qemu-arm" } else { "qemu-aarch64" })
+            // Where Debian's cross compilers have the shared libraries.
+            .args(["-L", "/usr/aarch64-linux-gnu"])
             .args(["-singlestep", "-d", "in_asm,exec,nochain"])
             .args(command)
             .stdin(Stdio::null())

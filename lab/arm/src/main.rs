@@ -27,8 +27,7 @@ use configurations::{CONFIGURATIONS, Configuration};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-const USAGE: &str =
-    "usage: hodo-arm --folder FOLDER classes | snapshot PLACE… | speed PLACE | [--config NAME]… PROGRAM [ARGUMENT]…";
+const USAGE: &str = "usage: hodo-arm --folder FOLDER classes | snapshot PLACE… | speed PLACE | [--config NAME]… PROGRAM [ARGUMENT]…";
 
 fn main() -> ExitCode {
     match run() {

@@ -9,16 +9,40 @@ use std::{
 use super::USAGE;
 use crate::{Outcome, command, setup, workloads};
 
-/// Sources of the lab, compiled for AArch64 without shared libraries, `thumb` for AArch32, and their arguments.
-const PROGRAMS: &[(&str, &[&str])] = &[
-    ("thumb", &[]),
-    ("fib", &["15"]),
-    ("threads", &[]),
-    ("tail_calls", &[]),
-    ("seven_calls", &[]),
-    ("habits", &[]),
-    ("slowpath", &[]),
-    ("ticks", &[]),
+/// A source of the lab, compiled for AArch64, `thumb` for AArch32.
+struct Program {
+    name: &'static str,
+    source: &'static str,
+    is_static: bool,
+    arguments: &'static [&'static str],
+}
+
+const fn linked_statically(name: &'static str, source: &'static str) -> Program {
+    Program { name, source, is_static: true, arguments: &[] }
+}
+
+const fn linked_dynamically(name: &'static str, source: &'static str) -> Program {
+    Program { name, source, is_static: false, arguments: &[] }
+}
+
+const PROGRAMS: &[Program] = &[
+    linked_statically("thumb", "thumb.c"),
+    Program { arguments: &["15"], ..linked_statically("fib", "fib.c") },
+    linked_statically("threads", "threads.c"),
+    linked_statically("eight_threads", "eight_threads.c"),
+    linked_statically("tail_calls", "tail_calls.c"),
+    linked_statically("seven_calls", "seven_calls.c"),
+    linked_statically("habits", "habits.c"),
+    linked_statically("slowpath", "slowpath.c"),
+    linked_statically("signals", "signals.c"),
+    linked_statically("ticks", "ticks.c"),
+    linked_statically("throws", "throws.cpp"),
+    linked_statically("made_code", "made_code.c"),
+    Program { arguments: &["15"], ..linked_dynamically("fib-dynamic", "fib.c") },
+    linked_dynamically("threads-dynamic", "threads.c"),
+    linked_dynamically("seven_calls-dynamic", "seven_calls.c"),
+    linked_dynamically("ticks-dynamic", "ticks.c"),
+    linked_dynamically("throws-dynamic", "throws.cpp"),
 ];
 
 /// Judges these programs, or all, and the classes of instructions; with `--snapshot`, folders that others wrote.
@@ -28,27 +52,37 @@ pub(super) fn run(names: &[String]) -> Outcome {
     {
         return start(Path::new("snapshot"), &places.iter().map(String::as_str).collect::<Vec<_>>());
     }
-    if names.iter().any(|name| PROGRAMS.iter().all(|(program, _)| program != name)) {
+    if names.iter().any(|name| PROGRAMS.iter().all(|program| program.name != name)) {
         return Err(USAGE.into());
     }
     start(Path::new("classes"), &[])?;
-    let folder = folder();
-    for (name, arguments) in PROGRAMS {
-        if names.is_empty() || names.iter().any(|wanted| wanted == name) {
-            let program = folder.join(name);
-            let is_thumb = *name == "thumb";
-            let mut compile =
-                Command::new(if is_thumb { "arm-linux-gnueabihf-gcc" } else { "aarch64-linux-gnu-gcc" });
-            if is_thumb {
-                compile.args(["-mthumb", "-nostdlib", "-fno-inline"]);
-            }
-            compile.args(["-O2", "-static", "-pthread", "-o"]).arg(&program);
-            command::quietly(compile.arg(workloads::source(&format!("{name}.c"))).arg("-lm"))?;
-            println!("{name}");
-            start(&program, arguments)?;
+    for program in PROGRAMS {
+        if names.is_empty() || names.iter().any(|name| name == program.name) {
+            let compiled = compile(program)?;
+            println!("{}", program.name);
+            start(&compiled, program.arguments)?;
         }
     }
     Ok(())
+}
+
+fn compile(program: &Program) -> Outcome<PathBuf> {
+    let to = folder().join(program.name);
+    let is_thumb = program.name == "thumb";
+    let mut compile = Command::new(match program.source.ends_with(".cpp") {
+        _ if is_thumb => "arm-linux-gnueabihf-gcc",
+        true => "aarch64-linux-gnu-g++",
+        false => "aarch64-linux-gnu-gcc",
+    });
+    if is_thumb {
+        compile.args(["-mthumb", "-nostdlib", "-fno-inline"]);
+    }
+    if program.is_static {
+        compile.arg("-static");
+    }
+    compile.args(["-O2", "-pthread", "-o"]).arg(&to);
+    command::quietly(compile.arg(workloads::source(program.source)).arg("-lm"))?;
+    Ok(to)
 }
 
 fn folder() -> PathBuf {

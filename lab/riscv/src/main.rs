@@ -41,6 +41,7 @@ const PROGRAMS: &[Program] = &[
     Program { name: "threads", source: "threads.c" },
     Program { name: "eight_threads", source: "eight_threads.c" },
     Program { name: "throws", source: "throws.cpp" },
+    Program { name: "made_code", source: "made_code.c" },
 ];
 
 /// How programs are encoded.

@@ -109,6 +109,7 @@ const ARM: &[Tool] = &[
     tool("qemu-arm", "qemu-user", Need::Judge),
     tool("arm-linux-gnueabihf-gcc", "gcc-arm-linux-gnueabihf", Need::Judge),
     tool("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross", Need::Judge),
+    tool("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu", Need::Judge),
     tool("aarch64-linux-gnu-objdump", "binutils-aarch64-linux-gnu", Need::Judge),
     tool("arm-linux-gnueabihf-objdump", "binutils-arm-linux-gnueabihf", Need::Judge),
     tool("trc_pkt_lister", "libopencsd-bin", Need::Judge),

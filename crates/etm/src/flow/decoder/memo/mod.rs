@@ -179,7 +179,12 @@ impl Decoder<'_> {
             return None;
         }
         let calls = table.chain(&walk.returns);
-        Some(table.number(MemoState { block, is_after_indirect: after.is_some(), calls, sink: sink.state()? }))
+        Some(table.number(MemoState {
+            block,
+            is_after_indirect: after.is_some(),
+            calls,
+            sink: sink.state()?,
+        }))
     }
 
     /// Continues in a state.
