@@ -5,14 +5,14 @@ use std::{env, path::PathBuf, process::ExitCode, thread};
 use hodo_clock::Nanos;
 use hodo_engine::{
     AnyReport, Chunks, Executions, Experiment, FileSearchPaths, KernelFiles, Losses, Needs, Options, Reading,
-    Request, TimeSpan, Times, Trace, TraceOffset, Traces, Window, events::note_lines, nanos,
+    Request, TimeSpan, Times, Trace, Traces, Window, events::note_lines, nanos,
 };
 use hodo_model::{Loss, Parameters};
 
 use crate::{
     arguments::Input,
     failure::{Failure, INTERRUPTED, LOSS, UNREADABLE},
-    function, live,
+    function,
     progress::{Begin, Searching},
     quantities::size,
     selection::Selection,
@@ -43,39 +43,6 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     }
     experiment.with(|traces| check(input, traces))?;
     Ok(experiment)
-}
-
-/// Returns offsets with which recordings of control flow begin together: those of several runs, one after the other. None
-/// if the user gave offsets, if recordings overlap in time, or if an input has events, whose times matter.
-pub fn aligned(input: &Input) -> Result<Vec<TraceOffset>, Failure> {
-    let (_, synchronised) = timeline::files(input)?;
-    let has_timeline = synchronised.is_some() || !input.offset.is_empty();
-    if input.files.len() < 2 || has_timeline || live::address(input)?.is_some() {
-        return Ok(Vec::new());
-    }
-    let experiment = unplaced(&Input { quiet: true, ..input.clone() }, Needs::ALL)?;
-    Ok(experiment.with(|traces| {
-        let has_other = !traces.events.is_empty() || traces.flows.len() != input.files.len();
-        let times: Option<Vec<(Nanos, Nanos)>> = traces.flows.iter().map(|flow| flow.times()).collect();
-        let Some(times) = times.filter(|_| !has_other) else { return Vec::new() };
-        let mut in_order = times.clone();
-        in_order.sort_unstable();
-        if in_order.windows(2).any(|pair| pair[1].0 <= pair[0].1) {
-            return Vec::new();
-        }
-        let mut offsets = Vec::new();
-        for (flow, (begin, _)) in traces.flows.iter().zip(&times).skip(1) {
-            // An offset must name one input.
-            let last = |name: &str| name.rsplit('/').next().map(str::to_owned);
-            let is_meant = |other: &&Trace<'_>| last(&other.name) == last(&flow.name);
-            if traces.flows.iter().filter(is_meant).count() > 1 && !flow.name.contains('/') {
-                return Vec::new();
-            }
-            let nanos = i128::from(times[0].0.0) - i128::from(begin.0);
-            offsets.push(TraceOffset { trace: flow.name.clone(), nanos });
-        }
-        offsets
-    }))
 }
 
 /// Checks that every input exists and has a known format, and opens none.

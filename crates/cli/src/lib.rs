@@ -12,6 +12,7 @@
 #[macro_use]
 mod message;
 
+mod align;
 mod annotate;
 mod arguments;
 mod buffer;

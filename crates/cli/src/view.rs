@@ -8,17 +8,21 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use hodo_engine::{AnyReport, Experiment, Identity, IndexError, Needs, Request, Traces, report_for, reports};
+use hodo_clock::OriginNanos;
+use hodo_engine::{
+    AnyReport, Experiment, Identity, IndexError, Needs, Request, TimeSpan, Traces, report_for, reports,
+};
 use hodo_findings::table;
 use hodo_model::{
     Interest, Parameters, Role, Selection, Table,
     table::{RecordBatch, cells},
 };
 use hodo_script::events::event_tables;
-use hodo_server::{Inputs, NoStore, Progress, Refused, Report, Rows, SqlTable, Written};
+use hodo_server::{Extent, Inputs, NoStore, Progress, Refused, Report, Rows, SqlTable, Written};
 use hodo_store::{Error, State, Store};
 
 use crate::{
+    align,
     arguments::{Input, StoreFolder, View},
     events, explain,
     failure::{Failure, INTERRUPTED, written},
@@ -43,6 +47,7 @@ pub fn run(command: &View) -> Result<ExitCode, Failure> {
         return write(opened, file, command);
     }
     let ready = |address: &str| {
+        let address = &format!("{address}{}", fragment(&command.counter));
         // A program that reads the address from a pipe needs it now.
         let printed = writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush());
         if let Err(failure) = written(printed) {
@@ -57,13 +62,30 @@ pub fn run(command: &View) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The part of the address that says what the page shows: counters, as a list in JSON.
+fn fragment(counters: &[String]) -> String {
+    if counters.is_empty() {
+        return String::new();
+    }
+    let mut fragment = "#view=timeline&plots=".to_owned();
+    for byte in serde_json::Value::from(counters).to_string().bytes() {
+        match byte {
+            b'.' | b'_' => fragment.push(byte.into()),
+            _ if byte.is_ascii_alphanumeric() => fragment.push(byte.into()),
+            _ => fragment.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    fragment
+}
+
 /// Writes the page as one file.
 fn write(opened: Opened, file: &Path, command: &View) -> Result<ExitCode, Failure> {
     // Ctrl-C is noticed between tables and tiles.
     let progress = CtrlC::watch();
     let mut out = Destination::open(Some(file))?;
-    let made =
-        hodo_server::write_file(Arc::new(opened), size(&command.size)?, || !progress.is_pressed(), &mut out);
+    let extent = Extent { span: shown_span(&opened)?, rows: command.rows.clone() };
+    let (size, opened) = (size(&command.size)?, Arc::new(opened));
+    let made = hodo_server::write_file(opened, size, extent, || !progress.is_pressed(), &mut out);
     let made = made.map_err(|error| Failure::unreadable(format!("{}: {error}", file.display())))?;
     let Some(Written { bytes, left_out }) = made else { return Ok(ExitCode::from(INTERRUPTED)) };
     out.finish()?;
@@ -72,6 +94,15 @@ fn write(opened: Opened, file: &Path, command: &View) -> Result<ExitCode, Failur
     }
     written(writeln!(io::stdout(), "{}: {bytes} bytes", file.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The span of `--time`, in nanoseconds of the timeline.
+fn shown_span(opened: &Opened) -> Result<Option<(u64, u64)>, Failure> {
+    let Some(text) = &opened.input.time else { return Ok(None) };
+    let span = TimeSpan::parse(text).map_err(|why| Failure::usage(format!("--time {text}: {why}")))?;
+    let window = opened.experiment.with(|traces| traces.window(&span))?;
+    let nanos = |OriginNanos(nanos)| u64::try_from(nanos).unwrap_or(0);
+    Ok(Some((window.from.map_or(0, nanos), window.to.map_or(u64::MAX, nanos))))
 }
 
 /// Starts the user's browser; the address is printed in any case.
@@ -101,7 +132,7 @@ impl Opened {
     fn open(command: &View) -> Result<Opened, Failure> {
         let mut input = command.input.clone();
         if !command.no_align {
-            input.offset.extend(input::aligned(&input)?);
+            input.offset.extend(align::offsets(&input, command.align.as_deref())?);
         }
         // The identity is taken before reading, so a later change of an input is noticed.
         let identity = match input.buffer() {

@@ -179,6 +179,11 @@ impl FlowInputs for Opened {
         self.recordings.iter().map(recording).collect()
     }
 
+    fn functions(&self) -> Vec<(String, String)> {
+        self.experiment
+            .with(|traces| traces.flows.iter().flat_map(|flow| flow.modules.function_names()).collect())
+    }
+
     fn paths(&self, part: &FlowSelection, stop: &Stop) -> Result<Option<Table>, Refused> {
         let (input, experiment) = self.part(part)?;
         let parameters =

@@ -118,6 +118,9 @@ pub trait FlowInputs {
     /// The recordings of control flow among the inputs.
     fn recordings(&self) -> Vec<Recording>;
 
+    /// The functions of all recordings, each with the name of its module. A name may be in several modules.
+    fn functions(&self) -> Vec<(String, String)>;
+
     /// Call paths, as `hodo report paths` makes them.
     #[allow(clippy::missing_errors_doc, reason = "the trait's documentation says it")]
     fn paths(&self, selection: &FlowSelection, stop: &Stop) -> Result<Option<Table>, Refused>;

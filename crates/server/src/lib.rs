@@ -29,7 +29,7 @@ use hodo_model::Table;
 use hodo_store::Store;
 use serde::Serialize;
 
-pub use file::{Written, write_file};
+pub use file::{Extent, Written, write_file};
 pub use flow::{
     Compared, Differences, Execution, FlowInputs, FlowSelection, Latency, Measured, Pair, Recording, Stop,
 };

@@ -1,14 +1,14 @@
 //! What the questions of all pages share.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use crate::{SharedInputs, answer::Answer, flow::Latency, index::Index, job::Slots};
+use crate::{SharedInputs, answer::Answer, file::Extent, flow::Latency, index::Index, job::Slots};
 
 /// Bytes of answers that are kept, at most.
 const KEPT: usize = 64 << 20;
@@ -18,9 +18,13 @@ pub(crate) struct Session {
     pub(crate) inputs: SharedInputs,
     pub(crate) index: Index,
     pub(crate) slots: Slots,
+    /// What a file has all detail of; a server has all of everything.
+    pub(crate) extent: Extent,
     kept: Mutex<VecDeque<(String, Answer)>>,
     /// What was measured last.
     measured: Mutex<Option<(String, Arc<Latency>)>>,
+    /// The module of each function.
+    modules: OnceLock<HashMap<String, String>>,
     ended: AtomicBool,
 }
 
@@ -30,8 +34,10 @@ impl Session {
             inputs,
             index: Index::new(),
             slots: Slots::default(),
+            extent: Extent::default(),
             kept: Mutex::new(VecDeque::new()),
             measured: Mutex::new(None),
+            modules: OnceLock::new(),
             ended: AtomicBool::new(false),
         }
     }
@@ -43,6 +49,18 @@ impl Session {
 
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Returns the module of a function; of a name in several modules, that of the first.
+    pub(crate) fn module(&self, function: &str) -> Option<&str> {
+        let modules = self.modules.get_or_init(|| {
+            let mut modules = HashMap::new();
+            for (function, module) in self.inputs.functions() {
+                modules.entry(function).or_insert(module);
+            }
+            modules
+        });
+        modules.get(function).map(String::as_str)
     }
 
     /// Returns the answer that was kept under a key.

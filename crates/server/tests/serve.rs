@@ -14,8 +14,8 @@ use std::{
 
 use hodo_model::{Column, Shape, Table, Unit};
 use hodo_server::{
-    Compared, Differences, FlowInputs, FlowSelection, Inputs, Latency, Measured, NoStore, Pair, Progress,
-    Recording, Refused, Report, Rows, SqlTable, Stop, Walk, serve, write_file,
+    Compared, Differences, Extent, FlowInputs, FlowSelection, Inputs, Latency, Measured, NoStore, Pair,
+    Progress, Recording, Refused, Report, Rows, SqlTable, Stop, Walk, serve, write_file,
 };
 use hodo_store::{Field, Kind, Schema, Store, Writer};
 
@@ -75,6 +75,10 @@ fn no_flow<T>() -> Result<Option<T>, Refused> {
 
 impl FlowInputs for Made {
     fn recordings(&self) -> Vec<Recording> {
+        Vec::new()
+    }
+
+    fn functions(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
@@ -381,7 +385,7 @@ fn a_page_of_a_small_size_says_what_it_lacks() {
 /// Writes a page; returns what was left out, and the page.
 fn written(size: u64) -> (Vec<String>, String) {
     let mut out = Vec::new();
-    let made = write_file(Arc::new(Made::new(8000)), size, || true, &mut out);
+    let made = write_file(Arc::new(Made::new(8000)), size, Extent::default(), || true, &mut out);
     let made = made.expect("nothing fails").expect("nothing stops it");
     assert_eq!(made.bytes, out.len() as u64);
     (made.left_out, String::from_utf8(out).expect("a page is text"))

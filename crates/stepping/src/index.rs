@@ -5,12 +5,27 @@ use std::collections::BTreeMap;
 use hodo_analyses::{
     FrameEntry,
     calls::{Moment, OpenCalls, Spare},
-    frames::{Checkpoints, LastStack, StackCheckpoint},
+    frames::{Checkpoints, Frame, LastStack, StackCheckpoint},
 };
 use hodo_clock::Nanos;
 use hodo_engine::{CHUNKS_IN_ORDER, Chunk, Reading, SliceId, ThreadCalls, Trace, calls_by_chunk};
 use hodo_model::FunctionId;
 use rustc_hash::FxHashMap;
+
+/// An execution of a function: a thread has no other with this begin and depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallId {
+    /// The number of its first instruction.
+    pub(crate) begin: u64,
+    /// The number of frames below it.
+    pub(crate) depth: u32,
+}
+
+impl From<&Frame> for CallId {
+    fn from(frame: &Frame) -> CallId {
+        CallId { begin: frame.begin, depth: frame.depth }
+    }
+}
 
 /// What a thread executed in a chunk without interruption.
 #[derive(Debug)]
@@ -22,6 +37,10 @@ pub(crate) struct Slice {
     pub(crate) before: Option<Nanos>,
     /// No instruction in it has fewer machine frames on its stack.
     pub(crate) least_frames: u32,
+    /// No instruction in it has more.
+    most_frames: u32,
+    /// The call that executed all instructions with the least machine frames; `None` if several did.
+    lowest: Option<CallId>,
     /// The functions that are executed in it, and maybe others, by their numbers in the index, sorted.
     functions: Box<[u32]>,
 }
@@ -35,6 +54,11 @@ impl Slice {
     /// Returns whether a function may be executed in it.
     pub(crate) fn has(&self, function: u32) -> bool {
         self.functions.binary_search(&function).is_ok()
+    }
+
+    /// Returns whether one call executed all of its instructions that have at most `most` machine frames on their stack.
+    pub(crate) fn has_only(&self, call: CallId, most: u32) -> bool {
+        self.lowest == Some(call) && (most <= self.least_frames || self.most_frames == self.least_frames)
     }
 }
 
@@ -143,6 +167,7 @@ struct OpenThread {
 struct OpenFrame {
     machine_frames: u32,
     function: u32,
+    call: CallId,
 }
 
 struct OpenSlice {
@@ -150,13 +175,21 @@ struct OpenSlice {
     checkpoint: StackCheckpoint,
     before: Option<Nanos>,
     least_frames: u32,
+    most_frames: u32,
+    lowest: Option<CallId>,
     /// The functions so far, each at least once.
     functions: Vec<u32>,
 }
 
 impl OpenSlice {
     fn runs(&mut self, frame: OpenFrame) {
-        self.least_frames = self.least_frames.min(frame.machine_frames);
+        if frame.machine_frames < self.least_frames {
+            self.least_frames = frame.machine_frames;
+            self.lowest = Some(frame.call);
+        } else if frame.machine_frames == self.least_frames && self.lowest != Some(frame.call) {
+            self.lowest = None;
+        }
+        self.most_frames = self.most_frames.max(frame.machine_frames);
         if self.functions.last() != Some(&frame.function) {
             self.functions.push(frame.function);
         }
@@ -171,8 +204,8 @@ impl OpenSlice {
     fn close(mut self) -> Slice {
         self.functions.sort_unstable();
         self.functions.dedup();
-        let OpenSlice { id, checkpoint, before, least_frames, functions } = self;
-        Slice { id, checkpoint, before, least_frames, functions: functions.into() }
+        let OpenSlice { id, checkpoint, before, least_frames, most_frames, lowest, functions } = self;
+        Slice { id, checkpoint, before, least_frames, most_frames, lowest, functions: functions.into() }
     }
 }
 
@@ -186,11 +219,14 @@ impl Builder {
             // The slice is added when it is complete, as the next one.
             known.by_id.insert(part.slice, known.slices.len());
             let top = open.frames.last().copied();
+            let machine_frames = top.map_or(0, |frame| frame.machine_frames);
             open.slice = Some(OpenSlice {
                 id: part.slice,
                 checkpoint: checkpoints.save(&open.calls, &mut open.last),
                 before: open.latest,
-                least_frames: top.map_or(0, |frame| frame.machine_frames),
+                least_frames: machine_frames,
+                most_frames: machine_frames,
+                lowest: top.map(|frame| frame.call),
                 functions: top.map(|frame| frame.function).into_iter().collect(),
             });
         }
@@ -198,13 +234,14 @@ impl Builder {
         let OpenThread { calls, frames, slice, .. } = open;
         let slice = slice.as_mut().expect("it was begun above");
         let spare = calls.follow(part.calls, &mut |moment| match moment {
-            Moment::Begin { depth, function, entry, .. } => {
+            Moment::Begin { depth, function, entry, before, .. } => {
                 frames.truncate(depth);
                 let below = frames.last().map_or(0, |frame| frame.machine_frames);
                 let machine_frames = below + u32::from(entry != FrameEntry::Tail);
                 let next = functions.len() as u32;
                 let function = *functions.entry(function).or_insert(next);
-                frames.push(OpenFrame { machine_frames, function });
+                let call = CallId { begin: before, depth: depth as u32 };
+                frames.push(OpenFrame { machine_frames, function, call });
                 slice.runs(frames[frames.len() - 1]);
             }
             Moment::End { call } => {

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use hodo_model::FunctionId;
+
 use crate::{
     execution::{Direction, Interrupted, Position, Stepper, Stop},
-    index::Slice,
+    index::{CallId, Slice},
     piece::{Piece, PlaceInSource, Run},
 };
 
@@ -57,9 +59,8 @@ impl Moved {
 /// The line of an instruction in an execution of its function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LineOfCall {
-    /// The number of the first instruction of the frame, and its depth.
-    begin: u64,
-    depth: u32,
+    call: CallId,
+    function: FunctionId,
     place: Option<PlaceInSource>,
 }
 
@@ -150,7 +151,7 @@ impl Stepper<'_, '_> {
         let instruction = piece.instruction(at.number);
         let frame = piece.frame(instruction.frame);
         let place = instruction.block.lines(self.trace)[instruction.index].clone();
-        LineOfCall { begin: frame.begin, depth: frame.depth, place }
+        LineOfCall { call: frame.into(), function: frame.function, place }
     }
 
     /// The first instruction on the way that is of another line than the position, and whose stack has at most this many
@@ -169,7 +170,7 @@ impl Stepper<'_, '_> {
             if frame.machine_frames > most {
                 return None;
             }
-            if (frame.begin, frame.depth) != (line.begin, line.depth) {
+            if CallId::from(frame) != line.call {
                 return Some(if direction == Direction::Forward { span.start } else { span.end - 1 });
             }
             let lines = piece.block(run).lines(trace);
@@ -179,7 +180,11 @@ impl Stepper<'_, '_> {
                 Direction::Backward => span.rev().find(differs),
             }
         };
-        self.scan(from.thread, range, direction, may_have(most), &mut numbers)
+        // A function without lines may execute most of a recording by itself.
+        let is_one_line = trace.modules.is_one_line(line.function);
+        let wants =
+            |slice: &Slice| may_have(most)(slice) && !(is_one_line && slice.has_only(line.call, most));
+        self.scan(from.thread, range, direction, wants, &mut numbers)
     }
 
     /// Steps back to the begin of the line, or, from there, to the begin of the line before.

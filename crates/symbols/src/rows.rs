@@ -1,6 +1,6 @@
 //! The line table from DWARF: where statements begin.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use gimli::{Dwarf, EndianSlice, RunTimeEndian, Unit};
 use hodo_model::{SourceLine, Statement};
@@ -118,6 +118,15 @@ impl Rows {
             let SourceLine { file, line, begins, .. } = self.line_at(address)?;
             (begins && line > 0).then_some(Statement { address, file, line })
         })
+    }
+
+    /// Whether all code of a range has the same source line, or none.
+    pub fn is_one_line(&self, range: Range<u64>) -> bool {
+        let first = self.rows.partition_point(|row| row.address <= range.start);
+        let line = |row: &LineRow| (row.file != NO_FILE).then_some((row.file, row.line));
+        let at_start = first.checked_sub(1).and_then(|before| line(&self.rows[before]));
+        let mut inside = self.rows[first..].iter().take_while(|row| row.address < range.end);
+        inside.all(|row| line(row) == at_start)
     }
 
     /// The source line of the code at an address.

@@ -9,6 +9,10 @@ export interface Asked<T> {
   value?: T;
   error?: string;
   waiting: boolean;
+  /** Gives the question up; undefined if it is not under way. */
+  stop?: (() => void) | undefined;
+  /** Asks the question again, after it was given up. */
+  again?: (() => void) | undefined;
 }
 
 /** Time before a question is asked again that has no answer yet, in ms. */
@@ -17,6 +21,7 @@ const AGAIN = 700;
 /** Asks when `key` changes; undefined asks for nothing. */
 export function useAnswer<T>(key: string | undefined, ask: (signal: AbortSignal) => Promise<T>): Asked<T> {
   const [state, setState] = useState<Asked<T> & { key?: string | undefined }>({ waiting: true });
+  const [attempts, setAttempts] = useState(0);
   useEffect(() => {
     if (key === undefined) return;
     const control = new AbortController();
@@ -28,16 +33,26 @@ export function useAnswer<T>(key: string | undefined, ask: (signal: AbortSignal)
       } catch (error) {
         if (control.signal.aborted) return;
         const later = error instanceof Refusal && error.later;
-        setState({ key, error: error instanceof Error ? error.message : String(error), waiting: later });
+        setState({ key, error: error instanceof Error ? error.message : String(error), waiting: later, stop: later ? stop : undefined });
         if (later) timer = setTimeout(attempt, AGAIN);
       }
     };
+    const stop = () => {
+      clearTimeout(timer);
+      control.abort();
+      const again = () => {
+        setState({ key, waiting: true });
+        setAttempts((attempts) => attempts + 1);
+      };
+      setState({ key, error: "Stopped.", waiting: false, again });
+    };
+    setState({ key, waiting: true, stop });
     void attempt();
     return () => {
       clearTimeout(timer);
       control.abort();
     };
-  }, [key]);
+  }, [key, attempts]);
   return state.key === key ? state : { waiting: true };
 }
 

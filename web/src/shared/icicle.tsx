@@ -4,6 +4,7 @@ import { type HierarchyRectangularNode, hierarchy, partition } from "d3-hierarch
 import { arc } from "d3-shape";
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 
+import { functionColour } from "./function-colour";
 import { fitted } from "./text";
 import { type Path } from "./tree";
 
@@ -263,9 +264,5 @@ function baseline(angle: number, extent: number, radius: number): string {
 /** A colour of a module, lighter or darker by function. */
 export function moduleColour(path: Path, dark: boolean): string {
   if (!path.name || path.row === -1 && !path.module) return "var(--raised)";
-  const number = (text: string) => [...text.slice(0, 200)].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) >>> 0, 7);
-  // Blue for programs, orange for the kernel; hues of colours that colour-blind people tell apart.
-  const hue = path.module.includes("kernel") ? 32 : [205, 165, 55, 320, 235][number(path.module) % 5];
-  const shade = number(path.name) % 5;
-  return dark ? `hsl(${hue} 38% ${24 + 4 * shade}%)` : `hsl(${hue} 58% ${70 + 4 * shade}%)`;
+  return functionColour(path.name, path.module, dark);
 }

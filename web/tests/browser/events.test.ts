@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, expect, test } from "vitest";
 
-import { KERNEL, settled, spanAfter } from "./kernel";
+import { KERNEL, settled, span, spanAfter } from "./kernel";
 import { type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
 
 let viewer: Viewer;
@@ -127,6 +127,52 @@ test.each([false, true])("a trace without states leads from its empty timeline t
   await page.click('[data-none="rows"] a');
   await page.waitForSelector("[data-event]");
   expect(page.url()).toContain("view=events");
+  await close(opened);
+  await own.stop();
+});
+
+test.each([false, true])("fields of events are counters above the rows of the timeline (dark: %s)", async (dark) => {
+  const opened = await open(`${viewer.address}#view=events&event=sched_stat_runtime&counters=runtime`, { dark });
+  const { page } = opened;
+  await page.click('[data-in-timeline="runtime"]');
+  await page.click('nav a:text-is("Timeline")');
+  const label = '[data-counter="sched_stat_runtime.runtime"]';
+  const most = (where: string) => String(count(`select max(runtime) from sched_stat_runtime ${where}`));
+  // All of the time, then a part: the scale is that of what is seen.
+  await settled(page);
+  await spanAfter(page, () => page.keyboard.press("0"));
+  await page.waitForSelector(`${label}[data-low="0"][data-high="${most("")}"]`);
+  await spanAfter(page, async () => {
+    for (let time = 0; time < 6; time++) await page.keyboard.press("w");
+  });
+  const expected = () => {
+    const [from, until] = span(page);
+    const before = count(`select runtime from sched_stat_runtime where time_ns < ${from} order by time_ns desc limit 1`);
+    return String(Math.max(before, Number(most(`where time_ns >= ${from} and time_ns < ${until}`))));
+  };
+  await expect.poll(async () => (await page.getAttribute(label, "data-high")) === expected(), { interval: 500, timeout: 30_000 }).toBe(true);
+  // Something is drawn, and a name that the trace does not have says so.
+  const canvas = await page.locator(".counters canvas").boundingBox();
+  if (!canvas) throw new Error("the counter is not drawn");
+  const drawn = await page.screenshot({ clip: canvas });
+  const known = new URLSearchParams(new URL(page.url()).hash.slice(1));
+  known.set("plots", JSON.stringify(["sched_stat_runtime.runtime", "sched_stat_runtime.nothing"]));
+  await page.goto(`${viewer.address}#${known}`);
+  await page.waitForSelector('[data-counter="sched_stat_runtime.nothing"] .problem:has-text("nothing")');
+  await page.click('[aria-label="No counter sched_stat_runtime.nothing"]');
+  await page.click('[aria-label="No counter sched_stat_runtime.runtime"]');
+  await page.locator(".counters").waitFor({ state: "detached" });
+  expect(new URL(page.url()).hash).not.toContain("plots");
+  expect(drawn.equals(await page.screenshot({ clip: canvas }))).toBe(false);
+  // The server refused the wrong name, and nothing else.
+  expect(opened.messages.splice(0).every((message) => message.includes("422"))).toBe(true);
+  await close(opened);
+});
+
+test("--counter opens the page with a counter", async () => {
+  const own = await start([KERNEL], ["--counter", "sched_stat_runtime.runtime"]);
+  const opened = await open(own.address);
+  await opened.page.waitForSelector('[data-counter="sched_stat_runtime.runtime"][data-high]');
   await close(opened);
   await own.stop();
 });

@@ -107,6 +107,58 @@ test("searches find each execution of a function, in both directions", async () 
   await close(opened);
 });
 
+test("marks are set here and in the timeline, and are instants to go to", async () => {
+  for (const dark of [false, true]) {
+    const opened = await open(`${viewer.address}#view=execution&number=100`, { dark });
+    const { page } = opened;
+    const time = () => page.locator(".where").getAttribute("data-time");
+    await page.waitForSelector('.where[data-number="100"]');
+    const first = await time();
+    await page.keyboard.press("m");
+    await page.waitForSelector(`[data-mark="${first}"][aria-pressed="true"]`);
+    const instants = page.locator('[aria-label="Go to an instant"]');
+    await instants.fill(`#${Math.floor(addresses().length / 2)}`);
+    await moved(page, () => instants.press("Enter"));
+    await instants.blur();
+    const last = await time();
+    await page.keyboard.press("m");
+    await page.waitForSelector(`[data-mark="${last}"]`);
+    // The timeline measures between them.
+    await page.click('nav a:text-is("Timeline")');
+    await page.waitForSelector('.measure:has-text("between marks")');
+    await page.click('nav a:text-is("Execution")');
+    await page.waitForSelector(".where");
+    await moved(page, () => page.click(`[data-mark="${first}"]`));
+    expect(await time()).toBe(first);
+    await moved(page, () => page.keyboard.press("j"));
+    expect(await time()).toBe(last);
+    await moved(page, () => page.keyboard.press("J"));
+    expect(await time()).toBe(first);
+    // The same key removes the mark of the instant.
+    await page.keyboard.press("m");
+    await page.waitForSelector(`[data-mark="${first}"]`, { state: "detached" });
+    expect(await page.locator("[data-mark]").count()).toBe(1);
+    await close(opened);
+  }
+});
+
+test("a step that takes long can be given up", async () => {
+  const opened = await open(`${viewer.address}#view=execution&number=100`);
+  const { page } = opened;
+  await page.waitForSelector('.where[data-number="100"]');
+  // An answer that does not come.
+  await page.route(/api\/execution/, () => {});
+  const failed = page.waitForEvent("requestfailed");
+  await page.keyboard.press("n");
+  await page.click("[data-stop]");
+  expect((await failed).url()).toContain("api/execution");
+  await page.waitForSelector('[role="alert"]:has-text("Stopped.")');
+  expect(await number(page)).toBe(100);
+  await page.unroute(/api\/execution/);
+  expect(await moved(page, () => page.keyboard.press("i"))).toBe(101);
+  await close(opened);
+});
+
 test("a click on an instruction leads to its next execution, and a frame shows its own code", async () => {
   const all = addresses();
   const opened = await open(`${viewer.address}#view=execution&number=100`);

@@ -76,6 +76,35 @@ test("a smaller page says what was left out", async () => {
   await close(opened);
 });
 
+test.each([false, true])("a file has a span of some rows, with all of its detail (dark: %s)", async (dark) => {
+  const { columns, rows } = printed("report", "states", "--by", "interval", KERNEL);
+  const cell = (row: unknown[], name: string) => row[columns.findIndex((column) => column.name === name)];
+  const running = rows.filter((row) => cell(row, "state") === "running" && Number(cell(row, "tid")) > 0);
+  const begins = running.map((row) => BigInt(String(cell(row, "begin_ns"))));
+  const from = begins[Math.floor(begins.length / 2)] ?? 0n;
+  const until = from + 3_000_000n;
+  const seconds = (time: bigint) => `${time / 1_000_000_000n}.${String(time % 1_000_000_000n).padStart(9, "0")}`;
+  const whole = write("detail-whole.html");
+  const { path, bytes } = write("detail.html", "--time", `${seconds(from)},${seconds(until)}`, "--rows", "^states");
+  expect(bytes).toBeLessThan(whole.bytes);
+  const opened = await open(`file://${path}`, { dark });
+  const { page } = opened;
+  await page.waitForSelector('.timeline[data-settled="true"]');
+  expect(await page.inputValue('input[name="rows"]')).toBe("^states");
+  const tables = await page.locator(".space [data-row-id]").evaluateAll((all) => all.map((row) => row.getAttribute("data-row-id")?.split(":")[0]));
+  expect(new Set(tables)).toEqual(new Set(["states"]));
+  // A record of the span has its exact begin and its duration.
+  const row = running.find((row) => BigInt(String(cell(row, "begin_ns"))) === from) ?? [];
+  await page.click(`.space [data-row-id^="states:"][data-row-id*=",${cell(row, "tid")},"] .name`);
+  const picture = await page.locator(".picture").boundingBox();
+  const label = await page.locator(`.space [data-row-id^="states:"][data-row-id*=",${cell(row, "tid")},"]`).boundingBox();
+  if (!picture || !label) throw new Error("the timeline is not drawn");
+  const share = Math.min(0.5, Number(cell(row, "duration_ns")) / 3_000_000 / 2);
+  await page.mouse.click(picture.x + share * picture.width, label.y + label.height / 2);
+  await page.waitForSelector('.record [data-cell="state"]:text-is("running")');
+  await close(opened);
+});
+
 test("the views of control flow are in the file: flame graph, latency, source, diff", async () => {
   const symbols = ["--symfs", fixture("perf/symfs")];
   const inputs = [fixture("perf/tiny.data"), fixture("perf/tiny-no-return-compression.data")];

@@ -75,3 +75,25 @@ test("only the selected span is counted", async () => {
   await page.waitForSelector(`[data-path="0"][data-value="${all}"]`);
   await close(opened);
 });
+
+test.each([false, true])("a function has the same colour here and in the timeline (dark: %s)", async (dark) => {
+  const opened = await open(`${viewer.address}#view=flame`, { dark });
+  const { page } = opened;
+  await page.waitForSelector('svg.boxes [data-path="0"]');
+  const boxes = await page.locator("svg.boxes .box").evaluateAll((all) =>
+    all.flatMap((box) => {
+      const [name, shape] = [box.querySelector("text")?.textContent, box.querySelector("rect")];
+      return name && shape ? [[name.trim(), getComputedStyle(shape).fill]] : [];
+    }),
+  );
+  await page.click('nav a:text-is("Timeline")');
+  await page.waitForSelector('.timeline[data-settled="true"]');
+  const legend = await page.locator(".legend span:has(> i)").evaluateAll((all) =>
+    all.map((one) => [one.textContent?.trim() ?? "", getComputedStyle(one.querySelector("i") as Element).backgroundColor]),
+  );
+  const colours = new Map(boxes.map(([name, colour]) => [name ?? "", colour ?? ""]));
+  const both = legend.filter(([name]) => colours.has(name ?? ""));
+  expect(both.length).toBeGreaterThan(1);
+  for (const [name, colour] of both) expect(colour, name).toBe(colours.get(name ?? ""));
+  await close(opened);
+});

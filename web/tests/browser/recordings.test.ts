@@ -64,6 +64,46 @@ for (const dark of [false, true]) {
   });
 }
 
+test("recordings are placed so that a function begins at the same instant", async () => {
+  // Two runs of a program that does more before the function the second time.
+  const folderOf = (name: string) => join(folder, name, "perf.data");
+  const program = join(folder, "waits");
+  const source = `#include <stdlib.h>
+__attribute__((noinline)) int work(int n) { int sum = 0; for (int i = 0; i < n; i++) sum += i ^ n; return sum; }
+__attribute__((noinline)) int target(int n) { return work(n); }
+int main(int count, char **words) { volatile int sum = 0; for (int i = 0; i < atoi(words[1]); i++) sum += work(i % 99); return (sum += target(50)) == 1; }`;
+  execFileSync("gcc", ["-O1", "-x", "c", "-", "-o", program], { input: source });
+  const files = ["align-few", "align-many"].map((name, number) => {
+    execFileSync("mkdir", ["-p", join(folder, name)]);
+    execFileSync(HODO, ["record", "-q", "--engine", "native", "-o", folderOf(name), "--", program, String(10 + 20_000 * number)], { stdio: "pipe" });
+    return folderOf(name);
+  });
+  const viewer = await view("--align", "target", ...files);
+  const opened = await open(`${viewer.address}#view=timeline`);
+  const { page } = opened;
+  await settled(page);
+  const ask = async (path: string) => (await fetch(`${viewer.address}api/${path}`)).json();
+  const store = (await ask("timeline")) as { generation: number; length: number; tables: { name: string; lanes: string[][] }[] };
+  // The search finds the call in each recording.
+  await page.keyboard.press("/");
+  await page.keyboard.type("^target$");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector('.matches:has-text("2 matches")');
+  const found = async () => {
+    await page.keyboard.press("Enter");
+    await page.waitForTimeout(400);
+    const known = new URLSearchParams(new URL(page.url()).hash.slice(1));
+    return { at: known.get("at"), row: known.get("row") };
+  };
+  const [one, other] = [await found(), await found()];
+  expect(one.row).not.toBe(other.row);
+  expect(one.at).toBe(other.at);
+  expect(store.tables.some(({ name }) => name === "calls")).toBe(true);
+  await close(opened);
+  // A function that one of them never calls is refused.
+  expect(() => execFileSync(HODO, ["view", "-q", "-o", join(folder, "none.html"), "--align", "nothing_like_this", ...files], { stdio: "pipe" })).toThrow(/no call of it/);
+});
+
 test("unrelated clocks are said, with the remedy", async () => {
   const viewer = await view("--symfs", fixture("perf/symfs"), fixture("perf/tiny.data"), KERNEL);
   const opened = await open(viewer.address);

@@ -9,6 +9,8 @@ import { KERNEL, box, rowOf, settled, spanAfter, states } from "./kernel";
 import { type Viewer, close, closeBrowser, open, start } from "./viewer";
 
 let viewer: Viewer;
+/** Rows of a new span need answers. */
+const PATIENT = { timeout: 20_000 };
 let paths: string[];
 
 beforeAll(async () => {
@@ -58,6 +60,37 @@ test("a regular expression filters rows, and a wrong one is taken as text", asyn
   // Enter selects the first row.
   await page.press('input[name="rows"]', "Enter");
   await page.waitForSelector(`${rowOf("336")}.selected`);
+  await close(opened);
+});
+
+test.each([false, true])("only rows that do something in the seen span (dark: %s)", async (dark) => {
+  const all = states();
+  const isQuiet = (state: string) => ["interruptible", "idle", "sleeping", "stopped"].includes(state);
+  // A span of a hundredth of the trace around the begin of a thread's running.
+  const begins = all.map(({ begin }) => begin).sort((one, other) => (one < other ? -1 : 1));
+  const [first, last] = [begins[0] ?? 0n, begins.at(-1) ?? 0n];
+  const middle = all.filter(({ state }) => state === "running")[40]?.begin ?? first;
+  const [from, until] = [middle, middle + (last - first) / 100n];
+  const expected = new Set(all.filter(({ begin, duration, state }) => !isQuiet(state) && begin < until && begin + duration > from).map(({ tid }) => tid));
+  const everyone = new Set(all.map(({ tid }) => tid));
+  expect(expected.size).toBeGreaterThan(0);
+  expect(expected.size).toBeLessThan(everyone.size);
+  const opened = await openTimeline(`&t0=${from}&t1=${until}`, { dark });
+  const { page } = opened;
+  const shown = async () => {
+    const ids = await page.locator('.space [data-row-id^="states:"]').evaluateAll((rows) => rows.map((row) => row.getAttribute("data-row-id") ?? ""));
+    return new Set(ids.map((id) => id.slice("states:".length).split(",")[1]));
+  };
+  await page.keyboard.press("v");
+  await page.waitForSelector('[data-only-active][aria-pressed="true"]');
+  await expect.poll(shown, PATIENT).toEqual(expected);
+  expect(parameter(page, "active")).toBe("1");
+  // All of the time: every thread that ever does something.
+  await spanAfter(page, () => page.keyboard.press("0"));
+  await expect.poll(shown, PATIENT).toEqual(new Set(all.filter(({ state }) => !isQuiet(state)).map(({ tid }) => tid)));
+  await page.click("[data-only-active]");
+  await page.waitForSelector('[data-only-active][aria-pressed="false"]');
+  expect(parameter(page, "active")).toBe(null);
   await close(opened);
 });
 

@@ -39,6 +39,23 @@ describe("tables", () => {
     await close(opened);
   });
 
+  test.each([false, true])("a question that takes long can be given up and asked again (dark: %s)", async (dark) => {
+    const opened = await open(`${viewer.address}#view=about`, { dark });
+    const { page } = opened;
+    // An answer that does not come.
+    await page.route(/api\/table/, () => {});
+    const failed = page.waitForEvent("requestfailed");
+    await page.goto(`${viewer.address}#view=tables&report=cpu`);
+    await page.click("[data-stop]");
+    expect((await failed).url()).toContain("report=cpu");
+    await page.waitForSelector('.content .waiting:has-text("Stopped.")');
+    expect(await page.locator(".content table").count()).toBe(0);
+    await page.unroute(/api\/table/);
+    await page.click("[data-again]");
+    await page.waitForSelector(`.content table[aria-rowcount="${printed("report", "cpu", KERNEL).rows.length}"]`);
+    await close(opened);
+  });
+
   test("sorts, filters, goes to the worst and copies", async () => {
     const opened = await open(`${viewer.address}#view=tables&report=cpu`);
     const { page } = opened;

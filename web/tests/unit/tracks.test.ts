@@ -22,7 +22,7 @@ function storeOf(depths: number): Store {
 }
 
 const choice = (changes: Partial<Choice> = {}): Choice => ({
-  ...{ filter: "", collapsed: new Set(), opened: new Set(), pins: [], hidden: [], order: [], worst: new Set() },
+  ...{ filter: "", onlyActive: false, collapsed: new Set(), opened: new Set(), pins: [], hidden: [], order: [], worst: new Set() },
   ...changes,
 });
 const placed = (store: Store, chosen = choice()) => layout(treeOf(store), chosen, [], new Map());

@@ -266,16 +266,33 @@ pub struct View {
     /// Size of that file at most: rows and detail that don't fit are left out, and the page says so
     #[arg(long, value_name = "SIZE", default_value = "20M", requires = "output")]
     pub size: String,
+    /// Only these rows in the timeline of that file: a regular expression, as in the page's filter. --time SPAN is its time
+    #[arg(long, value_name = "PATTERN", requires = "output")]
+    pub rows: Option<String>,
     /// Print the address, and open no browser
     #[arg(long)]
     pub no_open: bool,
+    /// Draw a field of an event as a counter above the rows of the timeline (repeatable): sched_stat_runtime.runtime
+    #[arg(long, value_name = "EVENT.FIELD", conflicts_with = "output", value_parser = counter)]
+    pub counter: Vec<String>,
     /// Keep the times of several recordings of control flow; else all begin when the first one does
     #[arg(long)]
     pub no_align: bool,
+    /// Place several recordings of control flow so that this function begins for the first time at the same instant in all
+    #[arg(long, value_name = "FUNC", conflicts_with = "no_align")]
+    pub align: Option<String>,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
     pub store: StoreFolder,
+}
+
+/// Checks the name of a counter: an event and one of its fields.
+fn counter(text: &str) -> Result<String, String> {
+    match text.split_once('.') {
+        Some((event, field)) if !event.is_empty() && !field.is_empty() => Ok(text.to_owned()),
+        _ => Err("expected EVENT.FIELD, such as sched_stat_runtime.runtime".to_owned()),
+    }
 }
 
 /// The location of a store.

@@ -1,6 +1,7 @@
 //! Steps through recordings: `hodo script --at`, and `hodo serve --dap` asked by the protocol's own client.
 
 use std::{
+    cell::Cell,
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, Command, Stdio},
@@ -228,4 +229,69 @@ fn random_instants_are_where_the_flow_from_the_start_has_them() {
         let program = compile(&folder, source, flags);
         check(&record(&folder, &[], &[&program]), 300);
     }
+}
+
+/// A function that executes most of the program itself, with branches that no path repeats.
+const LOOP: &str = "
+__attribute__((noinline)) static unsigned seldom(unsigned seed) { return seed % 7 ? seed : seed / 3; }
+int main(void)
+{
+    unsigned seed = 1, sum = 0;
+    for (int round = 0; round < 1000000; round++) {
+        seed = seed * 1664525 + 1013904223;
+        if (seed >> 31)
+            sum += seed;
+        if (seed >> 13 & 1)
+            sum ^= round;
+        if ((seed >> 20 & 63) == 0)
+            sum += seldom(seed);
+    }
+    return sum & 1;
+}
+";
+
+#[test]
+fn a_step_over_a_function_without_lines_skips_what_it_executes_itself() {
+    let folder = Folder::new();
+    let (source, program) = (folder.write("loop.c", LOOP.as_bytes()), folder.file("loop"));
+    let compiled = Command::new("cc").args(["-O1", "-o", &program, &source]).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "cc compiles it");
+    let out = folder.file("native.data");
+    hodo(&["record", "--engine", "native", "-o", &out, "--", &program]);
+    let experiment =
+        Experiment::open(vec![Input::File(out.into())], &Options::default(), Needs::ALL, 2, |_, _| ())
+            .unwrap();
+    experiment.with(|traces| {
+        let trace = &traces.flows[0];
+        let mut execution = Execution::open(trace, 2, |_| true).unwrap();
+        let thread = execution.threads().next().unwrap();
+        let middle = execution.instructions(thread) / 2;
+        let checkpoints = execution.checkpoints();
+        assert!(checkpoints > 10, "{checkpoints}");
+        let decoded = Cell::new(0);
+        let count = || {
+            decoded.set(decoded.get() + 1);
+            true
+        };
+        let mut stepper = execution.stepper(trace, &count);
+        let mut in_main = (middle..).filter_map(|number| {
+            let at = stepper.position(thread, number)?;
+            (stepper.scene(at).frames[0].function == "main").then_some(at)
+        });
+        let from = in_main.next().unwrap();
+        for direction in [Direction::Forward, Direction::Backward] {
+            for motion in [Motion::Over, Motion::Into] {
+                let step = Step { motion, granularity: Granularity::Line, direction };
+                decoded.set(0);
+                let there = stepper.step(from, step).unwrap();
+                assert!(!there.at_limit, "{step:?}");
+                assert!(decoded.get() < 8, "{step:?} decoded {} pieces of {checkpoints}", decoded.get());
+                let leads_out = motion == Motion::Over && direction == Direction::Forward;
+                if leads_out {
+                    let out = Step { motion: Motion::Out, granularity: Granularity::Instruction, direction };
+                    assert_eq!(there.to, stepper.step(from, out).unwrap().to);
+                }
+            }
+        }
+    });
 }

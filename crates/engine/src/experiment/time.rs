@@ -220,6 +220,22 @@ impl Traces<'_> {
         }
     }
 
+    /// Converts a span to a window of the timeline of all traces.
+    ///
+    /// # Errors
+    /// Those of [`resolve`](Traces::resolve); and a refusal if no trace has times.
+    pub fn window(&self, span: &TimeSpan) -> Result<Window<OriginNanos>, Refusal> {
+        let whole = self.span().ok_or_else(|| Refusal("--time: the inputs have no times".to_owned()))?;
+        let time = |bound| match bound {
+            Bound::Absolute(nanos) => Some(OriginNanos(nanos)),
+            _ => None,
+        };
+        match self.resolve(span)?.0.over(whole) {
+            TimeSpan::Bounds(from, to) => Ok(Window { from: time(from), to: time(to) }),
+            _ => Err(no_wall_clock()),
+        }
+    }
+
     /// Converts a resolved span to a window in ticks for each control-flow trace.
     pub(super) fn windows(&self, span: Option<&TimeSpan>) -> Result<Vec<Window<Tsc>>, Refusal> {
         let window_of = |flow: &Trace<'_>| {

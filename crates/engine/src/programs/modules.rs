@@ -388,6 +388,11 @@ impl<'f> Modules<'f> {
         self.all_functions(file).filter(|(_, function)| is_like(function)).map(|(id, _)| id).collect()
     }
 
+    /// Returns the name of each function, and the name of its module.
+    pub fn function_names(&self) -> impl Iterator<Item = (String, String)> {
+        self.all_functions(None).map(|(id, _)| self.names(id))
+    }
+
     /// Returns the names of the functions that are most similar to `name`.
     pub fn functions_near(&self, name: &str) -> Vec<String> {
         let names = self.all_functions(None).map(|(_, function)| function.name().into_owned());
@@ -417,6 +422,12 @@ impl<'f> Modules<'f> {
             offsets.map(|offset| (index, offset)).collect::<Vec<_>>()
         });
         places.collect()
+    }
+
+    /// Whether all code of a function has the same source line, or none.
+    pub fn is_one_line(&self, function: FunctionId) -> bool {
+        let range = self.start(function)..self.end(function);
+        self.rows(function.module).is_none_or(|rows| rows.is_one_line(range))
     }
 
     /// The line table of a module.

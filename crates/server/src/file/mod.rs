@@ -19,7 +19,8 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use flate2::{Compression, write::GzEncoder};
-use hodo_store::Store;
+use hodo_store::{Store, Table};
+use regex::{Regex, RegexBuilder};
 use serde::Serialize;
 
 use crate::{
@@ -56,6 +57,21 @@ pub struct Written {
     pub left_out: Vec<String>,
 }
 
+/// What of the timeline a file shows first, and has all detail of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// From and to, in nanoseconds; `None` is all of the time.
+    pub span: Option<(u64, u64)>,
+    /// Only rows that match: a regular expression, or the text itself, as the page filters rows.
+    pub rows: Option<String>,
+}
+
+impl Extent {
+    fn meets(&self, begin: u64, end: u64) -> bool {
+        self.span.is_none_or(|(from, to)| begin < to && end > from)
+    }
+}
+
 /// An answer in the file.
 #[derive(Serialize)]
 struct KeptAnswer {
@@ -65,7 +81,7 @@ struct KeptAnswer {
     left_out: u64,
 }
 
-/// Writes the page with answers, at most `size` bytes if the page itself has room for them. `keep_going` says whether to
+/// Writes the page with answers, with the detail of `extent` of the timeline; at most `size` bytes if the page itself has room for them. `keep_going` says whether to
 /// continue; if not, returns `None`.
 ///
 /// # Errors
@@ -73,10 +89,12 @@ struct KeptAnswer {
 pub fn write_file(
     inputs: Arc<dyn Inputs>,
     size: u64,
+    extent: Extent,
     keep_going: impl Fn() -> bool + Sync,
     out: &mut dyn Write,
 ) -> io::Result<Option<Written>> {
-    let session = Session::new(inputs);
+    let mut session = Session::new(inputs);
+    session.extent = extent;
     session.index.build(&*session.inputs, &keep_going);
     let (before, after) = page::around_answers();
     let own = (before.len() + after.len()) as u64 + DESCRIPTION;
@@ -247,7 +265,7 @@ impl<'s> File<'s> {
         self.links(snapshot)?;
         let root = (0..).step_by(2).find(|digits| (snapshot.end - snapshot.origin) >> digits < CELLS);
         let mut choices = VecDeque::new();
-        for (table, first) in blocks(&snapshot.store) {
+        for (table, first) in blocks(&snapshot.store, self.session.extent.rows.as_deref()) {
             let digits = root.unwrap_or(0);
             let width = CELLS << digits;
             for tile in snapshot.origin / width..=snapshot.end / width {
@@ -304,26 +322,58 @@ impl<'s> File<'s> {
             }
             // Four tiles with cells a quarter as wide.
             if is_coarse && digits >= 2 {
+                let extent = &self.session.extent;
                 let finer = |part: u64| TileChoice {
                     table: table.clone(),
                     first,
                     digits: digits - 2,
                     tile: 4 * tile + part,
                 };
-                choices.extend((0..4).map(finer));
+                let is_wanted = |choice: &TileChoice| {
+                    let width = CELLS << choice.digits;
+                    extent.meets(choice.tile * width, (choice.tile + 1) * width)
+                };
+                choices.extend((0..4).map(finer).filter(is_wanted));
             }
         }
         Ok(())
     }
 }
 
-/// The blocks of lanes of all tables.
-fn blocks(store: &Store) -> Vec<(String, u32)> {
-    let first_tiles = |table: hodo_store::Table<'_>| {
-        let name = table.schema().name.clone();
-        (0..table.lanes()).step_by(LANES as usize).map(move |first| (name.clone(), first)).collect::<Vec<_>>()
-    };
-    store.tables().flat_map(first_tiles).collect()
+/// The blocks of lanes of all tables that have a row that passes a filter.
+fn blocks(store: &Store, filter: Option<&str>) -> Vec<(String, u32)> {
+    let passes = filter.map(RowFilter::new);
+    let mut blocks = Vec::new();
+    for table in store.tables() {
+        let lanes = table.lanes();
+        for first in (0..lanes).step_by(LANES as usize) {
+            let mut block = first..lanes.min(first + LANES);
+            if passes.as_ref().is_none_or(|filter| block.any(|lane| filter.passes(store, table, lane))) {
+                blocks.push((table.schema().name.clone(), first));
+            }
+        }
+    }
+    blocks
+}
+
+/// The filter of rows, as `pattern` of the page has it.
+struct RowFilter {
+    text: String,
+    expression: Option<Regex>,
+}
+
+impl RowFilter {
+    fn new(filter: &str) -> RowFilter {
+        let expression = RegexBuilder::new(filter).case_insensitive(true).build().ok();
+        RowFilter { text: filter.to_lowercase(), expression }
+    }
+
+    fn passes(&self, store: &Store, table: Table<'_>, lane: u32) -> bool {
+        let schema = table.schema();
+        let path = store.path(table, lane).join(" › ");
+        let row = format!("{} {} {path}", schema.name, schema.naming.title).to_lowercase();
+        row.contains(&self.text) || self.expression.as_ref().is_some_and(|wanted| wanted.is_match(&row))
+    }
 }
 
 /// A question as text, as the page makes it: its parameters are in the order of their names.

@@ -16,6 +16,7 @@ import { Waiting } from "../../shared/waiting";
 import type { View } from "../../views";
 import type { SqlTable } from "../sql";
 import { quoted } from "../sql/quoted";
+import { COUNTERS, countersOf, turnCounter } from "../timeline/counters";
 import { MOST, TIME, listed, statementOf } from "./statement";
 
 /** The table of the events of all names. */
@@ -121,7 +122,7 @@ function Events({ name }: { name: string }) {
         </button>
         <a href={link({ view: "sql", sql: query })}>as SQL</a>
       </form>
-      {about.value && <Columns about={about.value} />}
+      {about.value && <Columns event={name} about={about.value} />}
       <Waiting asked={asked} />
       {asked.value && <Found model={asked.value} />}
     </>
@@ -129,7 +130,7 @@ function Events({ name }: { name: string }) {
 }
 
 /** The columns to show, and those to draw as counters. */
-function Columns({ about }: { about: Model }) {
+function Columns({ event, about }: { event: string; about: Model }) {
   const columns = Array.from({ length: about.rows }, (_, row) => ({ name: raw(about.cell(row, 1)), kind: raw(about.cell(row, 2)) }));
   const choice = (parameter: "columns" | "counters") => {
     const chosen = listed(selection.value[parameter]);
@@ -159,6 +160,15 @@ function Columns({ about }: { about: Model }) {
     <div class="tools choices">
       {list("columns", chosen === 0 ? "Columns: all" : `Columns: ${chosen} of ${columns.length}`, columns.filter(({ name }) => name !== TIME))}
       {numbers.length > 0 && list("counters", "Counters", numbers)}
+      {listed(selection.value.counters).map((field) => {
+        const name = `${event}.${field}`;
+        const isThere = countersOf(selection.value[COUNTERS]).some((one) => one.name === name);
+        return (
+          <button key={field} type="button" aria-pressed={isThere} data-in-timeline={field} onClick={() => turnCounter(name)} title="A row of the timeline">
+            {shown(field, 40)} in the timeline
+          </button>
+        );
+      })}
     </div>
   );
 }

@@ -9,11 +9,12 @@ import { useKeys } from "../../shared/keys";
 import { RecordingChoice, around } from "../../shared/part";
 import { link, select, selection } from "../../shared/selection";
 import { shown } from "../../shared/text";
-import { Waiting } from "../../shared/waiting";
+import { Waiting, useLong } from "../../shared/waiting";
 import type { View } from "../../views";
 import "../../shared/flow.css";
 import "./execution.css";
 import { Code, Source, Stack } from "./panes";
+import { markBeside, marks, withMark } from "./marks";
 import { type Seen, ask, isOf, position, write } from "./walk";
 
 /** Moves by key: forwards by the small letter, backwards by the large one. */
@@ -35,6 +36,8 @@ interface Walker {
   error: string | undefined;
   busy: boolean;
   go: (to: Parameters, from?: Parameters) => void;
+  /** Gives up what is under way. */
+  stop: () => void;
 }
 
 /** Follows the position of the address, and moves it. */
@@ -77,6 +80,10 @@ function useWalk(): Walker {
     seen: state.seen,
     error: state.error,
     busy: state.busy,
+    stop: () => {
+      current.current?.abort();
+      setState((state) => ({ ...state, error: "Stopped.", busy: false }));
+    },
     // Steps are one entry for Back; a search or a jump is one of its own.
     go: (to, from) => run(to, from, "step" in to && to.step !== "gap" ? "silent" : "step"),
   };
@@ -84,6 +91,7 @@ function useWalk(): Walker {
 
 function Page() {
   const walk = useWalk();
+  const isLong = useLong(walk.busy);
   const { seen, go } = walk;
   const find = useRef<HTMLInputElement>(null);
   const top = seen?.scene.frames[0];
@@ -114,6 +122,9 @@ function Page() {
     else if (event.key === "Home") jump({ from: "begin" });
     else if (event.key === "End") jump({ from: "end" });
     else if (event.key === "/") find.current?.focus();
+    else if (event.key === "Escape" && walk.busy) walk.stop();
+    else if (low === "m") mark();
+    else if (low === "j") toMark(event.key === "j" ? 1 : -1);
     else return false;
     return true;
   });
@@ -121,11 +132,31 @@ function Page() {
     const { number: _, gap: __, time: ___, frame: ____, ...of } = position();
     go({}, { ...of, ...to });
   };
+  const mark = () => seen?.time && select({ marks: withMark(seen.time) }, "silent");
+  // The position of a mark is before the last instruction that began by then, so it may be a little earlier.
+  const [going, reached] = [useRef<string>(undefined), useRef<{ mark: string; number: number }>(undefined)];
+  useEffect(() => {
+    if (going.current && seen) reached.current = { mark: going.current, number: seen.scene.number };
+    going.current = undefined;
+  }, [seen]);
+  const toMark = (by: number) => {
+    if (!seen?.time) return;
+    const time = markBeside(reached.current?.number === seen.scene.number ? reached.current.mark : seen.time, by);
+    going.current = time;
+    if (time) jump({ time });
+  };
   return (
     <div class="flow execution">
-      <Tools {...{ walk, places, jump, find }} />
+      <Tools {...{ walk, places, jump, find, mark }} />
       {walk.error && <Waiting asked={{ error: walk.error, waiting: false }} />}
       {!seen && !walk.error && <p class="waiting" role="status">Reading the recording once…</p>}
+      {isLong && (
+        <p class="waiting">
+          <button type="button" data-stop onClick={walk.stop} title="Esc">
+            Stop
+          </button>
+        </p>
+      )}
       {seen && (
         <>
           <Where seen={seen} busy={walk.busy} />
@@ -146,11 +177,13 @@ function Tools({
   places,
   jump,
   find,
+  mark,
 }: {
   walk: Walker;
   places: Record<string, Parameters | undefined>;
   jump: (to: Parameters) => void;
   find: { current: HTMLInputElement | null };
+  mark: () => void;
 }) {
   const steps = (back: boolean) => (
     <span class="switch" role="group" aria-label={back ? "Backwards" : "Forwards"}>
@@ -234,6 +267,16 @@ function Tools({
           if (event.key === "Enter" && text) jump({ instant: text });
         }}
       />
+      <span class="switch" role="group" aria-label="Marks">
+        <button type="button" disabled={!seen?.time} onClick={mark} title="Mark this instant, or remove its mark (M); the timeline has the same two marks">
+          Mark
+        </button>
+        {marks().map((time, number) => (
+          <button key={time} type="button" data-mark={time} aria-pressed={seen?.time === time} onClick={() => jump({ time })} title={`Go to ${instant(BigInt(time))} (J: next mark, Shift+J: the one before)`}>
+            {number + 1}
+          </button>
+        ))}
+      </span>
     </div>
   );
 }
@@ -280,6 +323,8 @@ export const execution: View = {
     ["l f x", "next execution of the line, the function, the instruction; the one before with Shift"],
     ["b", "the branch the same way; the time before with Shift"],
     ["g", "next loss; the one before with Shift"],
+    ["m", "mark this instant, or remove its mark: the marks of the timeline"],
+    ["j", "next mark; the one before with Shift"],
     ["↑ ↓", "frame above, below"],
     ["Home End", "begin, end of the thread"],
     ["click", "next execution of a line or an instruction; the one before with Shift"],

@@ -8,8 +8,10 @@ import { json } from "../../shared/api";
 import { useKeys } from "../../shared/keys";
 import { selection } from "../../shared/selection";
 import { dark } from "../../shared/theme";
+import { useActiveRows } from "./active-rows";
 import { useTicks } from "./asked-ticks";
 import { ChosenSpan, lead } from "./chosen";
+import { COUNTER_HEIGHT, CounterLabel, drawCounters, useCounters } from "./counters";
 import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
 import { hasBegun, useAnchor, useGrowing, useShift } from "./growth";
@@ -55,6 +57,7 @@ export function Board({ store }: Properties) {
     overview: useRef<HTMLCanvasElement>(null),
     axis: useRef<HTMLCanvasElement>(null),
     pinned: useRef<HTMLCanvasElement>(null),
+    counters: useRef<HTMLCanvasElement>(null),
     picture: useRef<HTMLCanvasElement>(null),
     scroller: useRef<HTMLDivElement>(null),
     board: useRef<HTMLDivElement>(null),
@@ -67,12 +70,14 @@ export function Board({ store }: Properties) {
   const summaries = useSummaries(store, tiles, groups, state.span);
   const { choice } = state;
   const chosen = JSON.stringify([choice, [...choice.collapsed], [...choice.opened], [...choice.worst]]);
-  const rows = useMemo(() => layout(tree, choice, groups, summaries), [tree, chosen, groups, summaries]);
+  const active = useActiveRows(choice.onlyActive, tiles, state.span);
+  const rows = useMemo(() => layout(tree, choice, groups, summaries, active), [tree, chosen, groups, summaries, active]);
   const places = useMemo(() => ({ rows: new Places(rows.rows), pinned: new Places(rows.pinned) }), [rows]);
   const links = useLinks(store, state.span, state.arrows);
   const arrows = links.flatMap((one) => one.arrows);
   const path = useCriticalPath(store, state.path);
   const ticks = useTicks(store);
+  const counters = useCounters(store, state.span);
 
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const isMoving = useRef(false);
@@ -114,6 +119,7 @@ export function Board({ store }: Properties) {
     live.current.frame = 0;
     const scene = sceneNow();
     const { overview, axis, pinned, picture, scroller } = refs;
+    if (refs.counters.current) drawCounters(refs.counters.current, counters, scene);
     if (picture.current) drawRows(picture.current, "rows", places.rows, scroller.current?.scrollTop ?? 0, scene);
     if (pinned.current) drawRows(pinned.current, "pinned", places.pinned, 0, scene);
     if (axis.current) drawAxis(axis.current, scene);
@@ -213,6 +219,14 @@ export function Board({ store }: Properties) {
         onPointerMove={(event) => event.buttons === 1 && actions.overview(event, event.currentTarget)}
       />
       <canvas ref={refs.axis} class="axis" role="img" aria-label="Times" />
+      {counters.length > 0 && (
+        <div class="pinned counters" style={{ height: `${counters.length * COUNTER_HEIGHT}px` }}>
+          <canvas ref={refs.counters} role="img" aria-label="Counters over time" />
+          {counters.map((counter, number) => (
+            <CounterLabel key={counter.name} counter={counter} top={number * COUNTER_HEIGHT} />
+          ))}
+        </div>
+      )}
       {rows.pinned.length > 0 && (
         <div class="pinned" style={{ height: `${rows.pinnedHeight}px` }}>
           <canvas ref={refs.pinned} role="img" aria-label="Pinned rows over time" />
@@ -234,7 +248,7 @@ export function Board({ store }: Properties) {
       >
         <div class="space" style={{ height: `${rows.height}px` }}>
           <canvas ref={refs.picture} class="picture" style={{ height: `${seenHeight}px` }} role="img" aria-label="Rows over time" />
-          {rows.height === 0 && <p class="none waiting">No row passes the filter{choice.hidden.length > 0 && ", or those that do are hidden"}.</p>}
+          {rows.height === 0 && <p class="none waiting">No row passes the filter{choice.onlyActive && ", or those that do are not active here"}{choice.hidden.length > 0 && ", or those that do are hidden"}.</p>}
           {rows.headings.filter(visible).map((heading) => (
             <GroupHeading
               key={heading.path}
@@ -458,6 +472,7 @@ function actionsOf(parts: Parts) {
     l: () => quietly(longest()),
     k: follow,
     r: () => write(store, { arrows: !state.arrows }),
+    v: () => write(store, { onlyActive: !choice.onlyActive }),
     m: mark,
     n: note,
     "/": () => document.querySelector<HTMLInputElement>(".timeline input[name=find]")?.focus(),

@@ -1,5 +1,7 @@
 // Colours of values: Okabe and Ito's, which colour-blind people tell apart, then lighter and darker ones of these.
-// Values that say that nothing happens are quiet: grey.
+// Values that say that nothing happens are quiet: grey. Functions have the colours of the flame graph.
+
+import { functionColour, moduleOf } from "../../shared/function-colour";
 
 const BASE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#7f7f7f"];
 
@@ -54,6 +56,8 @@ export class Colours {
   constructor(
     heaviest: (string | null)[],
     private readonly dark: boolean,
+    /** Whether the values are functions. */
+    private readonly areFunctions: boolean,
     before?: Colours | undefined,
   ) {
     const kept = before?.dark === dark ? before : undefined;
@@ -66,17 +70,22 @@ export class Colours {
   }
 
   private usual(text: string): string | undefined {
+    if (this.areFunctions) {
+      const module = moduleOf(text);
+      return module === undefined ? undefined : functionColour(text, module, this.dark);
+    }
     if (Object.hasOwn(STATES, text)) return STATES[text];
     return Object.hasOwn(QUIET, text) ? QUIET[text]?.[Number(this.dark)] : undefined;
   }
 
   of(value: string | null): string {
     const text = value ?? "";
-    let colour = this.known.get(text);
-    if (!colour) {
-      colour = this.usual(text) ?? (ALL[hash(text) % ALL.length] as string);
-      this.known.set(text, colour);
-    }
+    const known = this.known.get(text);
+    if (known) return known;
+    const usual = this.usual(text);
+    const colour = usual ?? (ALL[hash(text) % ALL.length] as string);
+    // The module of a function may become known later.
+    if (usual || !this.areFunctions) this.known.set(text, colour);
     return colour;
   }
 }
@@ -84,5 +93,6 @@ export class Colours {
 /** Black or white, whichever is read better on a colour. */
 export function inkOn(colour: string): string {
   const linear = (at: number) => (Number.parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2;
-  return 0.2126 * linear(1) + 0.7152 * linear(3) + 0.0722 * linear(5) > 0.25 ? "#000000" : "#ffffff";
+  // At this luminance the contrast to both is the same.
+  return 0.2126 * linear(1) + 0.7152 * linear(3) + 0.0722 * linear(5) > 0.179 ? "#000000" : "#ffffff";
 }

@@ -183,7 +183,7 @@ export function paintRows({ context, width, height, pixels }: Paper, list: "rows
   const { rows } = places;
   const { span } = scene;
   const x = (at: number) => ((at - span.begin) / span.length) * width;
-  grid(context, scene, width, height);
+  paintGrid(context, scene, width, height);
   const hatch = hatched(context, scene.theme.hatch);
   const losses = lossSpans(scene, width);
   const bars = new Bars(pixels ?? new ContextBars(context));
@@ -282,7 +282,7 @@ interface Where {
 }
 
 /** The value of tables of calls. */
-const FUNCTION = "function";
+export const FUNCTION = "function";
 /** The width in pixels from which a single call has the colour of its function. */
 const SHORT = 2;
 
@@ -359,7 +359,8 @@ function label(
   context.fillText(fits, from, middle);
 }
 
-function drawCounter(
+/** Draws a counter: its values as steps over what they are at least. */
+export function drawCounter(
   context: CanvasRenderingContext2D,
   seen: Seen[],
   { top, height }: { top: number; height: number },
@@ -392,7 +393,8 @@ export function steps(span: Span, width: number, pixels = 110): { step: number; 
   return { step, from, count: Math.floor((span.begin + span.length - from) / step) + 1 };
 }
 
-function grid(context: CanvasRenderingContext2D, { span, theme }: Scene, width: number, height: number): void {
+/** Draws the lines of the axis' steps. */
+export function paintGrid(context: CanvasRenderingContext2D, { span, theme }: Scene, width: number, height: number): void {
   const { step, from, count } = steps(span, width);
   context.fillStyle = theme.line;
   context.globalAlpha = 0.6;

@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 
 import { selection } from "../../shared/selection";
 import { Colours } from "./colours";
+import { FUNCTION } from "./draw";
 import { type Earlier, orderOf } from "./order";
 import type { Layout, Row } from "./rows";
 import { type Store, Tiles } from "./store";
@@ -19,7 +20,7 @@ export function useGrowing(store: Store, dark: boolean, changed: () => void, kee
   const last = useRef<{ tiles?: Tiles; colours: Map<string, Colours>; order: Earlier }>({ colours: new Map(), order: new Map() });
   const tiles = useMemo(() => new Tiles(store, changed, last.current.tiles), [store]);
   const colours = useMemo(
-    () => new Map(store.tables.map(({ name, values }) => [name, new Colours(values.map(([value]) => value), dark, last.current.colours.get(name))])),
+    () => new Map(store.tables.map(({ name, value, values }) => [name, new Colours(values.map(([value]) => value), dark, value === FUNCTION, last.current.colours.get(name))])),
     [store, dark],
   );
   const tree = useMemo(() => treeOf(store, keepsOrder() ? last.current.order : undefined), [store]);

@@ -77,6 +77,7 @@ export const timeline: View = {
     ["/", "search; Enter and Shift+Enter: next, previous"],
     ["M", "mark; two marks measure, the third removes them"],
     ["R", "arrows on or off"],
+    ["V", "only rows that do something in the seen span, or all"],
     ["K", "critical path of the row's thread, on or off"],
     ["N", "note at the selected instant"],
     ["P C", "pin the row; fold what is below it, or its group"],

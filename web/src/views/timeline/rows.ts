@@ -85,6 +85,8 @@ export interface Layout {
 /** What the user chose. */
 export interface Choice {
   filter: string;
+  /** Whether only rows are shown that do something in the seen span. */
+  onlyActive: boolean;
   /** Paths of nodes. */
   collapsed: ReadonlySet<string>;
   /** Paths of nodes that were opened, of those that are folded otherwise. */
@@ -135,9 +137,9 @@ interface Place {
   isThin: boolean;
 }
 
-/** Puts rows below each other. */
-export function layout(roots: Node[], choice: Choice, groups: Group[], summaries: ReadonlyMap<string, Summary>): Layout {
-  return new Placing(choice, new Map(groups.map((group) => [group.path, group])), summaries).all(roots);
+/** Puts rows below each other; only those of `active`, if it is there: ids of rows. */
+export function layout(roots: Node[], choice: Choice, groups: Group[], summaries: ReadonlyMap<string, Summary>, active?: ReadonlySet<string>): Layout {
+  return new Placing(choice, new Map(groups.map((group) => [group.path, group])), summaries, active).all(roots);
 }
 
 /** What a filter means: a regular expression, and the text itself, so that a name with brackets can be typed as it is. Text that is
@@ -152,9 +154,9 @@ export function pattern(filter: string): { passes: (text: string) => boolean; wr
   }
 }
 
-/** Whether what is below a node is folded. A filter looks into what was not folded by the user. */
-export function isFolded({ path, isFolded }: Node, { collapsed, opened, filter }: Choice): boolean {
-  return isFolded ? !filter && !opened.has(path) : collapsed.has(path);
+/** Whether what is below a node is folded. Filters look into what was not folded by the user. */
+export function isFolded({ path, isFolded }: Node, { collapsed, opened, filter, onlyActive }: Choice): boolean {
+  return isFolded ? !filter && !onlyActive && !opened.has(path) : collapsed.has(path);
 }
 
 class Placing {
@@ -169,6 +171,7 @@ class Placing {
     private readonly choice: Choice,
     private readonly groups: ReadonlyMap<string, Group>,
     private readonly summaries: ReadonlyMap<string, Summary>,
+    private readonly active: ReadonlySet<string> | undefined,
   ) {
     // Most of the time there is no filter, and stores have ten thousand lanes.
     this.passing = choice.filter ? pattern(choice.filter).passes : undefined;
@@ -184,7 +187,7 @@ class Placing {
     };
     for (const root of [...roots].sort((a, b) => order(a) - order(b))) {
       // A filter leaves out groups without a row.
-      const isEmpty = this.count(root) === 0 && (choice.filter || this.hidden.has(root.path));
+      const isEmpty = this.count(root) === 0 && (choice.filter || this.active || this.hidden.has(root.path));
       if (isEmpty && !this.hasPins(root)) continue;
       this.place(root, { isHidden: false, depth: 0, under: [], root: root.name, folds: root.path, isBelow: false, isThin: false });
     }
@@ -197,6 +200,7 @@ class Placing {
   }
 
   private passes(lane: Lane): boolean {
+    if (this.active && !this.active.has(lane.id)) return false;
     return !this.passing || this.passing(textOf(lane));
   }
 

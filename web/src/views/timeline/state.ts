@@ -71,7 +71,8 @@ export function read(store: Store): State {
     arrows: known.arrows !== "0",
     path: known.path && /^\d{1,10}$/.test(known.path) ? known.path : undefined,
     choice: {
-      filter: known.rows ?? "",
+      filter: known.rows ?? store.filter ?? "",
+      onlyActive: known.active === "1",
       collapsed: new Set(list(known.folded)),
       opened: new Set(list(known.opened)),
       pins: list(known.pins),
@@ -108,7 +109,9 @@ export function write(store: Store, changes: Partial<Omit<State, "choice">> & Pa
   if (changes.find !== undefined) next.find = changes.find || undefined;
   if (changes.arrows !== undefined) next.arrows = changes.arrows ? undefined : "0";
   if ("path" in changes) next.path = changes.path;
-  if (changes.filter !== undefined) next.rows = changes.filter || undefined;
+  // A filter that is there without the address is removed by an empty one.
+  if (changes.filter !== undefined) next.rows = changes.filter || (store.filter ? "" : undefined);
+  if (changes.onlyActive !== undefined) next.active = changes.onlyActive ? "1" : undefined;
   if (changes.collapsed) next.folded = items(changes.collapsed);
   if (changes.opened) next.opened = items(changes.opened);
   if (changes.hidden) next.hidden = items(changes.hidden);

@@ -3,6 +3,7 @@
 
 import { arrow, json } from "../../shared/api";
 import { answers } from "../../shared/answers";
+import { learnModule } from "../../shared/function-colour";
 import type { Span } from "./draw";
 
 /** Cells of time of a tile, and lanes. */
@@ -31,6 +32,8 @@ export interface StoreTable {
   columns: string[];
   /** The heaviest values, with their weights. */
   values: [string | null, number][];
+  /** The modules of these values, if they are functions of control flow. */
+  modules: (string | null)[];
   /** For each lane: places in `values`, with the weights in that lane. */
   weights: [number, number][][];
   /** For each lane: the instructions of calls at the bottom of stacks; empty without any. */
@@ -47,7 +50,9 @@ export interface Store {
   half_width: number;
   tables: StoreTable[];
   /** The part of the time that is shown first; all of it without this. */
-  active?: Span | undefined;
+  active?: Span | null | undefined;
+  /** The filter of rows that is used first: a page that is a file may have only rows that pass. */
+  filter?: string | null | undefined;
 }
 
 /** A value of a slice. */
@@ -96,8 +101,10 @@ export interface Drawn {
 const MOST_DRAWN = 1000;
 
 /** Asks for the tables. */
-export function fetchStore(signal?: AbortSignal): Promise<Store> {
-  return json<Store>("timeline", {}, signal);
+export async function fetchStore(signal?: AbortSignal): Promise<Store> {
+  const store = await json<Store>("timeline", {}, signal);
+  for (const { values, modules } of store.tables) for (const [at, [value]] of values.entries()) learnModule(value, modules?.[at]);
+  return store;
 }
 
 /** Asks for a tile. */
@@ -108,6 +115,7 @@ export async function fetchTile(generation: number, place: Place, signal: AbortS
   const column = <T>(name: string) => answer.arrow.getChild(name)?.toArray() as ArrayLike<T>;
   const [lane, begin, end] = [column<number>("lane"), column<number>("begin"), column<number>("end")];
   const [records, weight, value] = [column<number | null>("records"), column<number>("weight"), column<string | null>("value")];
+  const module = answer.arrow.getChild("module")?.toArray() as ArrayLike<string | null> | undefined;
   const [share, missing] = [column<number>("value_weight"), column<number>("missing")];
   const [low, high] = [column<number | null>("low"), column<number | null>("high")];
   const lanes: Tile = new Map();
@@ -115,6 +123,7 @@ export async function fetchTile(generation: number, place: Place, signal: AbortS
   let lastLane = -1;
   for (let row = 0; row < answer.arrow.numRows; row++) {
     const at = lane[row] as number;
+    learnModule(value[row], module?.[row]);
     const part = { value: value[row] ?? null, weight: share[row] as number };
     // Rows of one cell follow each other.
     const isCell = records[row] !== null && records[row] !== undefined;

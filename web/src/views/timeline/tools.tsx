@@ -97,7 +97,7 @@ export function Tools({ store, state, search, span, go, links, path, step, first
 
 /** The filter of rows, and how many are hidden. */
 function RowFilter({ store, state, first }: Pick<Properties, "store" | "state" | "first">) {
-  const { filter, hidden } = state.choice;
+  const { filter, hidden, onlyActive } = state.choice;
   const { wrong } = pattern(filter);
   return (
     <>
@@ -118,6 +118,11 @@ function RowFilter({ store, state, first }: Pick<Properties, "store" | "state" |
         }}
       />
       {wrong && <span class="problem">no regular expression: taken as text</span>}
+      {!answers && (
+        <button type="button" data-only-active aria-pressed={onlyActive} onClick={() => write(store, { onlyActive: !onlyActive })} title="Only rows that do something in the seen span (V)">
+          Active
+        </button>
+      )}
       {hidden.length > 0 && (
         <button type="button" data-hidden={hidden.length} onClick={() => write(store, { hidden: [] })} title={hidden.map((path) => shown(path, 80)).slice(0, 20).join("\n")}>
           {hidden.length} hidden: show

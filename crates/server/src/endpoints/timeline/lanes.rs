@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hodo_store::{Error, Kind, Lanes, Slices, Table, Wanted};
 
-use super::values::value;
+use super::values::{module, value};
 use crate::{
     answer::{Failure, Question},
     index::Snapshot,
@@ -25,6 +25,8 @@ const CALLS: usize = 1 << 16;
 pub(super) struct Heaviest {
     /// The heaviest values, with their weights in all lanes; none of a table that is too large to ask.
     pub(super) values: Vec<(Option<String>, f64)>,
+    /// The modules of these values, if they are functions of control flow.
+    pub(super) modules: Vec<Option<String>>,
     /// For each lane: places in `values`, with the weights in that lane.
     pub(super) of_lanes: Vec<Vec<(usize, f64)>>,
 }
@@ -65,7 +67,9 @@ pub(super) fn heaviest(
         own.iter().filter_map(|(name, weight)| Some((*places.get(name)?, *weight as f64))).collect()
     };
     let named = |(name, weight): (Option<u64>, u64)| (value(&snapshot.store, name, kind), weight as f64);
+    let modules = values.iter().map(|&(name, _)| module(question, snapshot, table, name)).collect();
     Ok(Heaviest {
+        modules,
         of_lanes: of_lanes.into_iter().map(placed).collect(),
         values: values.into_iter().map(named).collect(),
     })

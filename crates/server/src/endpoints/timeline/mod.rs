@@ -62,6 +62,8 @@ fn tables(question: &Question<'_>) -> Result<Answer, Failure> {
         length: snapshot.end - snapshot.origin,
         half_width: session.inputs.half_width(),
         tables: tables.collect::<Result<_, Failure>>()?,
+        active: session.extent.span.map(|(from, to)| Active::within(&snapshot, from, to)),
+        filter: session.extent.rows.as_deref(),
     })
 }
 
@@ -74,6 +76,24 @@ struct Described<'s> {
     length: u64,
     half_width: u64,
     tables: Vec<DescribedTable<'s>>,
+    /// The span and the filter of rows that are shown first.
+    active: Option<Active>,
+    filter: Option<&'s str>,
+}
+
+/// A span of the timeline, in nanoseconds from the origin.
+#[derive(Serialize)]
+struct Active {
+    begin: f64,
+    length: f64,
+}
+
+impl Active {
+    /// The part of a span that has records.
+    fn within(snapshot: &Snapshot, from: u64, to: u64) -> Active {
+        let (from, to) = (from.max(snapshot.origin), to.min(snapshot.end));
+        Active { begin: snapshot.since(from), length: to.saturating_sub(from) as f64 }
+    }
 }
 
 #[derive(Serialize)]
@@ -92,6 +112,8 @@ struct DescribedTable<'s> {
     /// The names of a record's further cells.
     columns: Vec<&'s str>,
     values: Vec<(Option<String>, f64)>,
+    /// The modules of these values, if they are functions of control flow.
+    modules: Vec<Option<String>>,
     /// For each lane: places in `values`, with the weights in that lane.
     weights: Vec<Vec<(usize, f64)>>,
     /// For each lane: the instructions of calls at the bottom of stacks; empty without any.
@@ -124,6 +146,7 @@ fn described<'s>(
         lanes_left_out: table.lanes().saturating_sub(MOST_LANES),
         columns: schema.columns.iter().map(|field| field.name.as_str()).collect(),
         values: heaviest.values,
+        modules: heaviest.modules,
         weights: heaviest.of_lanes,
         instructions: lanes::instructions(question, table, MOST_LANES.min(table.lanes()))?,
     })

@@ -8,7 +8,7 @@ use std::ops::Range;
 use hodo_model::{Column, Shape, Table, Unit, Value};
 use hodo_store::{Kind, LaneSlices, Lanes, Record, Slices, TimeCell};
 
-use super::values::{number, value};
+use super::values::{module, number, value};
 use crate::{
     answer::{Answer, Failure, Question},
     index::Snapshot,
@@ -41,8 +41,8 @@ pub(crate) fn tile_with_detail(question: &Question<'_>) -> Result<(Answer, bool)
     let most = CELLS as usize;
     let slices = table.slices((span.start, span.end), Lanes::Some(&lanes), most, &question.budget(BUDGET))?;
     let is_coarse = slices.iter().any(|lane| matches!(lane.slices, Slices::Cells(_)));
-    let kind = table.schema().value.kind;
-    let rows = slices.into_iter().flat_map(|lane| rows(lane, kind, &snapshot)).collect::<Vec<_>>();
+    let rows =
+        slices.into_iter().flat_map(|lane| rows(lane, question, &table, &snapshot)).collect::<Vec<_>>();
     let table = Table::new("tile", Shape::Intervals, Vec::new(), columns(), rows);
     Ok((Answer::table(&table, usize::MAX)?, is_coarse))
 }
@@ -65,6 +65,7 @@ fn columns() -> Vec<Column> {
         Column::integer("records", Unit::Count),
         Column::real("weight", Unit::None),
         Column::name("value"),
+        Column::name("module"),
         Column::real("value_weight", Unit::None),
         Column::real("missing", Unit::None),
         Column::real("low", Unit::None),
@@ -72,8 +73,13 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-fn rows(lane: LaneSlices, kind: Kind, snapshot: &Snapshot) -> Vec<Vec<Value>> {
-    let row = LaneRows { lane: lane.lane, kind, snapshot };
+fn rows(
+    lane: LaneSlices,
+    question: &Question<'_>,
+    table: &hodo_store::Table<'_>,
+    snapshot: &Snapshot,
+) -> Vec<Vec<Value>> {
+    let row = LaneRows { lane: lane.lane, kind: table.schema().value.kind, question, table, snapshot };
     match lane.slices {
         Slices::Records(records) => records.iter().map(|record| row.record(record)).collect(),
         Slices::Cells(cells) => cells.iter().flat_map(|cell| row.cell(cell)).collect(),
@@ -84,6 +90,8 @@ fn rows(lane: LaneSlices, kind: Kind, snapshot: &Snapshot) -> Vec<Vec<Value>> {
 struct LaneRows<'s> {
     lane: u32,
     kind: Kind,
+    question: &'s Question<'s>,
+    table: &'s hodo_store::Table<'s>,
     snapshot: &'s Snapshot,
 }
 
@@ -132,6 +140,7 @@ impl LaneRows<'_> {
             row.records.into(),
             (row.weight as f64).into(),
             value(&self.snapshot.store, row.value, self.kind).into(),
+            module(self.question, self.snapshot, self.table, row.value).into(),
             (row.value_weight as f64).into(),
             (row.missing as f64).into(),
             bound(row.low),

@@ -1,6 +1,8 @@
 //! Cells of the store as text.
 
-use hodo_store::{Kind, Store};
+use hodo_store::{Kind, Store, Table};
+
+use crate::{answer::Question, index::Snapshot};
 
 /// Characters of a text in a picture, at most; names may have megabytes.
 const MOST: usize = 256;
@@ -15,6 +17,20 @@ pub(super) fn value(store: &Store, cell: Option<u64>, kind: Kind) -> Option<Stri
         Kind::Real => f64::from_bits(bits).to_string(),
         Kind::Boolean => (bits != 0).to_string(),
     })
+}
+
+/// Returns the module of a value, if it is a function of control flow.
+pub(super) fn module(
+    question: &Question<'_>,
+    snapshot: &Snapshot,
+    table: &Table<'_>,
+    value: Option<u64>,
+) -> Option<String> {
+    let schema = table.schema();
+    let has_modules =
+        schema.value.name == "function" && schema.columns.iter().any(|column| column.name == "module");
+    let function = snapshot.store.name(value.filter(|_| has_modules)?)?;
+    question.session.module(function).map(cut)
 }
 
 /// Returns a cell as a number; `None` if it is null or not a number.

@@ -109,7 +109,7 @@ impl Benefit {
         if self.bytes >= WORTH * self.paths {
             self.failed_checks = self.failed_checks.saturating_sub(1);
         } else {
-            self.pause = PAUSE_PACKETS * self.paths << self.failed_checks;
+            self.pause = (PAUSE_PACKETS * self.paths) << self.failed_checks;
             self.failed_checks = (self.failed_checks + 1).min(MOST_DOUBLINGS);
         }
         (self.paths, self.bytes) = (0, 0);
