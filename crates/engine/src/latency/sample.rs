@@ -318,7 +318,8 @@ mod tests {
         let entry = FrameEntry::Call;
         let begin = |before| Moment::Begin { depth: 0, function, entry, time: None, before };
         let end = |before, instructions| {
-            let call = Call { depth: 0, function, entry, begin: None, end: None, before, instructions };
+            let (begin, end, is_open) = (None, None, false);
+            let call = Call { depth: 0, function, entry, begin, end, before, instructions, is_open };
             Moment::End { call }
         };
         // The second contains another; the fourth ends in a gap, the last one with the trace.
