@@ -76,9 +76,6 @@ struct Benefit {
     /// Paths learned, and bytes of packets followed, since the last check.
     paths: usize,
     bytes: usize,
-    /// How often the memo took over from the decoder, and bytes followed, since the last check of that.
-    entries: usize,
-    entered_bytes: usize,
     /// Checks with too little benefit, less those with enough.
     failed_checks: u32,
     /// Packets still to be decoded without the memo.
@@ -98,12 +95,7 @@ const TOGETHER: u32 = 4;
 const CHECKED_PATHS: usize = 1 << 12;
 const WORTH: usize = 16;
 
-/// Times that the memo takes over after which that is checked, and the bytes that each must have followed: taking over and giving back
-/// cost as much as a walk over them. Programs that make a system call each hundred instructions stay below.
-const CHECKED_ENTRIES: usize = 256;
-const ENTRY_WORTH: usize = 64;
-
-/// Packets of the first pause for each useless path or entry, and maximum doublings of it.
+/// Packets of the first pause for each useless path, and maximum doublings of it.
 const PAUSE_PACKETS: usize = 32;
 const MOST_DOUBLINGS: u32 = 10;
 
@@ -111,33 +103,16 @@ impl Benefit {
     /// Checks, after every few new paths, whether they pay. If not, memoization pauses, twice as long after each further failed
     /// check.
     fn check(&mut self) {
-        if self.paths >= CHECKED_PATHS {
-            self.judge(self.bytes >= WORTH * self.paths, self.paths);
-            (self.paths, self.bytes) = (0, 0);
+        if self.paths < CHECKED_PATHS {
+            return;
         }
-    }
-
-    /// As [`Benefit::check`], when the memo is about to take over.
-    fn enter(&mut self) {
-        self.entries += 1;
-        if self.entries > CHECKED_ENTRIES {
-            self.judge(self.entered_bytes >= ENTRY_WORTH * CHECKED_ENTRIES, CHECKED_ENTRIES);
-            (self.entries, self.entered_bytes) = (0, 0);
-        }
-    }
-
-    fn judge(&mut self, pays: bool, useless: usize) {
-        if pays {
+        if self.bytes >= WORTH * self.paths {
             self.failed_checks = self.failed_checks.saturating_sub(1);
         } else {
-            self.pause = (PAUSE_PACKETS * useless) << self.failed_checks;
+            self.pause = (PAUSE_PACKETS * self.paths) << self.failed_checks;
             self.failed_checks = (self.failed_checks + 1).min(MOST_DOUBLINGS);
         }
-    }
-
-    fn followed(&mut self, bytes: usize) {
-        self.bytes += bytes;
-        self.entered_bytes += bytes;
+        (self.paths, self.bytes) = (0, 0);
     }
 }
 
@@ -159,10 +134,6 @@ impl Decoder<'_> {
             memos.discard(target.sink);
         }
         if self.packets.plain_packets(TOGETHER, self.span.end).is_empty() {
-            return;
-        }
-        memos.benefit.enter();
-        if memos.benefit.pause > 0 {
             return;
         }
         let program = self.program;
@@ -266,7 +237,7 @@ impl Decoder<'_> {
                 break;
             }
             let Some(transition) = table.find(state, &packets) else {
-                memos.benefit.followed(position - counted_from);
+                memos.benefit.bytes += position - counted_from;
                 counted_from = position;
                 if most > 1 && !table.was_seen(state, &packets) {
                     apart = packets.end;
@@ -293,7 +264,7 @@ impl Decoder<'_> {
             state = transition.to;
             self.packets.pass(&packets);
         }
-        memos.benefit.followed(self.packets.position() - counted_from);
+        memos.benefit.bytes += self.packets.position() - counted_from;
         state
     }
 
