@@ -134,21 +134,20 @@ impl Durations {
     /// Adds a duration.
     #[inline]
     pub(crate) fn see(&mut self, length: u64) {
-        self.min = if self.count == 0 { length } else { self.min.min(length) };
-        self.max = self.max.max(length);
-        self.count += 1;
-        self.total = self.total.saturating_add(length);
-        self.put(bucket(length), 1);
+        self.see_times(length, 1);
     }
 
     /// Adds a duration `times` times.
+    #[inline]
     pub(crate) fn see_times(&mut self, length: u64, times: u64) {
-        if let Some(others) = times.checked_sub(1) {
-            self.see(length);
-            self.count += others;
-            self.total = self.total.saturating_add(length.saturating_mul(others));
-            self.put(bucket(length), others);
+        if times == 0 {
+            return;
         }
+        self.min = if self.count == 0 { length } else { self.min.min(length) };
+        self.max = self.max.max(length);
+        self.count += times;
+        self.total = self.total.saturating_add(length.saturating_mul(times));
+        self.put(bucket(length), times);
     }
 
     /// Adds a count to a bucket.

@@ -21,7 +21,6 @@ pub mod io;
 pub mod irq;
 pub mod latency;
 pub mod locks;
-pub mod loops;
 pub mod lost;
 pub mod memory;
 pub mod messages;

@@ -90,6 +90,9 @@ pub struct Reading<'a, T = Tsc> {
     pub spans: Option<&'a Spans>,
     /// Whether to leave out chunks without a selected span: only the number of their instructions is reported.
     pub skims: bool,
+    /// Whether a chunk with a selected span is selected as a whole, if [`Reading::skims`]. It is decoded faster, and whoever
+    /// receives it chooses by the numbers of instructions.
+    pub rounds: bool,
     /// Whether to memoize the effect of packets, which is faster and does not change the results.
     pub memo: bool,
 }
@@ -100,14 +103,18 @@ pub type EventReading = Reading<'static, OriginNanos>;
 impl<T> Reading<'_, T> {
     /// Reads everything.
     pub fn new(threads: usize, chunks: Chunks) -> Self {
-        Reading { threads, chunks, window: Window::ALL, numbers: None, spans: None, skims: false, memo: true }
+        let (skims, rounds, memo) = (false, false, true);
+        Reading { threads, chunks, window: Window::ALL, numbers: None, spans: None, skims, rounds, memo }
     }
 
     /// Returns how much of a chunk the spans select, if chunks without a selected span are left out.
     pub(crate) fn selects(&self, chunk: usize) -> ChunkSelection {
-        match self.numbers.zip(self.spans).filter(|_| self.skims) {
-            Some((numbers, spans)) => numbers.selected(chunk, spans),
-            None => ChunkSelection::Unknown,
+        let Some((numbers, spans)) = self.numbers.zip(self.spans).filter(|_| self.skims) else {
+            return ChunkSelection::Unknown;
+        };
+        match numbers.selected(chunk, spans) {
+            ChunkSelection::Part if self.rounds => ChunkSelection::All,
+            selected => selected,
         }
     }
 

@@ -70,6 +70,7 @@ const WHOLE: Reading<'_> = Reading {
     numbers: None,
     spans: None,
     skims: false,
+    rounds: false,
     memo: false,
 };
 

@@ -205,27 +205,26 @@ pub struct ChunkCalls {
     at_clock: u64,
     log: UntimedOperations,
     paths: CallPaths,
-    wanted: WantedCalls,
 }
 
 impl ChunkCalls {
     /// Creates a chunk with an unknown stack. `begins`: the begins of calls are reported too.
     pub fn unknown(begins: bool, spare: Spare) -> ChunkCalls {
         ChunkCalls {
-            timed: Timed { begins, items: spare.0, open: Vec::new() },
+            timed: Timed { begins, wanted: WantedCalls::All, items: spare.0, open: Vec::new() },
             stack: KnownFrames::default(),
             edge: FlowEdge::Unknown,
             clock: None,
             at_clock: 0,
             log: UntimedOperations::default(),
             paths: CallPaths::default(),
-            wanted: WantedCalls::All,
         }
     }
 
-    /// Leaves out calls that are not wanted, as far as they begin and end on a memoized path and contain no wanted one.
-    pub fn only(self, wanted: WantedCalls) -> ChunkCalls {
-        ChunkCalls { wanted, ..self }
+    /// Leaves out calls that are not wanted and contain no wanted one, as far as it is known before they are reported.
+    pub fn only(mut self, wanted: WantedCalls) -> ChunkCalls {
+        self.timed.wanted = wanted;
+        self
     }
 
     /// Folds the next event.
@@ -359,13 +358,20 @@ impl ChunkCalls {
 
     /// Memoizes the effect of runs in a state: returns the number of their path, and the state after it.
     pub fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
-        self.paths.learn(state, runs, self.timed.begins, &self.wanted)
+        self.paths.learn(state, runs, self.timed.begins, &self.timed.wanted)
+    }
+
+    /// Memoizes the path that consists of two memoized ones in a row; returns its number.
+    pub fn join(&mut self, first: u32, second: u32) -> u32 {
+        self.paths.join(first, second, &self.timed.wanted)
     }
 
     /// Folds a path.
     #[inline]
     pub fn fold_path(&mut self, path: u32) {
-        self.log.push(Pending::Path(path));
+        if !self.paths.steps(path).is_empty() {
+            self.log.push(Pending::Path(path));
+        }
         self.log.instructions += self.paths.instructions(path);
         self.report_untimed();
     }

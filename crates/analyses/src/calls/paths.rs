@@ -1,6 +1,6 @@
 //! Memoized paths, and the calls that begin and end on them.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use hodo_model::{FunctionId, Run};
 use rustc_hash::FxHashSet;
@@ -74,6 +74,24 @@ impl CallPaths {
         Some((self.paths.len() as u32 - 1, to))
     }
 
+    /// Memoizes the path that consists of two memoized ones in a row.
+    pub(super) fn join(&mut self, first: u32, second: u32, wanted: &WantedCalls) -> u32 {
+        let before = self.paths[first as usize].instructions;
+        self.new_steps.clear();
+        for (path, begin) in [(first, 0), (second, before)] {
+            let steps = self.range(path);
+            self.new_steps.extend(self.steps[steps].iter().map(|&(at, step)| (begin + at, step)));
+        }
+        // A call that ends on the second may have begun on the first.
+        if let WantedCalls::Of(functions) = wanted {
+            drop_others(&mut self.new_steps, functions);
+        }
+        self.steps.append(&mut self.new_steps);
+        let instructions = before + self.paths[second as usize].instructions;
+        self.paths.push(CallPath { instructions, steps_end: self.steps.len() as u32 });
+        self.paths.len() as u32 - 1
+    }
+
     /// The instructions of a path.
     #[inline]
     pub(super) fn instructions(&self, path: u32) -> u64 {
@@ -83,9 +101,14 @@ impl CallPaths {
     /// Returns the steps of a path, each with the number of instructions of the path before it.
     #[inline]
     pub(super) fn steps(&self, path: u32) -> &[(u32, FrameStep)] {
+        &self.steps[self.range(path)]
+    }
+
+    #[inline]
+    fn range(&self, path: u32) -> Range<usize> {
         let path = path as usize;
         let start = path.checked_sub(1).map_or(0, |before| self.paths[before].steps_end as usize);
-        &self.steps[start..self.paths[path].steps_end as usize]
+        start..self.paths[path].steps_end as usize
     }
 
     /// Adds the steps of the new path to the list. A call that begins and ends among them becomes one step, unless begins are
@@ -140,7 +163,13 @@ fn drop_others(steps: &mut Vec<(u32, FrameStep)>, functions: &FxHashSet<Function
             FrameStep::Enter(function, _) => {
                 open.push(Begun { index, is_wanted: functions.contains(function) });
             }
-            _ => {
+            // A wanted call, and calls that it is in: of two joined paths, the first may have such a step.
+            FrameStep::CompleteCall { .. } => {
+                if let Some(caller) = open.last_mut() {
+                    caller.is_wanted = true;
+                }
+            }
+            FrameStep::Leave => {
                 let Some(Begun { index: begin, is_wanted }) = open.pop() else { continue };
                 if !is_wanted {
                     (dropped[begin], dropped[index]) = (true, true);

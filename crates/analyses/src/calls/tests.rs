@@ -1,4 +1,4 @@
-use hodo_model::{Arrival, Code, End, Place};
+use hodo_model::{Code, End, Place, Transfer};
 
 use super::*;
 
@@ -215,4 +215,93 @@ fn a_gap_ends_what_was_open() {
     let events = [FlowEvent::Begin(None), run(1, Place::Entry, 3), FlowEvent::Gap, run(2, Place::Middle, 4)];
     let expected = ["f1 at ?", "f1 ? to ?, 3 instructions", "gap", "f2 at ?", "f2 ? to ?, 4 instructions"];
     assert_eq!(reported(&events), expected);
+}
+
+fn function(index: u32) -> FunctionId {
+    FunctionId { module: 1, index }
+}
+
+/// The moments of a part of a thread.
+fn moments(part: ChunkCalls) -> Vec<Moment> {
+    let mut moments = Vec::new();
+    let mut calls = OpenCalls::default();
+    calls.follow(part, &mut |moment| moments.push(moment));
+    calls.end(&mut |moment| moments.push(moment));
+    moments
+}
+
+fn only_of(index: u32) -> WantedCalls {
+    WantedCalls::Of(std::sync::Arc::new([function(index)].into_iter().collect()))
+}
+
+/// f1 calls f2, which calls f3 on the first path and returns on the second, and then f4.
+fn by_two_paths(joins: bool, wanted: WantedCalls) -> Vec<Moment> {
+    let step = |index: u32, offset: u64, instructions, transfer| {
+        let start = u64::from(index) * 100;
+        let place = if offset == 0 { Place::Entry } else { Place::Middle };
+        let at = Arrival { address: start + offset, function: function(index), place };
+        Run { at, instructions, transfer, end: start + 50 }
+    };
+    let reports_begins = true;
+    let mut part = ChunkCalls::unknown(reports_begins, Spare::default()).only(wanted);
+    [FlowEvent::Begin(Some(Nanos(1000))), run(1, Place::Entry, 7)].iter().for_each(|event| part.fold(event));
+    let first =
+        [step(1, 10, 10, Transfer::Call), step(2, 0, 20, Transfer::Call), step(3, 0, 5, Transfer::Return)];
+    let second = [
+        step(2, 50, 2, Transfer::Return),
+        step(1, 50, 3, Transfer::Call),
+        step(4, 0, 1, Transfer::Return),
+        step(1, 50, 4, Transfer::None),
+    ];
+    let state = part.state().unwrap();
+    let (first, between) = part.learn(state, first.into_iter()).unwrap();
+    let (second, after) = part.learn(between, second.into_iter()).unwrap();
+    if joins {
+        let path = part.join(first, second);
+        part.fold_path(path);
+    } else {
+        part.fold_path(first);
+        part.fold_path(second);
+    }
+    part.resume(after);
+    part.fold(&FlowEvent::Time(Nanos(1480)));
+    moments(part)
+}
+
+#[test]
+fn joined_paths_report_what_each_reports() {
+    for (wanted, count) in [(WantedCalls::All, 8), (only_of(3), 6)] {
+        let [joined, apart] = [true, false].map(|joins| by_two_paths(joins, wanted.clone()));
+        assert_eq!(joined, apart);
+        assert_eq!(joined.len(), count, "{joined:?}");
+    }
+}
+
+#[test]
+fn calls_that_are_not_wanted_are_left_out() {
+    let events = [
+        FlowEvent::Begin(None),
+        run_at(1, 0, Place::Entry),
+        FlowEvent::Call { return_address: 150 },
+        run_at(2, 0, Place::Entry),
+        FlowEvent::Call { return_address: 250 },
+        run_at(3, 0, Place::Entry),
+        FlowEvent::Return,
+        run_at(2, 50, Place::Middle),
+        FlowEvent::Return,
+        run_at(1, 50, Place::Middle),
+    ];
+    let begun = |wanted| {
+        let reports_begins = true;
+        let mut part = ChunkCalls::unknown(reports_begins, Spare::default()).only(wanted);
+        events.iter().for_each(|event| part.fold(event));
+        let begun = |moment| match moment {
+            Moment::Begin { function, .. } => Some(function.index),
+            _ => None,
+        };
+        moments(part).into_iter().filter_map(begun).collect::<Vec<_>>()
+    };
+    assert_eq!(begun(only_of(3)), [1, 2, 3]);
+    assert_eq!(begun(only_of(2)), [1, 2]);
+    assert_eq!(begun(only_of(4)), [1]);
 }

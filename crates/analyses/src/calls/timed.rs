@@ -2,7 +2,10 @@
 
 use hodo_model::{FunctionId, FunctionRun, Numbering};
 
-use super::{BegunCall, CallLogEntry, ChunkCalls, When, paths::FrameStep};
+use super::{
+    BegunCall, CallLogEntry, ChunkCalls, When,
+    paths::{FrameStep, WantedCalls},
+};
 use crate::{
     clock::Shares,
     stack::{
@@ -15,12 +18,21 @@ use crate::{
 pub(super) struct Timed {
     /// Whether the begins of calls are reported before their ends.
     pub(super) begins: bool,
+    pub(super) wanted: WantedCalls,
     pub(super) items: Vec<CallLogEntry>,
     /// The open calls above the oldest known frame.
     pub(super) open: Vec<BegunCall>,
 }
 
 impl Timed {
+    /// Drops the begin of a call that ends, if it is not wanted and its begin is the last item: then no wanted call is in it.
+    #[inline]
+    fn drop_unwanted(&mut self, ended: &BegunCall) -> bool {
+        let WantedCalls::Of(functions) = &self.wanted else { return false };
+        let is_last = |item: &mut CallLogEntry| matches!(item, CallLogEntry::Begin(begun) if begun.depth == ended.depth);
+        !functions.contains(&ended.function) && self.items.pop_if(is_last).is_some()
+    }
+
     #[inline(always)]
     pub(super) fn step(&mut self, step: FrameStep, before: u64, when: impl Fn(u64) -> When) {
         let depth = self.open.len() as u32 + 1;
@@ -40,7 +52,9 @@ impl Timed {
             }
             // The oldest frame began in an earlier chunk, and `OpenCalls`, which knows when, ends it.
             FrameStep::Leave => {
-                if let Some(open) = self.open.pop() {
+                if let Some(open) = self.open.pop()
+                    && !self.drop_unwanted(&open)
+                {
                     self.items.push(CallLogEntry::End(open.ended(when(before), before)));
                 }
             }

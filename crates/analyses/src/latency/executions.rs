@@ -147,9 +147,9 @@ pub struct ExecutionsPartial {
     level: u32,
     /// The oldest frame and each interrupt on the stack, if system calls are analysed.
     interrupts: Vec<Interrupted>,
-    /// Sums by function, if all functions are analysed.
+    /// Sums by function, if all functions are analysed with times.
     pub(super) sums: FxHashMap<FunctionId, ExecutionSum>,
-    /// The outermost executions, if all functions are analysed.
+    /// The outermost executions, if all functions are analysed; without times, the sums of all.
     outermost: Outermost,
     /// Executions that wait for the next timestamp, if all functions are analysed.
     #[serde(skip)]
@@ -209,6 +209,9 @@ impl Watch<BegunExecution> for Watcher<'_> {
     #[inline(always)]
     fn leave(&mut self, frame: &StackFrame<BegunExecution>) {
         let is_root = frame.entry == FrameEntry::Root;
+        if *self.which == Which::EachUntimed {
+            return self.leave_untimed(frame);
+        }
         let is_outermost = self.which.is_each() && self.outermost.leave(frame.function);
         let Interrupted { is_asked, begins } = match self.which {
             Which::One(function) => Interrupted { is_asked: *function == frame.function, begins: !is_root },
@@ -219,13 +222,7 @@ impl Watch<BegunExecution> for Watcher<'_> {
             return;
         }
         *self.level = self.level.saturating_sub(u32::from(matches!(self.which, Which::One(_))));
-        let is_entered = frame.entry.is_interrupt() || is_root && begins;
-        let is_over = self.entered && (is_entered || frame.entry == FrameEntry::Tail);
-        let ended = match self.ended {
-            _ if !begins => IntervalEnd::Begun,
-            IntervalEnd::Unwound if is_over => IntervalEnd::Returned,
-            ended => ended,
-        };
+        let ended = self.ended(frame, begins);
         let BegunExecution { begin, caller } = frame.note;
         let (end, function, level) = (self.at, frame.function, *self.level);
         let done = CompletedExecution { begin, end, function, caller, level, ended };
@@ -246,6 +243,31 @@ impl Watch<BegunExecution> for Watcher<'_> {
 }
 
 impl Watcher<'_> {
+    /// Returns how the execution of a frame ended, whose begin is known or not.
+    #[inline(always)]
+    fn ended(&self, frame: &StackFrame<BegunExecution>, begins: bool) -> IntervalEnd {
+        let is_entered = frame.entry.is_interrupt() || frame.entry == FrameEntry::Root && begins;
+        let is_over = self.entered && (is_entered || frame.entry == FrameEntry::Tail);
+        match self.ended {
+            _ if !begins => IntervalEnd::Begun,
+            IntervalEnd::Unwound if is_over => IntervalEnd::Returned,
+            ended => ended,
+        }
+    }
+
+    /// Sums an execution at once: it waits for no timestamp.
+    #[inline(always)]
+    fn leave_untimed(&mut self, frame: &StackFrame<BegunExecution>) {
+        let is_root = frame.entry == FrameEntry::Root;
+        if is_root && self.below == Below::Unknown {
+            self.outermost.leave(frame.function);
+            return;
+        }
+        let is_complete = self.ended(frame, !is_root).is_complete();
+        let length = self.at.before.saturating_sub(frame.note.begin.before);
+        self.outermost.end(frame.function, is_complete.then_some(length));
+    }
+
     /// Follows the interrupts on the stack: a frame is entered.
     fn enter_kernel(&mut self, function: FunctionId, entry: FrameEntry) {
         if entry.is_interrupt() {
@@ -346,12 +368,11 @@ impl ExecutionsPartial {
                 self.clocks.instructions += instructions;
             }
             FlowEvent::Begin(_) | FlowEvent::Time(_) | FlowEvent::Cycles(_) | FlowEvent::End => {
-                let mut clocks = mem::take(&mut self.clocks);
-                match which.is_timed() {
-                    true => clocks.fold(event, |reading| self.stamp(reading)),
-                    false => self.sum_waiting(),
+                if which.is_timed() {
+                    let mut clocks = mem::take(&mut self.clocks);
+                    clocks.fold(event, |reading| self.stamp(reading));
+                    self.clocks = clocks;
                 }
-                self.clocks = clocks;
             }
             FlowEvent::Number(_) | FlowEvent::Interrupts(_) => {}
             _ => self.edge = self.edge.then(FlowEdge::of(event)),
@@ -384,7 +405,9 @@ impl ExecutionsPartial {
         self.clocks = after;
         if until.is_some() {
             self.stamped[ClockKind::Time as usize] = self.items.len();
-            self.sum_waiting();
+            if which.is_timed() {
+                self.sum_waiting();
+            }
         }
     }
 
@@ -528,6 +551,7 @@ impl ExecutionsPartial {
             }
         }
         self.outermost.add(later.outermost.take());
+        self.outermost.add_all(&later.outermost);
         self.interrupts.extend(later.interrupts.into_iter().skip(1));
         for frame in later.stack.iter().skip(1) {
             let BegunExecution { begin, caller } = frame.note;
@@ -564,7 +588,10 @@ impl ExecutionsPartial {
             | FrameLogEntry::SystemCall
             | FrameLogEntry::Outermost(_) => None,
         });
-        ClosedExecutions { done: done.collect(), sums: whole.sums, outermost: whole.outermost.take() }
+        let done = done.collect();
+        let mut sums = whole.sums;
+        add_all(&mut sums, whole.outermost.all());
+        ClosedExecutions { done, sums, outermost: whole.outermost.take() }
     }
 }
 

@@ -18,7 +18,6 @@ use hodo_analyses::{
     critical_path::{FunctionsOfStretches, ThreadStretch},
     divergence::{Digests, InstructionCollector},
     latency,
-    loops::{BlockCounts, CountedExecutions},
 };
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -246,21 +245,13 @@ fn a_broken_merge_is_caught(all: Vec<Case>) -> Vec<String> {
 type Unlisted = (&'static str, fn() -> Made<Law>);
 
 /// The analyses that no report lists.
-fn unlisted() -> [Unlisted; 4] {
+fn unlisted() -> [Unlisted; 3] {
     [
         ("executed", || {
             let stretch = |(begin, end)| ThreadStretch { begin: Nanos(begin), end: Nanos(end), tid: 7 };
             Made::of_flow(FunctionsOfStretches::new([(0, 3), (5, 20), (21, 1000)].map(stretch).into()))
         }),
         ("digests", || Made::of_flow(Digests { wanted: 3..1000, block: 4, modules: vec![5, 6] })),
-        ("block counts", || {
-            let of = |index, executions| CountedExecutions {
-                function: FunctionId { module: 1, index },
-                executions,
-            };
-            let of = vec![of(0, vec![0..5, 9..400]), of(1, vec![2..30, 31..1000])];
-            Made::of_flow(BlockCounts { of })
-        }),
         ("steps", || Made::of_flow(InstructionCollector { first: 3, wanted: 7..1000, modules: vec![5, 6] })),
     ]
 }

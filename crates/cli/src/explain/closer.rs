@@ -11,7 +11,7 @@
 use std::cmp::Reverse;
 
 use hodo_engine::{
-    Experiment, Numbers, Reading, Request, Trace,
+    Chunks, Experiment, Numbers, Reading, Request, Trace,
     latency::{self, CallTree, ExecutionSample, LoopBlock, SampledExecution, WantedFunction},
 };
 use hodo_findings::{
@@ -19,16 +19,11 @@ use hodo_findings::{
 };
 use hodo_model::{FunctionId, Summary, Table, Value};
 
-use crate::{
-    arguments::Input,
-    failure::Failure,
-    latency::{question::only, reading_in_order},
-    progress::Progress,
-};
+use crate::{arguments::Input, failure::Failure, latency::question::only, progress::Progress};
 
 /// The most slow executions of a function that are compared.
 const MOST_COMPARED: usize = 1000;
-/// The most executions of a function whose loops are counted: what these ran is decoded instruction by instruction.
+/// The most executions of a function whose loops are counted: the chunks in which they ran are decoded for it.
 const MOST_COUNTED: usize = 200;
 
 /// A question whose function is known, with its executions.
@@ -57,9 +52,21 @@ pub fn look(
     experiment.with(|traces| {
         // Of several recordings no tables are made.
         let Ok(flow) = only(traces) else { return Ok(Some(Vec::new())) };
-        let look = Look { flow, moved, reading: reading_in_order(request), quiet: input.quiet };
+        let look = Look { flow, moved, reading: reading(request), quiet: input.quiet };
         Ok(look.tables(questions))
     })
+}
+
+/// Chunks in which several hundred thousand calls end, or a few blocks of a native log: smaller ones cost more, as each
+/// begins with an unknown stack, and with the block before it.
+const CHUNKS: Chunks = Chunks::Bytes(1 << 17);
+
+fn reading(request: &Request) -> Reading<'static> {
+    let chunks = match request.chunks {
+        Chunks::Bytes(_) => request.chunks,
+        _ => CHUNKS,
+    };
+    Reading::new(request.threads, chunks)
 }
 
 /// System calls whose result is a number of bytes that they moved.
@@ -171,11 +178,14 @@ impl Look<'_, '_> {
     /// Returns the executions of the functions in question, and the numbers of instructions; `None` if interrupted. Of several functions with one name in
     /// a file none are returned.
     fn executions<'q>(&self, questions: &'q [Question]) -> Option<(Vec<Asked<'q>>, Numbers)> {
-        let named = questions.iter().filter_map(|question| {
-            let name = format!("{}@{}", question.function, question.module);
-            Some((question, latency::function(self.flow, &name).ok()?))
-        });
-        let named: Vec<(&Question, FunctionId)> = named.collect();
+        let names: Vec<(&str, &str)> =
+            questions.iter().map(|question| (question.function.as_str(), question.module.as_str())).collect();
+        let functions = latency::functions(self.flow, &names);
+        let named: Vec<(&Question, FunctionId)> = questions
+            .iter()
+            .zip(functions)
+            .filter_map(|(question, function)| Some((question, function?)))
+            .collect();
         let wanted: Vec<WantedFunction> = named
             .iter()
             .map(|&(question, function)| WantedFunction { function, slow_from: question.slow_from })

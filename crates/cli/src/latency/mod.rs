@@ -306,8 +306,8 @@ fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<
         let node = |node: &latency::CallNode| {
             serde_json::json!({
                 "depth": node.depth,
-                "function": node.function,
-                "module": node.module,
+                "function": &*node.function,
+                "module": &*node.module,
                 "recursion": node.recursion,
                 "calls": node.calls,
                 "instructions": node.instructions,

@@ -110,8 +110,8 @@ pub fn tree(interval: &Interval, tree: &CallTree) -> Table {
     let rows = tree.nodes.iter().map(|node| -> Vec<Value> {
         let mut row = vec![
             (node.depth as u64).into(),
-            node.function.as_str().into(),
-            node.module.as_str().into(),
+            (&*node.function).into(),
+            (&*node.module).into(),
             node.recursion.into(),
             node.calls.into(),
             node.instructions.into(),

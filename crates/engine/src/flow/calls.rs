@@ -152,6 +152,10 @@ impl ThreadSink for Gathered<'_> {
         self.slices.last_mut()?.calls.learn(state, runs)
     }
 
+    fn join(&mut self, first: u32, second: u32) -> Option<u32> {
+        Some(self.slices.last_mut()?.calls.join(first, second))
+    }
+
     #[inline]
     fn take_path(&mut self, _: u32, path: u32) {
         if let Some(slice) = self.slices.last_mut() {

@@ -99,6 +99,8 @@ pub(crate) enum ChunkSelection {
     Unknown,
     /// Nothing. The chunk has this number of instructions.
     Nothing { instructions: u64 },
+    /// A part of it.
+    Part,
     /// All of it is in one span.
     All,
 }
@@ -116,7 +118,7 @@ impl Numbers {
             Some(span) if span.start <= instructions.start && instructions.end <= span.end => {
                 ChunkSelection::All
             }
-            Some(span) if span.start < instructions.end => ChunkSelection::Unknown,
+            Some(span) if span.start < instructions.end => ChunkSelection::Part,
             _ => ChunkSelection::Nothing { instructions: instructions.end - instructions.start },
         }
     }
@@ -413,8 +415,8 @@ mod tests {
         let numbers = Numbers { chunks: Vec::new(), whole, cut: (Chunks::Default, 1) };
         let spans = Spans { by_context: BTreeMap::from([(1, vec![0..5, 8..20, 29..31])]) };
         let selected: Vec<_> = (0..5).map(|chunk| numbers.selected(chunk, &spans)).collect();
-        let partly = ChunkSelection::Unknown;
-        assert_eq!(selected, [partly, ChunkSelection::All, partly, partly, partly]);
+        let (part, unknown) = (ChunkSelection::Part, ChunkSelection::Unknown);
+        assert_eq!(selected, [part, ChunkSelection::All, part, unknown, unknown]);
         let nothing = ChunkSelection::Nothing { instructions: 10 };
         let before = Spans { by_context: BTreeMap::from([(1, vec![0..5, 8..20])]) };
         assert_eq!(numbers.selected(2, &before), nothing);

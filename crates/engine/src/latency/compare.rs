@@ -1,6 +1,6 @@
 //! Compares slow executions with a typical one: which call paths executed more instructions.
 
-use std::{collections::BTreeMap, iter::Peekable};
+use std::{cmp::Reverse, collections::BTreeMap, iter::Peekable, slice, sync::Arc};
 
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
@@ -150,11 +150,14 @@ pub struct ExtraSums {
 /// The index of the typical execution.
 const TYPICAL: usize = 0;
 
+/// The name of a function, and that of its module.
+type PathName = (Arc<str>, Arc<str>);
+
 /// A call path, identified by the names of its functions. Addresses are ignored, so a call from another place is the
 /// same path.
 #[derive(Default)]
 struct Path {
-    children: BTreeMap<(String, String), Path>,
+    children: BTreeMap<PathName, Path>,
     /// Figures by index of the execution: [`TYPICAL`], or that of a slow one from 1 on.
     by_execution: BTreeMap<usize, Figures>,
 }
@@ -194,8 +197,9 @@ pub fn aligned(typical: &CallTree, slow: &CallTree) -> Table {
 
 /// Returns why slow executions ran more than a typical one, as [`compare`] does, without the paths.
 pub fn causes(typical: &CallTree, slow: &[CallTree]) -> Compared {
-    let causes = Path::of(typical, slow).causes(slow.len());
-    Compared { causes, ..Compared::default() }
+    // One after the other: trees of many executions side by side would take much memory.
+    let each = slow.iter().flat_map(|one| Path::of(typical, slice::from_ref(one)).causes_of(1));
+    Compared { causes: joined(each), ..Compared::default() }
 }
 
 /// Compares the call trees of slow executions with that of a typical one.
@@ -203,7 +207,7 @@ pub fn compare(typical: &CallTree, slow: &[CallTree]) -> Compared {
     let root = Path::of(typical, slow);
     let mut compared = Compared::default();
     root.list(0, slow.len(), &mut compared.paths);
-    compared.causes = root.causes(slow.len());
+    compared.causes = joined((1..=slow.len()).flat_map(|index| root.causes_of(index)));
     for path in &compared.paths {
         let sums = compared.kinds.entry(path.kind).or_default();
         let waiting = path.extra_self_waiting;
@@ -337,6 +341,20 @@ fn own_times(tree: &CallTree, time: fn(&CallNode) -> Option<u64>) -> Vec<Option<
     own
 }
 
+/// Joins causes along the same path, the most costly first.
+fn joined(each: impl Iterator<Item = Cause>) -> Vec<Cause> {
+    let mut causes: BTreeMap<Vec<String>, Cause> = BTreeMap::new();
+    for cause in each {
+        match causes.get_mut(&cause.path) {
+            Some(known) => known.join(&cause),
+            None => drop(causes.insert(cause.path.clone(), cause)),
+        }
+    }
+    let mut causes: Vec<Cause> = causes.into_values().collect();
+    causes.sort_by_key(|cause| Reverse(cause.total));
+    causes
+}
+
 impl Path {
     fn of(typical: &CallTree, slow: &[CallTree]) -> Path {
         let mut root = Path::default();
@@ -360,7 +378,8 @@ impl Path {
         nodes: &mut Peekable<impl Iterator<Item = (&'n CallNode, (Option<u64>, Option<u64>))>>,
     ) {
         while let Some((node, (time, waiting))) = nodes.next_if(|(node, _)| node.depth >= depth) {
-            let path = self.children.entry((node.function.clone(), node.module.clone())).or_default();
+            let name = (Arc::clone(&node.function), Arc::clone(&node.module));
+            let path = self.children.entry(name).or_default();
             let figures = path.by_execution.entry(index).or_default();
             figures.calls += node.calls;
             figures.recursion = figures.recursion.max(node.recursion);
@@ -378,8 +397,8 @@ impl Path {
                 [TYPICAL, 1].map(|index| path.by_execution.get(&index).copied().unwrap_or_default());
             rows.push(vec![
                 depth.into(),
-                function.as_str().into(),
-                module.as_str().into(),
+                (&**function).into(),
+                (&**module).into(),
                 typical.calls.into(),
                 slow.calls.into(),
                 typical.instructions.into(),
@@ -392,9 +411,9 @@ impl Path {
     }
 
     /// Returns the children, those with the most extra instructions first.
-    fn costliest_first(&self, slow: usize) -> Vec<(&(String, String), &Path)> {
+    fn costliest_first(&self, slow: usize) -> Vec<(&PathName, &Path)> {
         let mut children: Vec<_> = self.children.iter().collect();
-        children.sort_by_key(|(name, path)| (std::cmp::Reverse(path.extra(slow)), (*name).clone()));
+        children.sort_by_key(|(name, path)| (Reverse(path.extra(slow)), (*name).clone()));
         children
     }
 
@@ -440,7 +459,7 @@ impl Path {
         }
         let parts = path.children.iter().filter(|(_, child)| is_part(child.extra_of(index), 10));
         let parts = parts.map(|((name, _), child)| {
-            let names = names.iter().cloned().chain([name.clone()]).collect();
+            let names = names.iter().cloned().chain([name.to_string()]).collect();
             cause(names, vec![calls[0], child.calls_of(index)], child, child.extra_of(index))
         });
         let mut parts: Vec<Cause> = parts.collect();
@@ -453,7 +472,7 @@ impl Path {
 
     /// Returns the callee with the most extra instructions in an execution; of equal ones the first by name.
     fn costliest_child(&self, index: usize) -> Option<(&str, &Path)> {
-        let children = self.children.iter().rev().map(|((name, _), child)| (name.as_str(), child));
+        let children = self.children.iter().rev().map(|((name, _), child)| (&**name, child));
         children.max_by_key(|(_, child)| child.extra_of(index))
     }
 
@@ -469,22 +488,9 @@ impl Path {
         Calls { typical: typical.calls, slow: (slow.calls, slow.calls), recursion: slow.recursion }
     }
 
-    fn causes(&self, slow: usize) -> Vec<Cause> {
-        let mut causes: BTreeMap<Vec<String>, Cause> = BTreeMap::new();
-        for cause in (1..=slow).flat_map(|index| self.causes_of(index)) {
-            match causes.get_mut(&cause.path) {
-                Some(known) => known.join(&cause),
-                None => drop(causes.insert(cause.path.clone(), cause)),
-            }
-        }
-        let mut causes: Vec<Cause> = causes.into_values().collect();
-        causes.sort_by_key(|cause| std::cmp::Reverse(cause.total));
-        causes
-    }
-
     fn list(&self, depth: usize, slow: usize, reported: &mut Vec<Difference>) {
         for ((function, module), path) in self.costliest_first(slow) {
-            reported.push(path.difference(depth, (function.as_str(), module.as_str()), slow));
+            reported.push(path.difference(depth, (&**function, &**module), slow));
             path.list(depth + 1, slow, reported);
         }
     }

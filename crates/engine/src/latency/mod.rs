@@ -22,7 +22,7 @@ pub use hodo_analyses::latency::{
     summary, user_pairs,
 };
 pub use loops::{LoopBlock, loops};
-pub use resolve::{function, markers};
+pub use resolve::{function, functions, markers};
 pub use sample::{ExecutionSample, SampledExecution, Thinned, WantedFunction, sample};
 pub use slowest::{ExecutionLocation, Measured, location, slow_from, slowest, typical};
 pub use trees::{CallNode, CallTree, trees};

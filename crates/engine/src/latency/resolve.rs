@@ -1,5 +1,7 @@
 //! Resolves names to functions and markers.
 
+use std::collections::BTreeSet;
+
 use hodo_analyses::latency::Named;
 use hodo_model::{FunctionId, Marker, Names};
 
@@ -30,6 +32,28 @@ pub fn function(flow: &Trace<'_>, name: &str) -> Result<FunctionId, Refusal> {
             )))
         }
     }
+}
+
+/// Returns the function of each name, given as in tables: with the name of its file. `None` where no function has this name in
+/// that file, or several have it. The names of all functions are made once, which of large programs takes long.
+pub fn functions(flow: &Trace<'_>, wanted: &[(&str, &str)]) -> Vec<Option<FunctionId>> {
+    let mut found: Vec<Vec<FunctionId>> = vec![Vec::new(); wanted.len()];
+    let files: BTreeSet<&str> = wanted.iter().map(|(_, file)| *file).collect();
+    for file in files {
+        for (id, function) in flow.modules.all_functions(Some(file)) {
+            let name = function.name();
+            for (own, wanted) in found.iter_mut().zip(wanted) {
+                if *wanted == (&*name, file) {
+                    own.push(id);
+                }
+            }
+        }
+    }
+    let only = |found: Vec<FunctionId>| match found[..] {
+        [function] => Some(function),
+        _ => None,
+    };
+    found.into_iter().map(only).collect()
 }
 
 fn no_function(flow: &Trace<'_>, name: &str) -> Refusal {

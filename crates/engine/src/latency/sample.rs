@@ -172,6 +172,7 @@ pub fn sample(
         samples: wanted.iter().map(empty).collect(),
         threads: BTreeMap::new(),
         context: 0,
+        current: OfThread::default(),
     };
     let (_, numbers) = numbered_calls(flow, reading, &mut sampler, progress);
     (sampler.samples, numbers)
@@ -190,6 +191,7 @@ struct OfFunction {
 struct OfThread {
     /// The functions that run, the innermost last.
     stack: Vec<FunctionId>,
+    /// By the index of the function.
     functions: FxHashMap<usize, OfFunction>,
     /// Executions that ended at the last instruction so far. If nothing follows, they did not return: flow is missing, or
     /// the trace ends.
@@ -200,19 +202,24 @@ struct Sampler {
     /// The index of each wanted function.
     indices: FxHashMap<FunctionId, usize>,
     samples: Vec<ExecutionSample>,
+    /// The other threads.
     threads: BTreeMap<u32, OfThread>,
     context: u32,
+    current: OfThread,
 }
 
 impl Sampler {
     /// Adds the executions that ended before this instruction.
+    #[inline]
     fn settle(&mut self, position: u64) {
-        let Some(thread) = self.threads.get_mut(&self.context) else { return };
         let is_before = |(_, one): &(usize, SampledExecution)| one.first + one.instructions < position;
-        if !thread.last.first().is_some_and(is_before) {
-            return;
+        if self.current.last.first().is_some_and(is_before) {
+            self.add_last();
         }
-        for (index, execution) in thread.last.drain(..) {
+    }
+
+    fn add_last(&mut self) {
+        for (index, execution) in self.current.last.drain(..) {
             let sample = &mut self.samples[index];
             sample.all.push(execution);
             if execution.instructions >= sample.wanted_from {
@@ -223,7 +230,7 @@ impl Sampler {
 
     fn end(&mut self, index: usize, call: &Call) {
         self.settle(call.before + call.instructions);
-        let thread = self.threads.entry(self.context).or_default();
+        let thread = &mut self.current;
         let function = thread.functions.entry(index).or_default();
         function.open = function.open.saturating_sub(1);
         // What already ran at the start of the trace did not begin in it.
@@ -254,14 +261,19 @@ impl CallSink for Sampler {
     }
 
     fn thread(&mut self, context: u32) {
-        self.context = context;
+        if self.context != context {
+            let before = std::mem::take(&mut self.current);
+            self.threads.insert(self.context, before);
+            self.context = context;
+            self.current = self.threads.remove(&context).unwrap_or_default();
+        }
     }
 
     fn moment(&mut self, moment: Moment) {
         match moment {
             Moment::Begin { depth, function, before, .. } => {
                 self.settle(before);
-                let thread = self.threads.entry(self.context).or_default();
+                let thread = &mut self.current;
                 thread.stack.truncate(depth);
                 thread.stack.push(function);
                 if let Some(&index) = self.indices.get(&function) {
@@ -273,10 +285,8 @@ impl CallSink for Sampler {
                 None => self.settle(call.before + call.instructions),
             },
             Moment::Gap { .. } => {
-                if let Some(thread) = self.threads.get_mut(&self.context) {
-                    thread.last.clear();
-                    thread.functions.values_mut().for_each(|function| function.open = 0);
-                }
+                self.current.last.clear();
+                self.current.functions.values_mut().for_each(|function| function.open = 0);
             }
         }
     }
@@ -314,6 +324,7 @@ mod tests {
             samples: vec![ExecutionSample { all: Thinned::new(9), slow: Thinned::new(9), wanted_from: 7 }],
             threads: BTreeMap::new(),
             context: 0,
+            current: OfThread::default(),
         };
         let entry = FrameEntry::Call;
         let begin = |before| Moment::Begin { depth: 0, function, entry, time: None, before };

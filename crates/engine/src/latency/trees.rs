@@ -1,6 +1,6 @@
 //! Builds the call trees of single executions, with a second pass that decodes only these executions.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, mem, ops::Range, sync::Arc};
 
 use hodo_analyses::calls::{Call, Moment};
 use hodo_model::{FunctionId, Names};
@@ -18,16 +18,16 @@ use crate::{
 };
 
 /// A function as called along execution path of an execution.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallNode {
     /// Index of the caller's node; `None` for a root.
     pub parent: Option<usize>,
     /// Number of callers above it.
     pub depth: usize,
     /// Name of the function.
-    pub function: String,
+    pub function: Arc<str>,
     /// Name of its module.
-    pub module: String,
+    pub module: Arc<str>,
     /// Number of calls along this path. A call of a function that is on the path already belongs to its node there.
     pub calls: u64,
     /// The most calls of the function that were open at once; above 1 if it is recursive.
@@ -85,14 +85,40 @@ struct OpenFunction {
     count: u64,
 }
 
+/// The names of functions and of their modules. A function has a node in each of many trees.
+struct NodeNames<'x, 'f> {
+    flow: &'x Trace<'f>,
+    known: FxHashMap<FunctionId, [Arc<str>; 2]>,
+}
+
+impl NodeNames<'_, '_> {
+    fn of(&mut self, function: FunctionId) -> [Arc<str>; 2] {
+        let names = self.known.entry(function).or_insert_with(|| {
+            let (name, module) = self.flow.modules.names(function);
+            [name.into(), module.into()]
+        });
+        names.clone()
+    }
+}
+
 struct Grower<'x, 'f> {
     flow: &'x Trace<'f>,
+    names: NodeNames<'x, 'f>,
     off_cpu: Option<OffCpu>,
     /// Executions that have not begun.
     pending: PendingExecutions,
     growing: BTreeMap<u32, Vec<OpenExecution>>,
     trees: Vec<Tree>,
     context: u32,
+    /// The executions of the current thread, which are taken out of the maps.
+    current: ThreadExecutions,
+}
+
+/// The executions of a thread.
+#[derive(Default)]
+struct ThreadExecutions {
+    pending: Vec<(usize, Range<u64>)>,
+    growing: Vec<OpenExecution>,
 }
 
 /// Executions by context, each with its index; the next one is last.
@@ -130,15 +156,18 @@ pub fn trees(
     let reading = only(&spans, numbers, reading);
     let trees = executions.iter().map(|_| Tree::default()).collect();
     let off_cpu = OffCpu::of(flow.recording.of_host());
-    let mut grower = Grower { flow, off_cpu, pending, growing: BTreeMap::new(), trees, context: 0 };
+    let (growing, current) = (BTreeMap::new(), ThreadExecutions::default());
+    let names = NodeNames { flow, known: FxHashMap::default() };
+    let mut grower = Grower { flow, names, off_cpu, pending, growing, trees, context: 0, current };
+    grower.resume();
     let losses = crate::flow::calls::calls(flow, reading, &mut grower, progress);
     (grower.trees.into_iter().map(Tree::finish).collect(), losses)
 }
 
-/// Returns the settings to read only these spans.
+/// Returns the settings to read only the chunks of these spans.
 pub(super) fn only<'r>(spans: &'r Spans, numbers: &'r Numbers, reading: Reading<'r>) -> Reading<'r> {
-    let skims = true;
-    Reading { numbers: Some(numbers), spans: Some(spans), window: Window::ALL, skims, ..reading }
+    let (numbers, spans) = (Some(numbers), Some(spans));
+    Reading { numbers, spans, window: Window::ALL, skims: true, rounds: true, ..reading }
 }
 
 /// Merges overlapping ranges; `ranges` are sorted by begin.
@@ -159,7 +188,13 @@ impl CallSink for Grower<'_, '_> {
     }
 
     fn thread(&mut self, context: u32) {
-        self.context = context;
+        if self.context != context {
+            let ThreadExecutions { pending, growing } = mem::take(&mut self.current);
+            self.pending.insert(self.context, pending);
+            self.growing.insert(self.context, growing);
+            self.context = context;
+            self.resume();
+        }
     }
 
     fn moment(&mut self, moment: Moment) {
@@ -172,10 +207,17 @@ impl CallSink for Grower<'_, '_> {
 }
 
 impl Grower<'_, '_> {
+    /// Takes the executions of the current thread.
+    fn resume(&mut self) {
+        self.current = ThreadExecutions {
+            pending: self.pending.remove(&self.context).unwrap_or_default(),
+            growing: self.growing.remove(&self.context).unwrap_or_default(),
+        };
+    }
+
     fn begin(&mut self, depth: usize, function: FunctionId, before: u64) {
-        let growing = self.growing.entry(self.context).or_default();
+        let ThreadExecutions { pending, growing } = &mut self.current;
         growing.retain(|execution| before < execution.range.end);
-        let pending = self.pending.entry(self.context).or_default();
         while let Some((index, range)) = pending.pop_if(|(_, range)| range.start <= before) {
             if before < range.end {
                 growing.push(OpenExecution { index, range, base: depth, path: Vec::new() });
@@ -186,13 +228,17 @@ impl Grower<'_, '_> {
             execution.base = execution.base.min(depth);
             let tree = &mut self.trees[execution.index];
             tree.close(&mut execution.path, depth - execution.base);
-            let node = tree.begin(self.flow, execution.path.last().map(|caller| caller.node), function);
+            let caller = execution.path.last().map(|caller| caller.node);
+            let node = tree.begin(&mut self.names, caller, function);
             execution.path.push(OpenCall { function, node, below: 0 });
         }
     }
 
     fn end(&mut self, call: &Call) {
-        let Some(growing) = self.growing.get_mut(&self.context) else { return };
+        let growing = &mut self.current.growing;
+        if !growing.iter().any(|execution| execution.range.contains(&call.before)) {
+            return;
+        }
         let thread = self.flow.threads.get(self.context as usize);
         let span = call.begin.zip(call.end);
         let waiting = self.off_cpu.as_ref().zip(thread).zip(span);
@@ -226,10 +272,10 @@ impl CallNode {
 
 impl Tree {
     /// Begins a call; returns its node.
-    fn begin(&mut self, flow: &Trace<'_>, parent: Option<usize>, function: FunctionId) -> usize {
+    fn begin(&mut self, names: &mut NodeNames<'_, '_>, parent: Option<usize>, function: FunctionId) -> usize {
         let OpenFunction { node, count } = match self.open.get(&function) {
             Some(&OpenFunction { node, count }) => OpenFunction { node, count: count + 1 },
-            None => OpenFunction { node: self.child(flow, parent, function), count: 1 },
+            None => OpenFunction { node: self.child(names, parent, function), count: 1 },
         };
         self.open.insert(function, OpenFunction { node, count });
         let deepest = &mut self.tree.nodes[node].recursion;
@@ -258,30 +304,19 @@ impl Tree {
     }
 
     /// Returns the node of a function called by `parent`; creates it if it is new.
-    fn child(&mut self, flow: &Trace<'_>, parent: Option<usize>, function: FunctionId) -> usize {
+    fn child(&mut self, names: &mut NodeNames<'_, '_>, parent: Option<usize>, function: FunctionId) -> usize {
         let Tree { tree: CallTree { nodes }, nodes: known, .. } = self;
         *known.entry((parent, function)).or_insert_with(|| {
-            let (name, module) = flow.modules.names(function);
+            let [function, module] = names.of(function);
             let depth = parent.map_or(0, |parent| nodes[parent].depth + 1);
-            nodes.push(CallNode {
-                parent,
-                depth,
-                function: name,
-                module,
-                calls: 0,
-                recursion: 0,
-                instructions: 0,
-                self_instructions: 0,
-                time: None,
-                waiting: None,
-            });
+            nodes.push(CallNode { parent, depth, function, module, ..CallNode::default() });
             nodes.len() - 1
         })
     }
 
     /// Returns the tree in depth-first order.
     fn finish(self) -> CallTree {
-        let nodes = self.tree.nodes;
+        let mut nodes = self.tree.nodes;
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
         let mut order: Vec<usize> = Vec::new();
         for (index, node) in nodes.iter().enumerate() {
@@ -294,8 +329,9 @@ impl Tree {
         order.reverse();
         while let Some(index) = order.pop() {
             new_indices[index] = sorted.len();
-            let parent = nodes[index].parent.map(|parent| new_indices[parent]);
-            sorted.push(CallNode { parent, ..nodes[index].clone() });
+            let node = mem::take(&mut nodes[index]);
+            let parent = node.parent.map(|parent| new_indices[parent]);
+            sorted.push(CallNode { parent, ..node });
             order.extend(children[index].iter().rev());
         }
         CallTree { nodes: sorted }

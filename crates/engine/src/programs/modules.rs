@@ -400,7 +400,7 @@ impl<'f> Modules<'f> {
     }
 
     /// Returns all functions; if `file` is given, only those of modules with this file name.
-    fn all_functions(
+    pub(crate) fn all_functions(
         &self,
         file: Option<&str>,
     ) -> impl Iterator<Item = (FunctionId, hodo_symbols::Function<'_>)> {

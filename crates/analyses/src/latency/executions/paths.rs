@@ -306,7 +306,7 @@ impl ExecutionsPartial {
     /// Folds a run of a path.
     #[inline]
     pub(in crate::latency) fn fold_path(&mut self, path: u32) {
-        let ExecutionsPartial { clocks, stack, sums, outermost, paths, .. } = self;
+        let ExecutionsPartial { clocks, stack, outermost, paths, .. } = self;
         let before = clocks.instructions;
         clocks.instructions += paths.instructions(path);
         for &(at, step) in paths.ran(path) {
@@ -322,19 +322,11 @@ impl ExecutionsPartial {
                 }
                 PathStep::Leave => {
                     let Some(frame) = stack.pop() else { continue };
-                    let instructions = now.saturating_sub(frame.note.begin.before);
-                    sums.entry(frame.function).or_default().instructions.see(instructions);
-                    if outermost.leave(frame.function) {
-                        outermost.see(frame.function, instructions);
-                    }
+                    outermost.end(frame.function, Some(now.saturating_sub(frame.note.begin.before)));
                 }
                 PathStep::Executions { each, times } => {
                     let PathExecution { function, instructions, is_outermost } = each;
-                    let (instructions, times) = (u64::from(instructions), u64::from(times));
-                    sums.entry(function).or_default().instructions.see_times(instructions, times);
-                    if is_outermost {
-                        outermost.see_times(function, instructions, times);
-                    }
+                    outermost.see_times(function, instructions.into(), times.into(), is_outermost);
                 }
                 PathStep::Left => {}
             }
@@ -348,13 +340,9 @@ impl ExecutionsPartial {
 
     /// Counts the executions on paths.
     pub(super) fn count_paths(&mut self) {
-        let ExecutionsPartial { sums, outermost, paths, .. } = self;
+        let ExecutionsPartial { outermost, paths, .. } = self;
         paths.take(|PathExecution { function, instructions, is_outermost }, times| {
-            let instructions = u64::from(instructions);
-            sums.entry(function).or_default().instructions.see_times(instructions, times);
-            if is_outermost {
-                outermost.see_times(function, instructions, times);
-            }
+            outermost.see_times(function, instructions.into(), times, is_outermost);
         });
     }
 

@@ -156,10 +156,15 @@ fn nested_executions_count_once_wherever_the_trace_is_cut() {
         &back(1, 1),
     ]
     .concat();
-    let which = &Which::Each;
+    for which in [Which::Each, Which::EachUntimed] {
+        count_wherever_the_trace_is_cut(&which, &events);
+    }
+}
+
+fn count_wherever_the_trace_is_cut(which: &Which, events: &[FlowEvent<'_>]) {
     let part = |events: &[FlowEvent<'_>]| {
         let mut partial = ExecutionsPartial::unknown();
-        events.iter().for_each(|event| partial.fold(which, event));
+        events.iter().chain([&FlowEvent::Time(Nanos(1))]).for_each(|event| partial.fold(which, event));
         assert!(partial.is_sound(which));
         partial
     };
@@ -177,6 +182,11 @@ fn nested_executions_count_once_wherever_the_trace_is_cut() {
                 (sum.instructions.count, sum.instructions.total, sum.first)
             });
             assert_eq!(sums, [(2, 25, 19), (1, 8, 8)], "{first} {second}");
+            let all = [1, 2, 4].map(|index| {
+                let sum = &closed.sums[&FunctionId { module: 1, index }];
+                (sum.instructions.count, sum.instructions.total, sum.incomplete)
+            });
+            assert_eq!(all, [(0, 0, 1), (4, 30, 0), (1, 8, 0)], "{first} {second}");
         }
     }
 }

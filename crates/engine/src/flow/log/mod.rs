@@ -165,4 +165,8 @@ impl Sink for Nowhere {
     fn executed(&mut self, _: Executed<'_>) {}
 
     fn event(&mut self, _: Event) {}
+
+    fn takes_function_runs(&self) -> bool {
+        true
+    }
 }

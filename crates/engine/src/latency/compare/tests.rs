@@ -1,7 +1,7 @@
 use super::*;
 
 fn node(parent: Option<usize>, depth: usize, function: &str, instructions: u64, own: u64) -> CallNode {
-    let (function, module) = (function.to_owned(), "program".to_owned());
+    let [function, module] = [function, "program"].map(Arc::from);
     CallNode {
         parent,
         depth,
