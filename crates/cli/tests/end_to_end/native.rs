@@ -200,19 +200,21 @@ fn a_crash_is_seen_where_it_happened() {
     let (source, program) = (folder.write("crashes.c", source.as_bytes()), folder.file("crashes"));
     let compiled = Command::new("cc").args(["-O1", "-g", "-w", "-o", &program, &source]).status();
     assert!(compiled.is_ok_and(|status| status.success()));
-    let (recording, ran) = record(&folder, &[], &[&program]);
-    assert!(ran.code != 0 && !ran.stderr.contains("killed"), "{ran:?}");
-    let calls = hodo(&["script", "--calls", "--strict", &recording]).fine().stdout;
+    // A shell survives the signal.
+    let (recording, ran) = record(&folder, &[], &["sh", "-c", &format!("{program}; exit 3")]);
+    assert!(ran.code == 3 && !ran.stderr.contains("killed"), "{ran:?}");
+    let calls = hodo(&["script", "--calls", "--strict", "--comm", "crashes", &recording]).fine().stdout;
     let open = |name: &str| {
         calls.lines().filter(|line| line.contains(name) && line.ends_with("(open at the end)")).count()
     };
-    assert_eq!((open("} main"), open("} outer"), open("leaf")), (1, 1, 0), "{calls}");
+    assert_eq!((open("} main"), open("outer"), open("leaf")), (1, 1, 0), "{calls}");
     assert_eq!(calls.lines().filter(|line| line.ends_with("} outer")).count(), 1, "{calls}");
-    let lines = hodo(&["script", "--calls", "--format", "jsonl", &recording]).fine().stdout;
+    let lines =
+        hodo(&["script", "--calls", "--comm", "crashes", "--format", "jsonl", &recording]).fine().stdout;
     let open = lines.lines().filter(|line| line.contains("\"is_open\":true"));
     assert!(open.clone().count() >= 2 && lines.lines().count() > 2 * open.count(), "{lines}");
     for end in ["end", "100%"] {
-        let text = hodo(&["script", "--at", end, &recording]).fine().stdout;
+        let text = hodo(&["script", "--at", end, "--comm", "crashes", &recording]).fine().stdout;
         let frame = |number: usize, name: &str| {
             text.lines().any(|line| line.trim_start().starts_with(&format!("{number}  {name}+")))
         };
