@@ -92,7 +92,7 @@ pub struct Reading<'a, T = Tsc> {
     pub skims: bool,
     /// Whether a chunk with a selected span is selected as a whole, if [`Reading::skims`]. It is decoded faster, and whoever
     /// receives it chooses by the numbers of instructions.
-    pub rounds: bool,
+    pub keeps_whole_chunks: bool,
     /// Whether to memoize the effect of packets, which is faster and does not change the results.
     pub memo: bool,
 }
@@ -103,8 +103,17 @@ pub type EventReading = Reading<'static, OriginNanos>;
 impl<T> Reading<'_, T> {
     /// Reads everything.
     pub fn new(threads: usize, chunks: Chunks) -> Self {
-        let (skims, rounds, memo) = (false, false, true);
-        Reading { threads, chunks, window: Window::ALL, numbers: None, spans: None, skims, rounds, memo }
+        let (skims, keeps_whole_chunks, memo) = (false, false, true);
+        Reading {
+            threads,
+            chunks,
+            window: Window::ALL,
+            numbers: None,
+            spans: None,
+            skims,
+            keeps_whole_chunks,
+            memo,
+        }
     }
 
     /// Returns how much of a chunk the spans select, if chunks without a selected span are left out.
@@ -113,7 +122,7 @@ impl<T> Reading<'_, T> {
             return ChunkSelection::Unknown;
         };
         match numbers.selected(chunk, spans) {
-            ChunkSelection::Part if self.rounds => ChunkSelection::All,
+            ChunkSelection::Part if self.keeps_whole_chunks => ChunkSelection::All,
             selected => selected,
         }
     }

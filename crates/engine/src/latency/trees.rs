@@ -167,7 +167,7 @@ pub fn trees(
 /// Returns the settings to read only the chunks of these spans.
 pub(super) fn only<'r>(spans: &'r Spans, numbers: &'r Numbers, reading: Reading<'r>) -> Reading<'r> {
     let (numbers, spans) = (Some(numbers), Some(spans));
-    Reading { numbers, spans, window: Window::ALL, skims: true, rounds: true, ..reading }
+    Reading { numbers, spans, window: Window::ALL, skims: true, keeps_whole_chunks: true, ..reading }
 }
 
 /// Merges overlapping ranges; `ranges` are sorted by begin.

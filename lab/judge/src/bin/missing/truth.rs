@@ -39,6 +39,7 @@ pub(crate) const READING: Reading<'static> = Reading {
     numbers: None,
     spans: None,
     skims: false,
+    keeps_whole_chunks: false,
     memo: false,
 };
 
