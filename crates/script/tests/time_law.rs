@@ -70,7 +70,7 @@ const WHOLE: Reading<'_> = Reading {
     numbers: None,
     spans: None,
     skims: false,
-    rounds: false,
+    keeps_whole_chunks: false,
     memo: false,
 };
 
