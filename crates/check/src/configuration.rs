@@ -247,6 +247,11 @@ impl Configuration {
         Ok(())
     }
 
+    /// Whether a quantity of a case is counted.
+    pub fn is_counted(&self, case: &Case, quantity: Quantity) -> bool {
+        !quantity.is_costly() || self.limit(case, quantity).is_some()
+    }
+
     /// The limit of a quantity of a case.
     pub fn limit(&self, case: &Case, quantity: Quantity) -> Option<Limit> {
         let name = quantity.name();
@@ -288,6 +293,9 @@ mod tests {
         assert_eq!(configuration.limit(parse, Quantity::SystemCalls), Some(Limit::Count(3)));
         assert_eq!(configuration.limit(parse, Quantity::Calls), Some(Limit::Share(0.02)));
         assert_eq!(configuration.limit(parse, Quantity::Branches), None);
+        let counted = |case, quantity| configuration.is_counted(case, quantity);
+        assert!(counted(parse, Quantity::SystemCalls) && !counted(parse, Quantity::Branches));
+        assert!(counted(line, Quantity::Allocations) && !counted(line, Quantity::SystemCalls));
         assert_eq!(configuration.limit(line, Quantity::Instructions), Some(INSTRUCTIONS));
         assert_eq!((parse.runs, parse.exit_code, parse.pin.as_slice()), (5, 1, &[Pin::Addresses][..]));
         assert_eq!(line.command.words(), ["sh", "-c", "cat x | wc"]);

@@ -36,6 +36,12 @@ impl Quantity {
         }
     }
 
+    /// Whether it is counted only where it has a limit: a walk over every instruction takes many times as long as the
+    /// program, while the others are sums of functions, whose paths are memoized.
+    pub const fn is_costly(self) -> bool {
+        matches!(self, Quantity::Branches | Quantity::SystemCalls)
+    }
+
     /// The quantity with a name.
     pub fn named(name: &str) -> Option<Quantity> {
         Quantity::ALL.into_iter().find(|quantity| quantity.name() == name)

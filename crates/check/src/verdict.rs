@@ -71,7 +71,7 @@ pub struct Verdict {
     pub runs: u32,
     /// Its counts; of one without a baseline, these are compared with themselves.
     pub changes: Vec<Change>,
-    /// Whether there is a baseline.
+    /// Whether there is a baseline, with all that is limited.
     pub is_known: bool,
     /// Why it grew, if it did.
     pub causes: Vec<Cause>,
@@ -116,10 +116,16 @@ pub fn judge(
         case: case.name.clone(),
         runs: now.runs,
         changes,
-        is_known: before.is_some(),
+        is_known: before.is_some_and(|before| has_limited(configuration, case, before)),
         causes: if has_grown { causes::causes(known, now) } else { Vec::new() },
         varying: varying(now),
     }
+}
+
+/// Whether a baseline has every quantity that has a limit: one that was saved before the limit was written may not.
+fn has_limited(configuration: &Configuration, case: &Case, before: &CaseCounts) -> bool {
+    let mut limited = Quantity::ALL.iter().filter(|quantity| configuration.limit(case, **quantity).is_some());
+    limited.all(|quantity| before.totals.contains_key(quantity))
 }
 
 fn change(subject: Subject, before: Spread, now: Spread, limit: Option<Limit>) -> Change {
@@ -151,6 +157,24 @@ mod tests {
 
     fn outcome(before: [u64; 3], now: [u64; 3], limit: Option<Limit>) -> Outcome {
         change(Subject::Total(Quantity::Calls), Spread::of(before), Spread::of(now), limit).outcome
+    }
+
+    #[test]
+    fn a_limit_that_is_newer_than_the_baseline_needs_another_one() {
+        let mut configuration = Configuration::of_command(vec!["./prog".to_owned()]);
+        let counts = |quantities: &[Quantity]| CaseCounts {
+            totals: quantities.iter().map(|quantity| (*quantity, Spread::exact(7))).collect(),
+            ..CaseCounts::default()
+        };
+        let (before, now) =
+            (counts(&[Quantity::Instructions]), counts(&[Quantity::Instructions, Quantity::Branches]));
+        let passes = |configuration: &Configuration, before: &CaseCounts| {
+            judge(configuration, &configuration.cases[0], Some(before), &now).passes()
+        };
+        assert!(passes(&configuration, &before));
+        configuration.limits.insert("branches".to_owned(), Limit::Count(0));
+        assert!(!passes(&configuration, &before));
+        assert!(passes(&configuration, &now));
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //!             └──────────────────────────► changed program
 //! ```
 //!
+//! `times` measures the same programs' processor time, many rounds in one run, bare, under `hodo check` and under Valgrind's tools.
+//!
 //! The libraries are C sources of crates, fetched by name. A program is a file of `check`, whose first lines say what it needs:
 //!
 //! | key | value |
@@ -17,9 +19,14 @@
 //! | `flags` | of the compiler |
 //! | `config` | the content of a `config.h` |
 
+mod source;
+mod steady;
+mod times;
+
 use std::{
     collections::BTreeMap,
     fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -29,7 +36,7 @@ use hodo_check::{Baseline, Quantity};
 use serde_json::Value;
 
 use crate::{
-    Outcome, command,
+    Outcome, command, crates,
     setup::{self, Need},
 };
 
@@ -37,16 +44,13 @@ use crate::{
 const REGRESSIONS: usize = 20;
 /// The share of regressions whose function must be named.
 const NAMED: f64 = 0.975;
-/// Runs of each steady command for the baseline, and as many again that are compared with it.
-const RUNS: u32 = 10;
 /// Tries to make a regression that compiles and leaves the program's result as it is.
 const TRIES: usize = 40;
 /// Instructions of a round of the added loops, compiled as the programs are.
 const ROUND: u64 = 4;
-const STEADY: &str = include_str!("../check/steady.list");
 
-/// Judges the gate: over steady commands if `names` is empty or has `steady`, and over the regressions of the programs named, or
-/// of all.
+/// Judges the gate: over steady commands if `names` is empty or has `steady`, the times of programs if it is empty or has `times`,
+/// and over the regressions of the programs named, or of all.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
@@ -55,55 +59,37 @@ pub(super) fn run(names: &[String]) -> Outcome {
     let is_named = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
     let mut problems = Vec::new();
     if is_named("steady") {
-        problems.extend(steady(&folder)?);
+        problems.extend(steady::judge(&folder)?);
     }
-    let programs: Vec<Program> = programs()?.into_iter().filter(|program| is_named(&program.name)).collect();
+    // A program's seed is its place among all, so that each part of the judge repeats.
+    let all: Vec<(u64, Program)> = (0..).zip(programs()?).collect();
+    let programs: Vec<(u64, Program)> =
+        all.iter().filter(|(_, program)| is_named(&program.name)).cloned().collect();
+    if is_named("times") {
+        times::measure(&folder, all.iter().map(|(_, program)| program))?;
+    }
     if !programs.is_empty() {
-        let crates = fetch(&folder, &programs)?;
-        let (mut made, mut named) = (0, 0);
-        for (seed, program) in (0..).zip(&programs) {
-            let result = program.judge(&folder, &crates, seed)?;
-            println!(
-                "{:12} {} of {} regressions found, and their functions named",
-                program.name, result.named, result.made
-            );
-            made += result.made;
-            named += result.named;
-        }
-        println!("{named} of {made} regressions");
-        if (named as f64) < NAMED * made as f64 {
-            problems.push(format!("{named} of {made} regressions: expected {:.1} %", NAMED * 100.0));
-        }
+        problems.extend(regressions(&folder, &programs)?);
     }
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n").into()) }
 }
 
-/// Measures commands that do not change twice, and returns those that fail.
-fn steady(folder: &Path) -> Outcome<Vec<String>> {
-    let folder = folder.join("steady");
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join("text"), STEADY.repeat(20))?;
-    let mut toml = String::new();
-    let lines: Vec<&str> = STEADY.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
-    for line in &lines {
-        toml.push_str(&format!("[[case]]\nname = {line:?}\ncommand = {line:?}\nruns = {RUNS}\n"));
+/// Judges the regressions of programs; returns what is wrong.
+fn regressions(folder: &Path, programs: &[(u64, Program)]) -> Outcome<Option<String>> {
+    let crates = fetch(folder, programs.iter().map(|(_, program)| program))?;
+    let (mut made, mut named) = (0, 0);
+    for (seed, program) in programs {
+        let result = program.judge(folder, &crates, *seed)?;
+        println!(
+            "{:12} {} of {} regressions found, and their functions named",
+            program.name, result.named, result.made
+        );
+        made += result.made;
+        named += result.named;
     }
-    fs::write(folder.join("hodo.toml"), toml)?;
-    command::quietly(check(&folder).arg("--save"))?;
-    let verdict = verdict(&folder)?;
-    let mut failed = Vec::new();
-    for case in verdict["cases"].as_array().ok_or("no cases")? {
-        let name = case["name"].as_str().unwrap_or_default();
-        let varying = case["varying"].as_array().into_iter().flatten();
-        let varying: Vec<&str> = varying.filter_map(|varying| varying["function"]["name"].as_str()).collect();
-        let passed = case["passed"] == true;
-        println!("{} {name:44} {}", if passed { "ok  " } else { "FAIL" }, varying.join(", "));
-        if !passed {
-            failed.push(format!("`{name}` fails without a change"));
-        }
-    }
-    println!("{} commands, {} runs of each, {} fail", lines.len(), 2 * RUNS, failed.len());
-    Ok(failed)
+    println!("{named} of {made} regressions");
+    let too_few = (named as f64) < NAMED * made as f64;
+    Ok(too_few.then(|| format!("{named} of {made} regressions: expected {:.1} %", NAMED * 100.0)))
 }
 
 fn check(folder: &Path) -> Command {
@@ -115,7 +101,9 @@ fn check(folder: &Path) -> Command {
 /// The verdicts of `hodo check`, whether it passes or fails.
 fn verdict(folder: &Path) -> Outcome<Value> {
     let answer = check(folder).args(["--format", "json"]).output()?;
-    if !matches!(answer.status.code(), Some(0 | 1)) {
+    // A case that can't be counted is named on standard error; the others are judged.
+    io::stderr().write_all(&answer.stderr)?;
+    if answer.stdout.is_empty() {
         return Err(String::from_utf8_lossy(&answer.stderr).into_owned().into());
     }
     Ok(serde_json::from_slice(&answer.stdout)?)
@@ -147,20 +135,10 @@ fn programs() -> Outcome<Vec<Program>> {
     Ok(programs)
 }
 
-/// Fetches the crates with the sources; returns the folder of their folders.
-fn fetch(folder: &Path, programs: &[Program]) -> Outcome<PathBuf> {
-    let project = folder.join("crates");
-    fs::create_dir_all(project.join("src"))?;
-    fs::write(project.join("src/lib.rs"), "")?;
-    let mut toml =
-        "[workspace]\n[package]\nname = \"sources\"\nversion = \"0.1.0\"\n[dependencies]\n".to_owned();
-    for program in programs {
-        let (name, version) = program.needs["crate"].split_once(' ').ok_or("a crate and its version")?;
-        toml.push_str(&format!("{name} = \"={version}\"\n"));
-    }
-    fs::write(project.join("Cargo.toml"), toml)?;
-    command::quietly(Command::new("cargo").args(["vendor", "--quiet", "vendor"]).current_dir(&project))?;
-    Ok(project.join("vendor"))
+/// Fetches the crates with the sources of programs; returns the folder of their folders.
+fn fetch<'p>(folder: &Path, programs: impl Iterator<Item = &'p Program>) -> Outcome<PathBuf> {
+    let crates = programs.filter_map(|program| program.needs["crate"].split_once(' '));
+    crates::fetch(folder, crates)
 }
 
 /// How many regressions were made, and of how many the function was named.
@@ -180,7 +158,8 @@ struct Regression {
 
 impl Program {
     fn judge(&self, folder: &Path, crates: &Path, seed: u64) -> Outcome<Regressions> {
-        let built = Built::new(self, folder, crates)?;
+        let built = Built::compiled(self, folder, crates)?;
+        built.link_all()?;
         command::quietly(check(&built.folder).arg("--save"))?;
         let baseline = Baseline::parse(&fs::read_to_string(built.folder.join("hodo.baseline"))?)?;
         let mut random = Rng::with_seed(seed);
@@ -223,7 +202,8 @@ struct Built {
 }
 
 impl Built {
-    fn new(program: &Program, folder: &Path, crates: &Path) -> Outcome<Built> {
+    /// Compiles the files of a program, and lists it as a case.
+    fn compiled(program: &Program, folder: &Path, crates: &Path) -> Outcome<Built> {
         let (name, _) = program.needs["crate"].split_once(' ').ok_or("a crate and its version")?;
         let root = crates.join(name);
         let folder = folder.join(&program.name);
@@ -253,7 +233,6 @@ impl Built {
                 return Err(format!("{}: can't be compiled", file.display()).into());
             }
         }
-        built.link(&built.objects.values().collect::<Vec<_>>())?;
         let toml = format!("[[case]]\nname = {:?}\ncommand = [\"./program\"]\nruns = 2\n", program.name);
         fs::write(built.folder.join("hodo.toml"), toml)?;
         Ok(built)
@@ -264,6 +243,10 @@ impl Built {
         let mut compiler = Command::new("cc");
         compiler.args(["-O1", "-g", "-w", "-c", "-o"]).arg(object).args(flags).arg(file);
         Ok(compiler.current_dir(&self.root).output()?.status.success())
+    }
+
+    fn link_all(&self) -> Outcome {
+        self.link(&self.objects.values().collect::<Vec<_>>())
     }
 
     fn link(&self, objects: &[&PathBuf]) -> Outcome {
@@ -315,16 +298,16 @@ impl Built {
             0 => {
                 let looped =
                     format!("{{ volatile unsigned hodo_n = 0; while (hodo_n < {rounds}u) hodo_n++; }}");
-                ("a loop", insert(&text, body.start, &looped))
+                ("a loop", source::insert(&text, body.start, &looped))
             }
             1 => {
-                let called = insert(&text, body.start, &format!("hodo_more({rounds}u);"));
+                let called = source::insert(&text, body.start, &format!("hodo_more({rounds}u);"));
                 let callee = "static __attribute__((noinline)) void hodo_more(unsigned most) { volatile unsigned n = 0; while (n < most) n++; }\n";
                 ("a new callee", format!("{callee}{called}"))
             }
             _ => {
                 let callee = callees.get(random.usize(0..callees.len().max(1)))?;
-                let statement = statement(&text[body.clone()], callee)?;
+                let statement = source::statement(&text[body.clone()], callee)?;
                 let range = body.start + statement.start..body.start + statement.end;
                 // Often enough to be seen, if each time costs as much as now.
                 let callee = counts.functions.iter().find(|(name, _)| name.function == *callee)?.1;
@@ -334,7 +317,7 @@ impl Built {
                     "{{ int hodo_n; for (hodo_n = 0; hodo_n < {times}; hodo_n++) {} }}",
                     &text[range.clone()]
                 );
-                ("a call that is repeated", insert(&text, range.start, &repeated))
+                ("a call that is repeated", source::insert(&text, range.start, &repeated))
             }
         };
         Some(Regression { function: name.function.clone(), what, file, text })
@@ -345,7 +328,7 @@ impl Built {
         let mut found = None;
         for file in self.objects.keys().filter(|file| self.objects[*file] != self.driver) {
             let text = fs::read_to_string(self.root.join(file)).ok()?;
-            for body in bodies(&text, name) {
+            for body in source::bodies(&text, name) {
                 if found.is_some() {
                     return None;
                 }
@@ -356,82 +339,13 @@ impl Built {
     }
 }
 
-fn insert(text: &str, position: usize, added: &str) -> String {
-    format!("{}{added}{}", &text[..position], &text[position..])
-}
-
-/// Where the bodies of definitions of a C function lie: behind `{`, up to `}`.
-fn bodies(text: &str, name: &str) -> Vec<std::ops::Range<usize>> {
-    let mut bodies = Vec::new();
-    for (position, _) in text.match_indices(name) {
-        let before = text[..position].chars().next_back();
-        let rest = &text[position + name.len()..];
-        if before.is_some_and(is_word) || !rest.trim_start().starts_with('(') {
-            continue;
-        }
-        let open = position + name.len() + (rest.len() - rest.trim_start().len());
-        let Some(end) = matching(text, open, b'(', b')') else { continue };
-        let after = text[end + 1..].trim_start();
-        if after.starts_with('{') {
-            let begin = text.len() - after.len();
-            bodies.extend(matching(text, begin, b'{', b'}').map(|end| begin + 1..end));
-        }
-    }
-    bodies
-}
-
-/// A statement of a body that is nothing but a call of `callee`.
-fn statement(body: &str, callee: &str) -> Option<std::ops::Range<usize>> {
-    for (position, _) in body.match_indices(callee) {
-        let before = body[..position].trim_end();
-        let rest = &body[position + callee.len()..];
-        if !before.ends_with([';', '{', '}']) || !rest.starts_with('(') {
-            continue;
-        }
-        let end = matching(body, position + callee.len(), b'(', b')')? + 1;
-        if body[end..].starts_with(';') {
-            return Some(position..end + 1);
-        }
-    }
-    None
-}
-
-/// The position of what closes the bracket at `open`.
-fn matching(text: &str, open: usize, opening: u8, closing: u8) -> Option<usize> {
-    let mut depth = 0;
-    for (position, byte) in text.bytes().enumerate().skip(open) {
-        depth += i32::from(byte == opening) - i32::from(byte == closing);
-        if depth == 0 {
-            return Some(position);
-        }
-    }
-    None
-}
-
-fn is_word(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SOURCE: &str = "int f(int n);\nstatic int f(int n)\n{ g(n); if (f(n - 1)) { h(f(2)); } return of(n); }\nint of(int n) { return n; }\n";
-
-    #[test]
-    fn definitions_and_calls_are_found() {
-        let bodies = bodies(SOURCE, "f");
-        let [body] = bodies.as_slice() else { panic!("{bodies:?}") };
-        let body = &SOURCE[body.clone()];
-        assert!(body.starts_with(" g(n);") && body.ends_with("return of(n); "), "{body}");
-        assert_eq!(statement(body, "h").map(|found| &body[found]), Some("h(f(2));"));
-        assert_eq!(statement(body, "of"), None);
-    }
-
     #[test]
     fn a_hundred_commands_are_steady_and_ten_libraries_are_changed() {
-        let commands = STEADY.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-        assert!(commands.count() >= 100);
+        assert!(steady::commands().count() >= 100);
         let programs = programs().expect("programs");
         assert!(programs.len() >= 10);
         for program in programs {

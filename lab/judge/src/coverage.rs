@@ -6,9 +6,13 @@
 //! clang -O0 -fcoverage-mapping ──► program ─hodo record─┴─► counters ──► gcov, llvm-cov ───────┴─► equal, or each line
 //! ```
 //!
+//! A line that a peer counts and that has no code of ours is explained only if the compiler's line table, as `objdump` reads it,
+//! has no code for it either.
+//!
 //! Branches are compared with gcov's only, and of these only those that are one conditional jump of the machine: pairs.
 
 mod branches;
+mod line_table;
 mod ours;
 mod peers;
 mod programs;
@@ -16,6 +20,7 @@ mod programs;
 use std::{collections::BTreeMap, fs, path::Path};
 
 use self::{
+    line_table::LineTable,
     ours::Covered,
     peers::{Counted, Peer},
     programs::{PROGRAMS, Program},
@@ -42,6 +47,10 @@ struct Tally {
     all: u64,
     equal: u64,
 }
+
+const INLINED: &str =
+    "a function that the compiler always inlines: its code leaves the line and enters it again";
+const LONE_JUMP: &str = "a jump of the line is alone: the line table does not say whether it is a statement or the way out of a block";
 
 /// Examples of a reason that are printed.
 const SHOWN: usize = 3;
@@ -92,14 +101,29 @@ fn judge(program: &Program, peer: Peer, folder: &Path) -> Outcome<Judged> {
     let recording = peer.record(program, &binary, folder)?;
     let (ours, theirs) =
         (ours::covered(&recording, &binary, &sources)?, peer.counted(&binary, folder, &sources)?);
+    let tables = line_table::read(&binary, &sources)?;
     let mut judged = Judged::default();
     for (number, source) in sources.iter().enumerate() {
         let text = fs::read_to_string(source)?;
         let source_lines: Vec<&str> = text.lines().collect();
         let name = source.file_name().unwrap_or_default().to_string_lossy();
-        judged.compare(program.known, peer, &name, &source_lines, (&ours[number], &theirs[number]));
+        let source = Source { name: &name, lines: &source_lines, table: &tables[number] };
+        judged.compare(program.known, peer, &source, (&ours[number], &theirs[number]));
     }
     Ok(judged)
+}
+
+/// A source file.
+struct Source<'s> {
+    name: &'s str,
+    lines: &'s [&'s str],
+    table: &'s LineTable,
+}
+
+/// Whether a line calls a function that the peer knows and that is none in the machine code.
+fn calls_inlined(source: &str, ours: &Covered, theirs: &Counted) -> bool {
+    let mut inlined = theirs.functions.keys().filter(|name| !ours.functions.contains_key(*name));
+    inlined.any(|name| source.contains(&format!("{name}(")))
 }
 
 impl Judged {
@@ -107,8 +131,7 @@ impl Judged {
         &mut self,
         known: &[(&str, &'static str)],
         peer: Peer,
-        name: &str,
-        text: &[&str],
+        &Source { name, lines: text, table }: &Source<'_>,
         (ours, theirs): (&Covered, &Counted),
     ) {
         for (&line, &count) in &theirs.lines {
@@ -116,7 +139,7 @@ impl Judged {
             let own = ours.lines.get(&line).or_else(|| ours.brace_of(line, theirs)).copied();
             // What has no code has no count of ours: a brace, or a comment within a region of llvm-cov.
             let Some(own) = own.or((peer == Peer::Gcov && count == 0).then_some(0)) else {
-                let why = peer.why_no_code(source);
+                let why = peer.why_no_code(source).filter(|_| !table.with_code.contains(&line));
                 self.note(why, format!("{name}:{line}: hodo has no code, {} {count}: {source}", peer.name()));
                 continue;
             };
@@ -126,7 +149,11 @@ impl Judged {
                 true => self.lines.equal += 1,
                 false => {
                     let why = known.iter().find(|(part, _)| source.contains(part)).map(|(_, why)| *why);
-                    self.note(why.or_else(|| peer.why_line_differs(text, line as usize)), shown());
+                    let why = why.or_else(|| peer.why_line_differs(text, line as usize));
+                    let why = why.or_else(|| calls_inlined(source, ours, theirs).then_some(INLINED));
+                    let why = why.or_else(|| table.with_lone_jump.contains(&line).then_some(LONE_JUMP));
+                    let why = why.or_else(|| theirs.why_declaration_differs(line, own, count));
+                    self.note(why, shown());
                 }
             }
         }

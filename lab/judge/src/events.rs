@@ -21,7 +21,6 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use serde_json::{Map, Value};
@@ -29,6 +28,7 @@ use serde_json::{Map, Value};
 use super::ctf;
 use crate::{
     Outcome, command,
+    processor_time::processor_time,
     setup::{self, Need},
 };
 use recordings::Recording;
@@ -125,7 +125,8 @@ fn judge(recording: &Recording) -> Outcome<bool> {
     println!("{}: {} events, {} lost, {word}", recording.name, verdict.events, verdict.lost);
     verdict.differences.iter().for_each(|difference| println!("  {difference}"));
     if equal {
-        let (own, peer) = (cpu_time(&mut hodo(&recording.path))?, cpu_time(&mut peers::plain(recording))?);
+        let own = processor_time(&mut hodo(&recording.path))?.user;
+        let peer = processor_time(&mut peers::plain(recording))?.user;
         let ratio = peer.as_secs_f64() / own.as_secs_f64().max(0.01);
         println!(
             "  user CPU time as text: hodo {own:.2?}, {} {peer:.2?}: {ratio:.1} times as fast",
@@ -276,19 +277,4 @@ fn our_line(line: &str) -> Outcome<Line> {
         name: line["name"].as_str().unwrap_or_default().to_owned(),
         fields: Fields::Ours { fields, context },
     }))
-}
-
-/// The user-space CPU time of a command.
-fn cpu_time(command: &mut Command) -> Outcome<Duration> {
-    let before = children()?;
-    command::quietly(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
-    Ok(children()? - before)
-}
-
-/// The user-space CPU time of ended children: /proc/self/stat, field 16, in hundredths of a second.
-fn children() -> Outcome<Duration> {
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    let after_name = stat.rsplit_once(')').ok_or("no name in stat")?.1;
-    let hundredths: u64 = after_name.split_whitespace().nth(13).ok_or("no cutime in stat")?.parse()?;
-    Ok(Duration::from_millis(hundredths * 10))
 }

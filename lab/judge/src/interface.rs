@@ -1,4 +1,4 @@
-//! `cargo judge libipt [MUTATIONS [JOBS]…]`: our `libipt.so.2` beside Intel's, by the same programs: one that uses every
+//! `cargo judge libipt [tools | MUTATIONS [JOBS]…]`: our `libipt.so.2` beside Intel's, by the same programs: one that uses every
 //! part of the interface, over cases, recordings and damaged copies of them; and gdb, which decodes a stored trace itself.
 
 use std::{
@@ -10,6 +10,7 @@ use std::{
 use crate::{
     Outcome,
     command::{self, cargo},
+    libipt_tools,
     setup::{self, Need},
 };
 
@@ -26,6 +27,9 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     gcc.args(["-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&transcript);
     command::quietly(gcc.arg(command::root().join("lab/judges/libipt_transcript.c")).arg("-lipt"))?;
     let library = library(&folder)?;
+    if arguments == ["tools"] {
+        return libipt_tools::run(&folder, &library);
+    }
     let mut judge = cargo(&["run", "-q", "-p", "hodo-cases", "--bin", "judge-libipt", "--"]);
     judge.arg(&transcript).arg("lab/judges/gdb_btrace.py").arg(&library).arg("fixtures");
     match arguments {

@@ -20,6 +20,7 @@ mod check;
 mod configurations;
 mod containers;
 mod coverage;
+mod crates;
 mod ctf;
 mod damage;
 mod deltas;
@@ -30,6 +31,7 @@ mod explain;
 mod interface;
 mod latency;
 mod libipt;
+mod libipt_tools;
 mod lines;
 mod machine;
 mod machine_log;
@@ -43,6 +45,7 @@ mod native;
 mod native_account;
 mod path;
 mod perf;
+mod processor_time;
 mod programs;
 mod record;
 mod riscv;
@@ -77,10 +80,10 @@ use workbench::{
 const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [--only PROGRAM]… [-e EVENT]
        cargo judge arm [PROGRAM]… | --snapshot FOLDER
        cargo judge cases [NAME]…
-       cargo judge check [steady | PROGRAM]…
+       cargo judge check [steady | times | PROGRAM]…
        cargo judge containers [FILE]…
        cargo judge coverage [PROGRAM]…
-       cargo judge libipt [MUTATIONS [JOBS]…]
+       cargo judge libipt [tools | MUTATIONS [JOBS]…]
        cargo judge lines [PROGRAM]…
        cargo judge models [PROGRAM]…
        cargo judge latency

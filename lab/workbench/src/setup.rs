@@ -77,6 +77,7 @@ const TOOLS: &[Tool] = &[
     tool("/usr/include/zlib.h", "zlib1g-dev", Need::Test),
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
     tool("objdump", "binutils", Need::Judge),
+    tool("yasm", "yasm", Need::Judge),
     tool("riscv64-linux-gnu-gcc", "gcc-riscv64-linux-gnu libc6-dev-riscv64-cross", Need::Test),
     tool("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross", Need::Test),
     tool("riscv64-linux-gnu-g++", "g++-riscv64-linux-gnu", Need::Judge),

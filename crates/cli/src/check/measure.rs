@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Parser;
-use hodo_check::{Case, Measured, Quantity, configuration::Pin};
+use hodo_check::{Case, Configuration, Measured, Quantity, configuration::Pin};
 use hodo_engine::{Needs, report_for};
 use hodo_model::{Parameters, Role, Table, Value};
 use hodo_recorder::{Engine, Request, Surroundings};
@@ -26,6 +26,7 @@ struct Reading {
 
 /// Runs a case and counts; `None` if interrupted. The recording is deleted unless a folder is given to keep it in.
 pub fn execution(
+    configuration: &Configuration,
     case: &Case,
     folder: &Path,
     keep: Option<&Path>,
@@ -64,7 +65,7 @@ pub fn execution(
             case.exit_code
         )));
     }
-    counts(case, &recording)
+    counts(configuration, case, &recording)
 }
 
 fn surroundings(case: &Case, folder: &Path) -> Surroundings {
@@ -87,7 +88,7 @@ fn file_name(name: &str) -> String {
 }
 
 /// Counts what a recording contains; `None` if interrupted.
-fn counts(case: &Case, recording: &Path) -> Result<Option<Measured>, Failure> {
+fn counts(configuration: &Configuration, case: &Case, recording: &Path) -> Result<Option<Measured>, Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::unreadable(format!("case `{}`: {error}", case.name));
     let mut input = Reading::try_parse_from(["hodo", "--quiet"]).expect("no argument is required").input;
@@ -96,10 +97,12 @@ fn counts(case: &Case, recording: &Path) -> Result<Option<Measured>, Failure> {
     let experiment = input::experiment(&input, Needs { flow: true, sideband: false, events: false })?;
     let quiet = true;
     let begin = &|bytes| Progress::new(bytes, quiet);
-    let reports = [Role::CallPaths, Role::Branches, Role::Mnemonics].map(report_for);
-    let tables = run(&input, &experiment, reports.to_vec(), Parameters::default(), begin)?;
+    let costly: Vec<&Costly> =
+        COSTLY.iter().filter(|costly| configuration.is_counted(case, costly.quantity)).collect();
+    let roles = [Role::CallPaths].into_iter().chain(costly.iter().map(|costly| costly.role));
+    let tables = run(&input, &experiment, roles.map(report_for).collect(), Parameters::default(), begin)?;
     let Some(tables) = tables else { return Ok(None) };
-    let [paths, branches, mnemonics] = tables.as_slice() else {
+    let Some((paths, of_costly)) = tables.split_first() else {
         return Err(failed(&"the recording has no control flow"));
     };
     if let Some(loss) = paths.loss.first() {
@@ -113,9 +116,26 @@ fn counts(case: &Case, recording: &Path) -> Result<Option<Measured>, Failure> {
             .map_or("no instruction ran".to_owned(), |function| format!("`{function}` did not run"));
         return Err(failed(&what));
     }
-    measured.totals.insert(Quantity::Branches, figure(branches, "taken") + figure(branches, "next"));
-    measured.totals.insert(Quantity::SystemCalls, system_calls(mnemonics));
+    for (costly, table) in costly.iter().zip(of_costly) {
+        measured.totals.insert(costly.quantity, (costly.sum)(table));
+    }
     Ok(Some(measured))
+}
+
+/// A quantity with a report of its own.
+struct Costly {
+    quantity: Quantity,
+    role: Role,
+    sum: fn(&Table) -> u64,
+}
+
+const COSTLY: &[Costly] = &[
+    Costly { quantity: Quantity::Branches, role: Role::Branches, sum: branches },
+    Costly { quantity: Quantity::SystemCalls, role: Role::Mnemonics, sum: system_calls },
+];
+
+fn branches(branches: &Table) -> u64 {
+    figure(branches, "taken") + figure(branches, "next")
 }
 
 fn figure(table: &Table, name: &str) -> u64 {

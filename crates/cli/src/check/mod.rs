@@ -18,7 +18,7 @@ use std::{
 
 use clap::{Args, builder::PossibleValuesParser};
 use hodo_check::{
-    Baseline, Case, CaseCounts, Configuration, judge,
+    Baseline, Case, CaseCounts, Configuration, Verdict, judge,
     report::{FORMATS, Report},
 };
 
@@ -100,22 +100,11 @@ pub fn run(command: &Check) -> Result<ExitCode, Failure> {
         None => baseline::read(&path)?,
     };
     let mut baseline = known.unwrap_or_default();
-    let interrupted = CtrlC::watch();
-    let mut verdicts = Vec::new();
-    for case in &configuration.cases {
-        let Some(counts) = counts(command, case, folder, &interrupted)? else {
-            return Ok(ExitCode::from(INTERRUPTED));
-        };
-        let known = baseline.cases.get(&case.name);
-        // What is saved for the first time has nothing to be compared with.
-        if known.is_some() || !command.save {
-            verdicts.push(judge(&configuration, case, known, &counts));
-        }
-        if command.save {
-            baseline.cases.insert(case.name.clone(), counts);
-        }
-    }
-    if command.save {
+    let Some(Judged { verdicts, failure }) = judged(command, &configuration, folder, &mut baseline) else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    let has_written = command.save && !baseline.cases.is_empty();
+    if has_written {
         write(&path, &baseline)?;
     }
     let format = FORMATS.iter().find(|format| format.name == command.format).expect("clap knows the formats");
@@ -126,10 +115,13 @@ pub fn run(command: &Check) -> Result<ExitCode, Failure> {
         written(out.write_all((format.write)(&report).as_bytes()))?;
         out.finish()?;
     }
+    if has_written && !command.quiet {
+        message!("wrote {}", path.display());
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
     if command.save {
-        if !command.quiet {
-            message!("wrote {}", path.display());
-        }
         return Ok(ExitCode::SUCCESS);
     }
     let unknown: Vec<&str> =
@@ -138,8 +130,48 @@ pub fn run(command: &Check) -> Result<ExitCode, Failure> {
         let names = unknown.join(", ");
         message!("{} has no counts of {names}: `hodo check --save` writes them", path.display());
     }
-    let passes = verdicts.iter().all(hodo_check::Verdict::passes);
+    let passes = verdicts.iter().all(Verdict::passes);
     Ok(if passes { ExitCode::SUCCESS } else { ExitCode::from(LOSS) })
+}
+
+/// What the cases gave.
+#[derive(Default)]
+struct Judged {
+    verdicts: Vec<Verdict>,
+    /// Of the last case that could not be counted.
+    failure: Option<Failure>,
+}
+
+/// Measures and judges the cases; if their counts are saved, they replace those of the baseline. `None` if interrupted.
+fn judged(
+    command: &Check,
+    configuration: &Configuration,
+    folder: &Path,
+    baseline: &mut Baseline,
+) -> Option<Judged> {
+    let interrupted = CtrlC::watch();
+    let mut judged = Judged::default();
+    for case in &configuration.cases {
+        let counts = match counts(command, configuration, case, folder, &interrupted) {
+            Ok(counts) => counts?,
+            // The other cases took their time too: their counts are saved and judged.
+            Err(error) => {
+                if let Some(earlier) = judged.failure.replace(error) {
+                    message!("{earlier}");
+                }
+                continue;
+            }
+        };
+        let known = baseline.cases.get(&case.name);
+        // What is saved for the first time has nothing to be compared with.
+        if known.is_some() || !command.save {
+            judged.verdicts.push(judge(configuration, case, known, &counts));
+        }
+        if command.save {
+            baseline.cases.insert(case.name.clone(), counts);
+        }
+    }
+    Some(judged)
 }
 
 fn configuration(command: &Check) -> Result<Configuration, Failure> {
@@ -169,6 +201,7 @@ fn configuration(command: &Check) -> Result<Configuration, Failure> {
 /// Runs a case as often as it says; `None` if interrupted.
 fn counts(
     command: &Check,
+    configuration: &Configuration,
     case: &Case,
     folder: &Path,
     interrupted: &CtrlC,
@@ -178,7 +211,8 @@ fn counts(
         if !command.quiet {
             message!("{}: run {run} of {}", case.name, case.runs);
         }
-        let Some(execution) = measure::execution(case, folder, command.keep.as_deref(), run)? else {
+        let Some(execution) = measure::execution(configuration, case, folder, command.keep.as_deref(), run)?
+        else {
             return Ok(None);
         };
         executions.push(execution);

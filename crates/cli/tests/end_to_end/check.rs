@@ -161,6 +161,32 @@ fn the_baseline_of_the_merge_base_is_read_from_git() {
 }
 
 #[test]
+fn a_case_that_fails_leaves_the_others_and_costly_counts_need_a_limit() {
+    let folder = prepared();
+    let failing = "[[case]]\nname = \"no\"\ncommand = \"exit 7\"\n";
+    folder.write("hodo.toml", format!("{failing}{CASE}").as_bytes());
+    fs::remove_file(folder.file("hodo.baseline")).expect("it was written");
+    let saved = check(&folder, &["--save"]);
+    assert!(saved.code == 3 && saved.stderr.contains("expected exit code 0"), "{saved:?}");
+    let judged = check(&folder, &["--format", "json"]);
+    assert_eq!(judged.code, 3, "{judged:?}");
+    let verdict = judged.json();
+    assert!(verdict["cases"][0]["name"] == "push" && verdict["cases"][0]["passed"] == true, "{verdict}");
+    let quantities = |verdict: &Value| -> Vec<String> {
+        let counts = verdict["cases"][0]["counts"].as_array().expect("counts").iter();
+        counts.map(|count| count["quantity"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(quantities(&verdict), ["instructions", "calls", "allocations", "instructions"]);
+    folder
+        .write("hodo.toml", format!("limits = {{ branches = \"1%\", system-calls = 0 }}\n{CASE}").as_bytes());
+    let unknown = check(&folder, &[]);
+    assert!(unknown.code == 1 && unknown.stderr.contains("hodo check --save"), "{unknown:?}");
+    check(&folder, &["--save"]).fine();
+    let verdict = check(&folder, &["--format", "json"]).fine().json();
+    assert!(count(&verdict, "branches") > 10_000 && count(&verdict, "system-calls") > 5, "{verdict}");
+}
+
+#[test]
 fn mistakes_and_failing_commands_are_named() {
     let folder = Folder::new();
     let cases = [

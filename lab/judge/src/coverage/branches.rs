@@ -4,6 +4,8 @@
 //! the compiler calls "taken". The others are no such jumps: the ways of a `switch`, which are a jump through a table or
 //! comparisons in an order of the compiler; the targets of a computed `goto`; the ways of an exception out of a call.
 
+use super::peers::{is_continued, without_comment};
+
 /// Whether the conditional jumps of a line include all pairs of gcov, and nothing else ran.
 pub(super) fn are_equal(own: &[(u64, u64)], theirs: &[u64]) -> bool {
     if !theirs.len().is_multiple_of(2) {
@@ -34,6 +36,7 @@ pub(super) fn why_different(
     theirs: &[u64],
 ) -> Option<&'static str> {
     let source = text.get(line - 1).map_or("", |line| line.trim());
+    let before = text.get(line.wrapping_sub(2)).map_or("", |line| without_comment(line.trim()));
     let around = || text[line.saturating_sub(4)..(line + 3).min(text.len())].join(" ");
     match () {
         () if source.contains("throw ") => Some(EXCEPTION),
@@ -43,6 +46,7 @@ pub(super) fn why_different(
             Some(REAL).filter(|_| source.contains("==") || source.contains("!=")).or(Some(CONVERSION))
         }
         () if !(source.ends_with(';') || source.ends_with('{')) || around().contains("&&") => Some(SPREAD),
+        () if is_continued(before) => Some(SPREAD),
         () => None,
     }
 }

@@ -26,7 +26,7 @@ impl Covered {
     /// call begins at the brace.
     pub(super) fn brace_of(&self, line: u64, theirs: &Counted) -> Option<&u64> {
         let (next, count) = self.lines.range(line + 1..).next()?;
-        (theirs.declared.contains(&line) && !theirs.lines.contains_key(next)).then_some(count)
+        (theirs.declared.contains_key(&line) && !theirs.lines.contains_key(next)).then_some(count)
     }
 }
 

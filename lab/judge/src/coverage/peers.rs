@@ -1,7 +1,7 @@
 //! gcov and llvm-cov: they compile the program, and count what ran of it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
@@ -26,10 +26,20 @@ pub(super) struct Counted {
     pub(super) lines: BTreeMap<u64, u64>,
     /// By name.
     pub(super) functions: BTreeMap<String, u64>,
-    /// The lines that declare functions.
-    pub(super) declared: BTreeSet<u64>,
+    /// The functions that lines declare.
+    pub(super) declared: BTreeMap<u64, Vec<String>>,
     /// Of gcov, counts of the ways of the branches of each line, without exceptions.
     pub(super) branches: BTreeMap<u64, Vec<u64>>,
+}
+
+impl Counted {
+    /// Why the counts of a line that declares a function are different: the peer's own count of the function is ours of the line.
+    pub(super) fn why_declaration_differs(&self, line: u64, own: u64, count: u64) -> Option<&'static str> {
+        let declared = self.declared.get(&line)?;
+        let entries: u64 = declared.iter().filter_map(|name| self.functions.get(name)).sum();
+        (own == entries && count != entries)
+            .then_some("gcov adds a loop or label at the begin of a function to the line that declares it")
+    }
 }
 
 /// The counters of a program that Clang compiled.
@@ -86,16 +96,19 @@ impl Peer {
         }
     }
 
-    /// Why a line that the peer counts has no code; `None` if it should have.
+    /// Why a line that the peer counts may have no code; `None` if it should have.
     pub(super) fn why_no_code(self, source: &str) -> Option<&'static str> {
         match self {
-            Peer::Gcov if source.starts_with("case ") || source.starts_with("default") => {
+            Peer::Gcov if source.starts_with("case ") || source.ends_with(':') => {
                 Some("gcov counts labels, which have no code")
             }
             Peer::Gcov if source.ends_with('(') => {
                 Some("gcov counts a declaration on several lines; its code begins later")
             }
-            Peer::Gcov => None,
+            Peer::Gcov if ["continue;", "break;"].contains(&source) || source.starts_with("goto ") => {
+                Some("gcov counts a jump, which the compiler joined with the end of a condition or loop")
+            }
+            Peer::Gcov => Some("gcov counts a statement of which the compiler left nothing"),
             Peer::LlvmCov => {
                 Some("llvm-cov counts every line of a region: braces, declarations, macros, labels")
             }
@@ -104,14 +117,16 @@ impl Peer {
 
     /// Why the counts of a line are different; `None` if they should be equal.
     pub(super) fn why_line_differs(self, text: &[&str], line: usize) -> Option<&'static str> {
-        let source = text.get(line - 1).map_or("", |line| line.trim());
-        let before = text.get(line.wrapping_sub(2)).map_or("", |line| line.trim());
-        let is_spread = |line: &str| !line.ends_with([';', '{', '}', ':', '/']) && !line.is_empty();
+        let source = without_comment(text.get(line - 1).map_or("", |line| line.trim()));
+        let before = without_comment(text.get(line.wrapping_sub(2)).map_or("", |line| line.trim()));
         let has_letters = source.chars().any(char::is_alphanumeric);
         match self {
-            _ if is_spread(source) || is_spread(before) => {
+            _ if is_continued(source) || is_continued(before) => {
                 Some("a statement on several lines, whose code goes back and forth between them")
             }
+            Peer::LlvmCov if is_loop(source) => Some(
+                "llvm-cov gives a line the largest count of the regions that begin in it: of a loop, its condition's or body's",
+            ),
             Peer::LlvmCov if !has_letters || source.starts_with('}') => {
                 Some("llvm-cov counts the region that ends at a brace; its code is the way out")
             }
@@ -126,6 +141,25 @@ impl Peer {
             Peer::LlvmCov => Some("a function that Clang always inlines is none in the machine code"),
         }
     }
+}
+
+/// Whether a line begins a loop.
+fn is_loop(source: &str) -> bool {
+    ["for", "while", "do"].iter().any(|word| {
+        let rest = source.strip_prefix(word).map(str::trim_start);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['(', '{']))
+    })
+}
+
+/// Whether the statement of a line goes on in the next one.
+pub(super) fn is_continued(line: &str) -> bool {
+    !line.ends_with([';', '{', '}', ':', '/']) && !line.is_empty()
+}
+
+/// A line without the comment at its end.
+pub(super) fn without_comment(line: &str) -> &str {
+    let code = line.strip_suffix("*/").and_then(|line| line.rsplit_once("/*")).map_or(line, |(code, _)| code);
+    if code.trim().is_empty() { line } else { code.trim_end() }
 }
 
 /// The place of a source among `sources`.
@@ -167,8 +201,9 @@ fn add_gcov(counted: &mut Counted, file: &Value) {
         }
     }
     for function in file["functions"].as_array().into_iter().flatten() {
-        counted.declared.insert(function["start_line"].as_u64().unwrap_or(0));
         let name = function["demangled_name"].as_str().unwrap_or_default().to_owned();
+        let line = function["start_line"].as_u64().unwrap_or(0);
+        counted.declared.entry(line).or_default().push(name.clone());
         *counted.functions.entry(name).or_default() += function["execution_count"].as_u64().unwrap_or(0);
     }
 }
