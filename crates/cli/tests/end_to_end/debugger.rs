@@ -237,7 +237,7 @@ __attribute__((noinline)) static unsigned seldom(unsigned seed) { return seed % 
 int main(void)
 {
     unsigned seed = 1, sum = 0;
-    for (int round = 0; round < 1000000; round++) {
+    for (int round = 0; round < 5000000; round++) {
         seed = seed * 1664525 + 1013904223;
         if (seed >> 31)
             sum += seed;
