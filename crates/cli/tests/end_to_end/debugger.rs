@@ -237,7 +237,7 @@ __attribute__((noinline)) static unsigned seldom(unsigned seed) { return seed % 
 int main(void)
 {
     unsigned seed = 1, sum = 0;
-    for (int round = 0; round < 5000000; round++) {
+    for (int round = 0; round < 16000000; round++) {
         seed = seed * 1664525 + 1013904223;
         if (seed >> 31)
             sum += seed;
@@ -285,7 +285,8 @@ fn a_step_over_a_function_without_lines_skips_what_it_executes_itself() {
                 decoded.set(0);
                 let there = stepper.step(from, step).unwrap();
                 assert!(!there.at_limit, "{step:?}");
-                assert!(decoded.get() < 8, "{step:?} decoded {} pieces of {checkpoints}", decoded.get());
+                // Each end of the way is in a slice of some twenty pieces; between them are about ten such slices.
+                assert!(decoded.get() < 50, "{step:?} decoded {} pieces", decoded.get());
                 let leads_out = motion == Motion::Over && direction == Direction::Forward;
                 if leads_out {
                     let out = Step { motion: Motion::Out, granularity: Granularity::Instruction, direction };
