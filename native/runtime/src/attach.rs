@@ -27,6 +27,8 @@ pub extern "C" fn hodo_attached(_description: u64, vectors: u64) -> u64 {
     let mut alternative = [0u64, DISABLED, 0];
     sys::call3(nr::SIGALTSTACK, 0, alternative.as_mut_ptr() as u64, 0);
     let mask = thread.mask.load(Acquire);
+    // The first thread that enters may be a new one, which has no sequences yet and is about to ask for them.
+    KNOWS_SEQUENCES.store(1, Relaxed);
     let context = if thread.first.load(Relaxed) != 0 { start::process(mask) } else { further(mask) };
     let Some(context) = context else {
         finish(thread, done::REFUSED);
@@ -45,9 +47,6 @@ pub extern "C" fn hodo_attached(_description: u64, vectors: u64) -> u64 {
     let [address, length, signature] = thread.sequences.each_ref().map(|word| word.load(Relaxed));
     const UNREGISTER: u64 = 1;
     let sequences = [address, length, UNREGISTER, signature, 0, 0];
-    if address != 0 {
-        KNOWS_SEQUENCES.store(1, Relaxed);
-    }
     if address != 0 && sys::call(nr::RSEQ, sequences) == 0 {
         context.sequences.set([address, length, signature]);
     }
@@ -59,11 +58,11 @@ pub extern "C" fn hodo_attached(_description: u64, vectors: u64) -> u64 {
     0
 }
 
-/// Not 0 in a process that ran before it was recorded: it knows that the kernel has restartable sequences.
+/// Not 0 in a process that ran before it was recorded: it may know that the kernel has restartable sequences.
 static KNOWS_SEQUENCES: AtomicU32 = AtomicU32::new(0);
 
 /// `rseq`. Restartable sequences are not restarted in translated code. For a program whose first call this is, the call fails, and
-/// it does without them. If they were in use before the recording began, the call succeeds here, and the recorder makes it when
+/// it does without them. In a process that ran before it was recorded, the call succeeds here, and the recorder makes it when
 /// the program gets its own code back.
 pub fn sequences(context: &Context, [address, length, flags, signature, ..]: [u64; 6]) -> u64 {
     if KNOWS_SEQUENCES.load(Relaxed) == 0 {
