@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command, time::Duration};
 use super::{Built, Program, check, fetch};
 use crate::{Outcome, command, processor_time::processor_time};
 
-/// Measurements of each, in turn; their median counts.
+/// How often each program runs; the median time counts.
 const MEASUREMENTS: usize = 5;
 /// Repeats a program in one run, which otherwise ends too soon to be measured.
 const REPEATED: &str =
