@@ -34,7 +34,7 @@ pub(crate) type NameId = u32;
 pub(crate) struct TreeRow {
     pub(crate) function: NameId,
     pub(crate) module: NameId,
-    depth: u32,
+    pub(crate) depth: u32,
     pub(crate) entries: u64,
     pub(crate) recursion: u64,
     pub(crate) total_instructions: u64,
@@ -48,7 +48,7 @@ pub(crate) struct TreeRow {
 }
 
 impl TreeRow {
-    fn names(&self) -> [NameId; 2] {
+    pub(crate) fn names(&self) -> [NameId; 2] {
         [self.function, self.module]
     }
 }
@@ -185,6 +185,11 @@ impl<'a> Tree<'a> {
             tree.is_own[program as usize] = true;
         }
         tree
+    }
+
+    /// Returns the rows, each before those that it called.
+    pub(crate) fn rows(&self) -> &[TreeRow] {
+        &self.rows
     }
 
     /// Returns a name.

@@ -9,6 +9,9 @@ use crate::{
     call_tree::{TREE, Tree},
 };
 
+/// The name of tables of a call tree's functions, which [`crate::functions`] makes.
+pub const FUNCTIONS: Need = ("functions", "");
+
 /// The name of tables that say why executions of functions were slow.
 pub const CAUSES: Need = ("causes", "");
 

@@ -3,6 +3,7 @@
 //! ```text
 //! reports named by RULES ──Experiment::run──► tables ──Evidence──► each Rule ──► Finding… ──by weight──► `hodo explain`
 //!                                               │                  ▲
+//!                                               ├─► functions: of the call tree
 //!                                               ├─► questions: why are these functions slow? ──► tables of causes
 //!                                               │   does their cost grow, are slow ones regular? ──► of patterns
 //!                                               │   which size does their cost depend on? ──► of sizes
@@ -17,6 +18,7 @@
 mod call_tree;
 mod difference;
 mod evidence;
+mod functions;
 mod link;
 mod numbers;
 mod rules;
@@ -26,7 +28,8 @@ mod text;
 mod why;
 
 pub use difference::{DIFFERENCE_RULES, DIVERGENCE, LATENCIES, PATHS, differences};
-pub use evidence::{CAUSES, Evidence, PATTERNS, Row, SIZES};
+pub use evidence::{CAUSES, Evidence, FUNCTIONS, PATTERNS, Row, SIZES};
+pub use functions::functions;
 pub use rules::tails::quoted;
 pub use series::{Execution, Executions, patterns};
 pub use sizes::{BlockSizes, Sized, sizes};

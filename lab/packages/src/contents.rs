@@ -67,7 +67,7 @@ impl Contents {
     /// Strips the programs, and has `hodo` write its man pages and completions.
     ///
     /// # Errors
-    /// A program fails, or is larger than [`LARGEST`].
+    /// A program fails. One that is larger than [`LARGEST`] is only named.
     pub(crate) fn of(programs: &Programs) -> Outcome<Contents> {
         let folder = tempfile::tempdir()?;
         let hodo = stripped(&programs.hodo, folder.path())?;

@@ -11,8 +11,8 @@ use std::{
 
 use hodo_engine::{Experiment, Needs, Request};
 use hodo_findings::{
-    DIFFERENCE_RULES, Evidence, Finding, Need, RULES, Rule, WIDTH, findings, further, needs, questions,
-    quoted, table, why, wrapped,
+    DIFFERENCE_RULES, Evidence, FUNCTIONS, Finding, Need, RULES, Rule, WIDTH, findings, functions, further,
+    needs, questions, quoted, table, why, wrapped,
 };
 use hodo_model::{Loss, Parameters, Table};
 use hodo_views::write_loss;
@@ -231,7 +231,7 @@ pub fn find(
     Ok(read(input, experiment, progress)?.map(|read| findings(&read.evidence())))
 }
 
-/// Reads the tables: those of all rules, those that few inputs need, and those about executions of single functions.
+/// Reads the tables: those of all rules, the functions of call trees, those that few inputs need, and those about executions of single functions.
 fn read(
     input: &Input,
     experiment: &Experiment,
@@ -248,6 +248,9 @@ fn read(
     }
     let lossless = outcome.is_lossless();
     let mut read = ReadTables { tables: by_need(outcome.tables, &needs), lossless };
+    let trees = read.tables.iter().filter(|(need, _)| need.0 == "tree");
+    let of_trees: Vec<_> = trees.map(|(_, tree)| (FUNCTIONS, functions(tree))).collect();
+    read.tables.extend(of_trees);
     let needs = further(&read.evidence());
     if !needs.is_empty() {
         let further = request_of(input, experiment, &needs)?;

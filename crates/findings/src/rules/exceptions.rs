@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     Evidence, Finding, Rule,
     call_tree::{TREE, TreeRow},
-    evidence::figure,
+    evidence::{FUNCTIONS, figure},
     link,
     numbers::Numbers,
     text::{count, share},
@@ -19,7 +19,7 @@ const THRESHOLD: f64 = 0.05;
 pub(crate) const RULE: Rule = Rule {
     name: "exceptions",
     help: "exceptions that take more than 5 % of the executed instructions; where most are thrown, and where caught",
-    needs: &[("functions", ""), TREE],
+    needs: &[TREE],
     find,
 };
 
@@ -30,9 +30,9 @@ const WRAPPERS: &[&str] = &["std::panic", "core::panic", "__rust_try"];
 
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for table in evidence.tables(("functions", "")) {
+    for table in evidence.tables(FUNCTIONS) {
         let whole = figure(table, "instructions");
-        let rows = evidence.rows(("functions", ""));
+        let rows = evidence.rows(FUNCTIONS);
         let raises = rows.iter().filter(|row| is_of(RAISES, row.text("function")));
         let Some(most) = raises.max_by_key(|row| row.integer("total_instructions")) else { continue };
         // A throw may jump to the unwinder instead of calling it.

@@ -5,7 +5,7 @@ use super::tails::{is_recursive, qualified, quoted};
 use crate::{
     Evidence, Finding, Need, PATTERNS, Row, Rule, SIZES,
     call_tree::{self, TREE},
-    evidence::figure,
+    evidence::{FUNCTIONS, figure},
     link,
     numbers::Numbers,
     text::{self, count, percent, rate, share},
@@ -25,12 +25,11 @@ const SHARE: f64 = 0.1;
 const MOST: usize = 2;
 
 const EXECUTIONS: Need = ("latency", "instructions");
-const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
     name: "growth",
     help: "functions of which each execution costs more than the one before, or than one a millisecond before: at least 100 executions, the last ones over 1.5 times the first, with a strength of at least 80 %, for more than 5 % of the run; and those that cost more for each byte or iteration the more there are: power of the size at least 1.3, the largest over twice as much for each as the smallest, with the same strength and share",
-    needs: &[EXECUTIONS, FUNCTIONS, TREE],
+    needs: &[EXECUTIONS, TREE],
     find,
 };
 

@@ -4,19 +4,19 @@ use hodo_model::{Cause, Loss};
 
 use crate::{
     Evidence, Finding, Need, Rule,
-    evidence::figure,
+    call_tree::TREE,
+    evidence::{FUNCTIONS, figure},
     link,
     numbers::Numbers,
     text::{self, share},
 };
 
 const EVENTS: Need = ("cpu", "thread");
-const FLOW: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
     name: "lost",
     help: "what is missing: events and packets that the tracer lost, gaps in control flow, and parts of the input that are cut short or can't be read; threshold: any",
-    needs: &[EVENTS, FLOW],
+    needs: &[EVENTS, TREE],
     find,
 };
 
@@ -45,7 +45,7 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
             });
         }
     }
-    for table in evidence.tables(FLOW) {
+    for table in evidence.tables(FUNCTIONS) {
         let (gaps, lost) = (figure(table, "gaps"), figure(table, "lost_time_ns"));
         if gaps > 0 {
             let part = share(lost, lost + figure(table, "time_ns"));

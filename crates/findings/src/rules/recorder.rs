@@ -2,7 +2,14 @@
 
 use hodo_model::RECORDERS_FUNCTIONS;
 
-use crate::{Evidence, Finding, Rule, evidence::figure, link, numbers::Numbers, text::share};
+use crate::{
+    Evidence, Finding, Rule,
+    call_tree::TREE,
+    evidence::{FUNCTIONS, figure},
+    link,
+    numbers::Numbers,
+    text::share,
+};
 
 /// Largest share of the executed instructions that changes no conclusion.
 const THRESHOLD: f64 = 0.02;
@@ -10,14 +17,14 @@ const THRESHOLD: f64 = 0.02;
 pub(crate) const RULE: Rule = Rule {
     name: "recorder",
     help: "what the recorder itself made the kernel do, if it is more than 2 % of the executed instructions",
-    needs: &[("functions", "")],
+    needs: &[TREE],
     find,
 };
 
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for table in evidence.tables(("functions", "")) {
-        let rows = evidence.rows(("functions", ""));
+    for table in evidence.tables(FUNCTIONS) {
+        let rows = evidence.rows(FUNCTIONS);
         let own = rows.iter().filter(|row| RECORDERS_FUNCTIONS.contains(&row.text("function")));
         let instructions = own.clone().map(|row| row.integer("total_instructions")).sum();
         let part = share(instructions, figure(table, "instructions"));

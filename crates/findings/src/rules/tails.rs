@@ -12,7 +12,7 @@ use super::rhythm;
 use crate::{
     Evidence, Finding, Need, PATTERNS, Row, Rule,
     call_tree::{self, TREE, TreeRow, names},
-    evidence::figure,
+    evidence::{FUNCTIONS, figure},
     link,
     numbers::Numbers,
     text::{self, count, fitted, percent, share, times},
@@ -63,12 +63,11 @@ const MOST: usize = 3;
 const LEAST_SHARE: f64 = 0.1;
 
 const EXECUTIONS: Need = ("latency", "instructions");
-const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
     name: "heavy-tail",
     help: "functions whose slow executions run over 8 times as much as the median, and cost together, beyond the median, more of the run than: 1.5 % for a slow kind of executions (a gap of at least 4 times separates it from the others, and it differs less in itself) with at most 1 % of them, 10 % up to 10 % of them, 25 % above; 5 % for the slowest 1 % by rank without a gap, the longest at most 8 times the shortest of these, or half of it in a function that at most one of 50 executions calls; at least 10 % with fewer than 100 executions; of a library's functions 10 %, 25 %, 50 %, only with a gap and at least 100 executions; at least 20, of a slow kind at most half of them; no callers that only get slow ones; 50 % if one execution has most of it",
-    needs: &[EXECUTIONS, FUNCTIONS, TREE],
+    needs: &[EXECUTIONS, TREE],
     find,
 };
 
