@@ -1,5 +1,6 @@
 //! Runnable threads that waited for a CPU.
 
+use super::path;
 use crate::{Evidence, Finding, Rule, link, numbers::Numbers, text::share};
 
 /// Largest acceptable share of runnable time that threads wait for a CPU.
@@ -17,7 +18,9 @@ pub(crate) const RULE: Rule = Rule {
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let rows = evidence.rows(("states", "thread"));
     let sum = |column: &str| rows.iter().map(|row| row.integer(column)).fold(0, u64::saturating_add);
-    let (running, waiting) = (sum("running_ns"), sum("runnable_ns"));
+    let running = sum("running_ns");
+    // A thread that is kept from running does not wait for a CPU.
+    let waiting = sum("runnable_ns").saturating_sub(path::kept(evidence));
     let waiting_share = share(waiting, running.saturating_add(waiting));
     let Some(most) = rows.iter().max_by_key(|row| row.integer("runnable_ns")) else { return Vec::new() };
     if waiting_share <= THRESHOLD || waiting < LEAST {

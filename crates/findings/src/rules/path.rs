@@ -15,6 +15,9 @@ const THRESHOLD: f64 = 0.05;
 /// As many causes are named; the command shows the others.
 const MOST: usize = 4;
 
+/// A CPU that sleeps runs a woken thread after less than this, in nanoseconds.
+const WAKES_WITHIN: u64 = 1_000_000;
+
 pub(crate) const RULE: Rule = Rule {
     name: "critical-path",
     help: "causes with more than 5 % of the critical path of the thread that was recorded, or ran longest",
@@ -41,6 +44,19 @@ fn task<'r>(row: &'r Row<'_>) -> Option<&'r str> {
 /// Returns whether a row is of a thread that could run while another one had the CPU, outside of boards.
 fn had_cpu(row: &Row<'_>) -> bool {
     row.text("cause") == "cpu" && row.text("detail") != "idle" && task(row).is_none()
+}
+
+/// Returns whether a row is of a thread that could run, and did not although its CPU was idle. Boards have no such limits.
+fn is_kept(row: &Row<'_>) -> bool {
+    let each = row.integer("total_ns") / row.integer("count").max(1);
+    let is_idle = row.text("cause") == "cpu" && row.text("detail") == "idle";
+    is_idle && row.text("host").is_empty() && each > WAKES_WITHIN
+}
+
+/// Returns how long threads of the critical path were kept from running on idle CPUs, in nanoseconds.
+pub(crate) fn kept(evidence: &Evidence<'_>) -> u64 {
+    let rows = evidence.rows(RULE.needs[0]);
+    rows.iter().filter(|row| is_kept(row)).map(|row| row.integer("total_ns")).fold(0, u64::saturating_add)
 }
 
 /// Groups rows by cause, those with the greatest total first.
@@ -96,6 +112,9 @@ fn cause(group: &Group<'_>, own: &str) -> Option<String> {
         ("running", "") | ("unknown", _) | ("timer", "sleep") => return None,
         ("running", _) if row.text("host").is_empty() && row.text("comm") == own => return None,
         ("running", _) => format!("{who} ran"),
+        ("cpu", _) if is_kept(row) => format!(
+            "{who} could run and its CPU was idle: it was kept from running, as by a limit of its group's CPU time (cpu.max)"
+        ),
         ("cpu", _) if detail == "idle" => format!("{who} waited for an idle CPU to wake up"),
         ("cpu", _) => match group.rows.len() {
             others @ 2.. if had_cpu(row) => {

@@ -404,6 +404,26 @@ fn causes_of_a_critical_path_need_a_twentieth_of_it() {
 }
 
 #[test]
+fn a_thread_that_is_kept_from_an_idle_cpu_does_not_wait_for_one() {
+    let millisecond = 1_000_000;
+    let path = |each| path_of(&[("preempted", "", "cpu", "db", "", "idle", each)]);
+    let path_need = ("critical-path", "cause");
+    let states = made(
+        "states",
+        &[],
+        &["comm", "tid", "running_ns", "runnable_ns"],
+        &[&["db".into(), 9u64.into(), (10 * millisecond).into(), (40 * millisecond).into()]],
+    );
+    let found_with = |each| found(&[(("states", "thread"), &states), (path_need, &path(each))]);
+    let [finding] = &found_with(40 * millisecond)[..] else { panic!("one finding") };
+    assert_eq!(finding.rule, "critical-path");
+    assert!(finding.sentence.contains("its CPU was idle: it was kept from running"), "{}", finding.sentence);
+    // A CPU that wakes up takes less than a millisecond.
+    let rules: Vec<_> = found_with(millisecond).iter().map(|finding| finding.rule).collect();
+    assert!(rules.contains(&"cpu-contention"), "{rules:?}");
+}
+
+#[test]
 fn threads_that_have_the_cpu_of_one_are_one_cause() {
     let on = |detail, total| ("child", "wait4", "cpu", "cc1", "", detail, total);
     let need = ("critical-path", "cause");
