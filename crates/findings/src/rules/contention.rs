@@ -10,7 +10,7 @@ const LEAST: u64 = 10_000_000;
 
 pub(crate) const RULE: Rule = Rule {
     name: "cpu-contention",
-    help: "threads that wait for a CPU more than 20 % of the time in which they could run, and 10 ms together",
+    help: "threads that wait for a CPU more than 20 % of the time in which they could run, and 10 ms together; not those of the critical path that are kept from running while their CPU is idle",
     needs: &[("states", "thread")],
     find,
 };

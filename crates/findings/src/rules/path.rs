@@ -20,7 +20,7 @@ const WAKES_WITHIN: u64 = 1_000_000;
 
 pub(crate) const RULE: Rule = Rule {
     name: "critical-path",
-    help: "causes with more than 5 % of the critical path of the thread that was recorded, or ran longest",
+    help: "causes with more than 5 % of the critical path of the thread that was recorded, or ran longest; a thread that could run while its CPU was idle, for more than 1 ms each time on average, was kept from running",
     needs: &[("critical-path", "cause")],
     find,
 };
