@@ -141,6 +141,7 @@ pub(crate) struct Rows {
     /// By batch: its columns.
     columns: Vec<Vec<BatchColumn>>,
     layout: Layout,
+    is_in_order: OnceLock<bool>,
     ordered: OnceLock<Ordered>,
     /// By columns: rows by key.
     keys: ByColumns<Keys>,
@@ -168,7 +169,8 @@ impl Rows {
         }
         let columns = table.batches().iter().map(BatchColumn::all).collect();
         let (keys, sorted) = (Mutex::default(), Mutex::default());
-        Ok(Rows { table, starts, columns, layout, ordered: OnceLock::new(), keys, sorted })
+        let (is_in_order, ordered) = (OnceLock::new(), OnceLock::new());
+        Ok(Rows { table, starts, columns, layout, is_in_order, ordered, keys, sorted })
     }
 
     /// A place to begin [`locate`](Rows::locate) from.
@@ -279,14 +281,37 @@ impl Rows {
         Some(integers)
     }
 
+    /// Whether no row begins before the one in front of it.
+    fn is_in_order(&self) -> bool {
+        *self.is_in_order.get_or_init(|| {
+            let Some(begin) = self.layout.begin else { return true };
+            let mut before = None;
+            self.columns.iter().zip(self.table.batches()).all(|(columns, batch)| {
+                (0..batch.num_rows()).all(|row| {
+                    let last = std::mem::replace(&mut before, columns[begin].integer(row));
+                    last <= before
+                })
+            })
+        })
+    }
+
+    /// All rows in order of their begin; null is the least.
+    pub(crate) fn by_begin(&self) -> impl Iterator<Item = u32> {
+        let rows = (!self.is_in_order()).then(|| &self.ordered().rows);
+        let at = move |position: u32| rows.map_or(position, |rows| rows[position as usize]);
+        (0..self.table.row_count() as u32).map(at)
+    }
+
     pub(crate) fn ordered(&self) -> &Ordered {
         self.ordered.get_or_init(|| {
-            let begins = self.integers(self.layout.begin);
-            let begin = |row: &u32| begins.as_ref().map_or(0, |begins| begins[*row as usize]);
-            let mut rows: Vec<u32> = (0..self.table.row_count() as u32).collect();
-            if !rows.is_sorted_by_key(begin) {
-                rows.sort_by_key(begin);
+            let count = self.table.row_count();
+            let begins = self.integers(self.layout.begin).unwrap_or_else(|| vec![0; count]);
+            let mut rows: Vec<u32> = (0..count as u32).collect();
+            if self.is_in_order() {
+                return Ordered::new(rows, begins);
             }
+            let begin = |row: &u32| begins[*row as usize];
+            rows.sort_by_key(begin);
             let begins = rows.iter().map(begin).collect();
             Ordered::new(rows, begins)
         })

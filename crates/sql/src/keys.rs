@@ -99,49 +99,53 @@ impl<'r> Coder<'r> {
     }
 }
 
-/// Which rows have equal values in some columns.
-#[derive(Debug)]
-struct Groups {
+/// Which rows have equal values in some columns. A row's group is found again rather than kept: tables have up to billions of
+/// rows, and few groups.
+struct Groups<'r> {
+    rows: &'r Rows,
+    /// By batch and column.
+    coders: Vec<Vec<Coder<'r>>>,
     /// By column: its texts.
     texts: Vec<Texts>,
     /// The number of each group, by its values.
     numbers: FxHashMap<Box<[Code]>, u32>,
     /// By group: its rows.
     sizes: Vec<usize>,
-    /// The group of each row, in order of begins.
-    of_rows: Vec<u32>,
 }
 
-impl Groups {
-    fn of(rows: &Rows, columns: &[usize]) -> Groups {
-        let mut texts: Vec<Texts> = columns.iter().map(|_| Texts::default()).collect();
-        let mut numbers: FxHashMap<Box<[Code]>, u32> = FxHashMap::default();
-        let all = rows.ordered();
-        let (mut sizes, mut of_rows) = (Vec::new(), Vec::with_capacity(all.rows.len()));
-        let mut coders: Vec<Vec<Coder<'_>>> = (0..rows.batch_count())
+impl<'r> Groups<'r> {
+    fn of(rows: &'r Rows, columns: &[usize]) -> Groups<'r> {
+        let coders = (0..rows.batch_count())
             .map(|batch| columns.iter().map(|&column| Coder::new(&rows.columns(batch)[column])).collect())
             .collect();
+        let texts = columns.iter().map(|_| Texts::default()).collect();
+        let mut groups = Groups { rows, coders, texts, numbers: FxHashMap::default(), sizes: Vec::new() };
+        groups.each(|groups, _, group| groups.sizes[group as usize] += 1);
+        groups
+    }
+
+    /// Passes each row on with its group, in order of begins.
+    fn each(&mut self, mut see: impl FnMut(&mut Groups<'r>, u32, u32)) {
+        let rows = self.rows;
         let mut place = rows.first_batch();
         let mut key: Vec<Code> = Vec::new();
-        for &row in &all.rows {
+        for row in rows.by_begin() {
             rows.locate(row as usize, &mut place);
             key.clear();
-            for (coder, texts) in coders[place.batch].iter_mut().zip(&mut texts) {
+            for (coder, texts) in self.coders[place.batch].iter_mut().zip(&mut self.texts) {
                 key.push(coder.code(row as usize - place.rows.start, texts));
             }
-            let group = match numbers.get(&key[..]) {
+            let group = match self.numbers.get(&key[..]) {
                 Some(&group) => group,
                 None => {
-                    let next = sizes.len() as u32;
-                    numbers.insert(key.as_slice().into(), next);
-                    sizes.push(0);
+                    let next = self.sizes.len() as u32;
+                    self.numbers.insert(key.as_slice().into(), next);
+                    self.sizes.push(0);
                     next
                 }
             };
-            sizes[group as usize] += 1;
-            of_rows.push(group);
+            see(self, row, group);
         }
-        Groups { texts, numbers, sizes, of_rows }
     }
 
     /// The groups in the order of their values, as SQLite orders them.
@@ -172,7 +176,10 @@ fn starts(sizes: impl Iterator<Item = usize>) -> Vec<usize> {
 /// Rows by the values of some columns.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    groups: Groups,
+    /// By column: its texts.
+    texts: Vec<Texts>,
+    /// The number of each group, by its values.
+    numbers: FxHashMap<Box<[Code]>, u32>,
     /// The position of each group's first row in `ordered`, and the end of the last group.
     starts: Vec<usize>,
     /// The rows of one group after the other.
@@ -186,14 +193,15 @@ impl Keys {
         let all = rows.ordered();
         let (mut grouped, mut begins) = (vec![0; all.rows.len()], vec![0; all.rows.len()]);
         let mut next = starts.clone();
-        for ((&row, &begin), &group) in all.rows.iter().zip(&all.begins).zip(&groups.of_rows) {
+        let mut all_begins = all.begins.iter();
+        groups.each(|_, row, group| {
             let position = &mut next[group as usize];
             grouped[*position] = row;
-            begins[*position] = begin;
+            begins[*position] = all_begins.next().copied().unwrap_or_default();
             *position += 1;
-        }
-        groups.of_rows = Vec::new();
-        Keys { groups, starts, ordered: Ordered::new(grouped, begins) }
+        });
+        let Groups { texts, numbers, .. } = groups;
+        Keys { texts, numbers, starts, ordered: Ordered::new(grouped, begins) }
     }
 
     pub(crate) fn range(&self, key: &[Key], bounds: &Bounds) -> Range<usize> {
@@ -202,9 +210,8 @@ impl Keys {
             Key::Text(text) => texts.0.get(text).copied(),
         };
         // A text that no row has is in no group.
-        let codes: Option<Vec<Code>> =
-            key.iter().zip(&self.groups.texts).map(|pair| code(pair).map(Some)).collect();
-        let Some(&group) = codes.and_then(|codes| self.groups.numbers.get(&codes[..])) else { return 0..0 };
+        let codes: Option<Vec<Code>> = key.iter().zip(&self.texts).map(|pair| code(pair).map(Some)).collect();
+        let Some(&group) = codes.and_then(|codes| self.numbers.get(&codes[..])) else { return 0..0 };
         let group = group as usize;
         self.ordered.range(self.starts[group]..self.starts[group + 1], bounds)
     }
@@ -212,30 +219,29 @@ impl Keys {
 
 /// The rows in the order of some columns, and in that of their begins where these are equal.
 pub(crate) fn in_order_of(rows: &Rows, columns: &[usize]) -> Vec<u32> {
-    let all = rows.ordered();
     if let Some(begin) = rows.begin()
         && columns[0] == begin
     {
         // Few rows begin at the same time.
-        let mut order = all.rows.clone();
+        let mut order: Vec<u32> = rows.by_begin().collect();
         for rows_of_begin in order.chunk_by_mut(|a, b| rows.begin_of(*a) == rows.begin_of(*b)) {
             rows_of_begin.sort_by(|&a, &b| compare(rows, &columns[1..], a, b));
         }
         return order;
     }
-    let groups = Groups::of(rows, columns);
+    let mut groups = Groups::of(rows, columns);
     let sorted = groups.sorted();
     let starts = starts(sorted.iter().map(|&group| groups.sizes[group as usize]));
     let mut next = vec![0; sorted.len()];
     for (&group, start) in sorted.iter().zip(starts) {
         next[group as usize] = start;
     }
-    let mut order = vec![0; all.rows.len()];
-    for (&row, &group) in all.rows.iter().zip(&groups.of_rows) {
+    let mut order = vec![0; rows.table.row_count()];
+    groups.each(|_, row, group| {
         let position = &mut next[group as usize];
         order[*position] = row;
         *position += 1;
-    }
+    });
     order
 }
 
