@@ -2,7 +2,7 @@
 
 use hodo_analyses::{
     latency,
-    profile::{Functions, Profile, ProfileReport},
+    profile::{Profile, ProfileReport},
     threads,
 };
 use hodo_clock::Nanos;
@@ -193,14 +193,13 @@ fn erased<P: Send + Sync + 'static>(streams: StreamSlices<P>) -> AnyStreams {
 /// The analyses that `hodo explain` reads of each recording: where they are in a list.
 pub(crate) struct Overview {
     tree: usize,
-    functions: usize,
     threads: usize,
     executions: usize,
 }
 
 impl Overview {
     /// Number of its analyses.
-    pub(crate) const ANALYSES: u64 = 4;
+    pub(crate) const ANALYSES: u64 = 3;
 
     /// Finds the analyses in a list; `None` unless all are there.
     pub(crate) fn of<'a>(analyses: impl Iterator<Item = &'a dyn AnyFlow> + Clone) -> Option<Overview> {
@@ -210,7 +209,6 @@ impl Overview {
                 let profile = analysis.as_any().downcast_ref::<Profile>();
                 profile.is_some_and(|own| own.every.is_none() && own.report == ProfileReport::Tree)
             })?,
-            functions: position(|analysis| analysis.as_any().is::<Functions>())?,
             threads: position(|analysis| analysis.as_any().is::<threads::Instructions>())?,
             executions: position(|analysis| {
                 let executions = analysis.as_any().downcast_ref::<latency::Executions>();
@@ -221,7 +219,7 @@ impl Overview {
 
     /// Returns whether it contains the analysis at this place of the list.
     pub(crate) fn contains(&self, index: usize) -> bool {
-        [self.tree, self.functions, self.threads, self.executions].contains(&index)
+        [self.tree, self.threads, self.executions].contains(&index)
     }
 
     /// Folds its analyses in one pass; returns the state of each with its place in the list.
@@ -233,14 +231,12 @@ impl Overview {
         progress: Progress<'_>,
     ) -> (Vec<(usize, AnyStreams)>, Losses) {
         let tree = Profile { every: None, report: ProfileReport::Tree };
-        let profiles = Pair(tree, Functions);
         let counts = Pair(threads::Instructions, latency::Executions::untimed());
-        let (streams, losses) = fold_chunks(trace, &Pair(profiles, counts), chunks, reading, progress);
-        let (profiles, counts) = split(streams);
-        let ((tree, functions), (threads, executions)) = (split(profiles), split(counts));
+        let (streams, losses) = fold_chunks(trace, &Pair(tree, counts), chunks, reading, progress);
+        let (tree, counts) = split(streams);
+        let (threads, executions) = split(counts);
         let all = vec![
             (self.tree, erased(tree)),
-            (self.functions, erased(functions)),
             (self.threads, erased(threads)),
             (self.executions, erased(executions)),
         ];
