@@ -302,6 +302,17 @@ fn by_need(tables: Vec<Table>, needs: &[Need]) -> Vec<(Need, Table)> {
 mod tests {
     use super::*;
 
+    /// The engine folds all that rules read of control flow in one pass, if these are the analyses that it expects.
+    #[test]
+    fn control_flow_is_decoded_once_for_all_rules() {
+        let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/perf/tiny.data");
+        let input = Input { files: vec![recording.into()], ..Input::default() };
+        let experiment = input::experiment(&input, Needs::ALL).expect("the recording is there");
+        let tree = request_of(&input, &experiment, &[("tree", "")]).expect("it has control flow");
+        assert!(experiment.work(&tree) > 0);
+        assert_eq!(work(&input, &experiment).expect("it has control flow"), experiment.work(&tree));
+    }
+
     #[test]
     fn commands_have_the_selection() {
         let input = Input {
