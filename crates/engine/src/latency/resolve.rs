@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hodo_analyses::latency::Named;
-use hodo_model::{FunctionId, Marker, Names};
+use hodo_model::{FunctionId, Marker, Names, function_name};
 
 use crate::{flow::trace::Trace, refusal::Refusal};
 
@@ -35,12 +35,18 @@ pub fn function(flow: &Trace<'_>, name: &str) -> Result<FunctionId, Refusal> {
 }
 
 /// Returns the function of each name, given as in tables: with the name of its file. `None` where no function has this name in
-/// that file, or several have it. The names of all functions are made once, which of large programs takes long.
+/// that file, or several have it. Names of large programs take long to demangle, so it is done for those only that may be one.
 pub fn functions(flow: &Trace<'_>, wanted: &[(&str, &str)]) -> Vec<Option<FunctionId>> {
     let mut found: Vec<Vec<FunctionId>> = vec![Vec::new(); wanted.len()];
     let files: BTreeSet<&str> = wanted.iter().map(|(_, file)| *file).collect();
+    let words: Vec<Option<&str>> = wanted.iter().map(|(name, _)| word_in_mangled(name)).collect();
     for file in files {
         for (id, function) in flow.modules.all_functions(Some(file)) {
+            let raw = function.raw_name();
+            let is_mangled = raw.starts_with("_Z") || raw.starts_with("_R");
+            if is_mangled && !words.iter().any(|word| word.is_none_or(|word| raw.contains(word))) {
+                continue;
+            }
             let name = function.name();
             for (own, wanted) in found.iter_mut().zip(wanted) {
                 if *wanted == (&*name, file) {
@@ -54,6 +60,14 @@ pub fn functions(flow: &Trace<'_>, wanted: &[(&str, &str)]) -> Vec<Option<Functi
         _ => None,
     };
     found.into_iter().map(only).collect()
+}
+
+/// Returns a word that the mangled form of a function's name contains: its own name, which is in it as it is. `None` if that is
+/// unknown: names of the standard library of C++ are abbreviated, operators and closures have codes.
+fn word_in_mangled(function: &str) -> Option<&str> {
+    let own = function_name::last_part(function);
+    let is_word = own.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    (is_word && !function.contains("std::")).then_some(own)
 }
 
 fn no_function(flow: &Trace<'_>, name: &str) -> Refusal {
@@ -115,4 +129,31 @@ fn marker(flow: &Trace<'_>, named: &Named) -> Result<Vec<Marker>, Refusal> {
             code.into_iter().map(|(module, offset)| Marker::Code { module, offset }).collect()
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mangled_name_contains_the_word_of_the_function() {
+        for mangled in [
+            "_Z16execute_one_passP8opt_pass",
+            "_ZN3app5Store6lookupEi",
+            "_ZN3app5StoreC1Ev",
+            "_ZN12_GLOBAL__N_13runIiEEvT_",
+            "_ZN4core3fmt5write17h0123456789abcdefE",
+            "_RNvCs15kBYyAo9fc_7mycrate7example",
+        ] {
+            let name = hodo_symbols::demangle(mangled);
+            let word = word_in_mangled(&name).unwrap_or_else(|| panic!("{name} has a word"));
+            assert!(mangled.contains(word), "{mangled}: {word}");
+        }
+        for mangled in
+            ["_ZNSsC1Ev", "_ZN3appplERKNS_1AE", "_ZN3app1AD1Ev", "_ZN3app1AcviEv", "_ZZ3runvENKUlvE_clEv"]
+        {
+            let name = hodo_symbols::demangle(mangled);
+            assert!(word_in_mangled(&name).is_none_or(|word| mangled.contains(word)), "{mangled}: {name}");
+        }
+    }
 }
