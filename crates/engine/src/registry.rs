@@ -172,7 +172,9 @@ impl FlowPartial {
         let threads = Threads::default();
         for (stream, slices) in later.streams {
             let own = self.streams.entry(stream).or_default();
-            join(own, slices, |earlier, later| analysis.merge(earlier, later, &threads));
+            // Whether threads stay on a stream is known of a trace only.
+            let threads_stay = false;
+            join(own, slices, threads_stay, |earlier, later| analysis.merge(earlier, later, &threads));
         }
         let both = self.bytes.zip(later.bytes);
         self.bytes = both.map(|(earlier, later)| earlier.saturating_add(later));

@@ -71,14 +71,14 @@ pub(crate) fn fold_chunks<A: FastFlow>(
         chunks,
         reading,
         |chunk, memory| {
-            let folder = Folder { analysis, slices: Vec::new(), memory };
+            let folder = Folder { analysis, slices: Vec::new(), memory, threads_stay: trace.threads_stay };
             FlowEventSink::new(folder, SelectionFilter::new(trace, chunk, reading))
         },
         in_one_piece,
         |sink| sink.into_inner().finish(),
         |chunk, slices| {
             let merge = |earlier, later| analysis.merge(earlier, later, &Threads::default());
-            join(streams.entry(chunk.stream).or_default(), slices, merge);
+            join(streams.entry(chunk.stream).or_default(), slices, trace.threads_stay, merge);
             true
         },
         progress,
@@ -86,19 +86,27 @@ pub(crate) fn fold_chunks<A: FastFlow>(
     (streams, losses)
 }
 
-/// Appends the thread slices of a chunk to those of its stream.
-pub(crate) fn join<P>(own: &mut Vec<ThreadSlice<P>>, slices: Vec<ThreadSlice<P>>, merge: impl Fn(P, P) -> P) {
+/// Appends the thread slices of a chunk to those of its stream. If each thread runs on one stream only, slices of a thread are
+/// merged at once: a CPU switches hundreds of thousands of times between few threads.
+pub(crate) fn join<P>(
+    own: &mut Vec<ThreadSlice<P>>,
+    slices: Vec<ThreadSlice<P>>,
+    threads_stay: bool,
+    merge: impl Fn(P, P) -> P,
+) {
     for slice in slices {
-        match own.pop() {
-            Some(before) if before.context == slice.context => {
+        let searched = if threads_stay { own.len() } else { 1 };
+        let place = own.iter().rev().take(searched).position(|before| before.context == slice.context);
+        let merged = match place {
+            // The threads that ran last are at the end.
+            Some(place) => {
+                let before = own.remove(own.len() - 1 - place);
                 let partial = merge(before.partial, slice.partial);
-                own.push(ThreadSlice { partial, since: before.since.or(slice.since), ..before });
+                ThreadSlice { partial, since: before.since.or(slice.since), ..before }
             }
-            before => {
-                own.extend(before);
-                own.push(slice);
-            }
-        }
+            None => slice,
+        };
+        own.push(merged);
     }
 }
 
@@ -174,6 +182,8 @@ struct Folder<'a, A: FastFlow> {
     slices: Vec<ThreadSlice<A::Partial>>,
     /// The memoized paths, except while a thread slice borrows them.
     memory: A::Memory,
+    /// Whether each thread runs on one stream only.
+    threads_stay: bool,
 }
 
 impl<A: FastFlow> Folder<'_, A> {
@@ -184,8 +194,19 @@ impl<A: FastFlow> Folder<'_, A> {
         }
     }
 
+    /// Merges the last thread slice with the one of the same thread before it, if there is one and the thread was nowhere else.
+    fn join_last(&mut self) {
+        if self.threads_stay
+            && let Some(last) = self.slices.pop()
+        {
+            let merge = |earlier, later| self.analysis.merge(earlier, later, &Threads::default());
+            join(&mut self.slices, vec![last], self.threads_stay, merge);
+        }
+    }
+
     fn finish(mut self) -> (Vec<ThreadSlice<A::Partial>>, A::Memory) {
         self.exchange();
+        self.join_last();
         (self.slices, self.memory)
     }
 }
@@ -248,6 +269,7 @@ impl<A: FastFlow> ThreadSink for Folder<'_, A> {
             Some(slice) if slice.context == context => slice.since = slice.since.or(since),
             _ => {
                 self.exchange();
+                self.join_last();
                 self.slices.push(ThreadSlice {
                     context,
                     since,

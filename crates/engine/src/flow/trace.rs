@@ -48,6 +48,8 @@ pub struct Trace<'f> {
     pub threads: Vec<Thread>,
     /// All threads of the recording, selected or not, sorted.
     pub present: Vec<Thread>,
+    /// Whether each thread runs on one stream only.
+    pub(crate) threads_stay: bool,
     /// Whether each of `threads` is selected; a CPU's stream shows others too.
     wanted: Vec<bool>,
     /// The guests with known code.
@@ -113,6 +115,7 @@ impl<'f> Trace<'f> {
             names,
             recording,
             modules,
+            threads_stay: stay(&streams, threads.len()),
             streams,
             threads,
             present,
@@ -293,6 +296,14 @@ impl<'f> Trace<'f> {
             trouble => trouble.to_string(),
         }
     }
+}
+
+/// Returns whether each of a number of threads runs on one stream only.
+fn stay(streams: &[TraceStream<'_>], threads: usize) -> bool {
+    let mut stream_of: Vec<Option<usize>> = vec![None; threads];
+    streams.iter().enumerate().all(|(index, stream)| {
+        stream.schedule.iter().all(|switch| *stream_of[switch.context as usize].get_or_insert(index) == index)
+    })
 }
 
 fn open<'f>(files: &'f Files, path: &Path) -> Result<&'f [u8], OpenError> {
