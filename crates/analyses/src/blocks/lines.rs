@@ -285,13 +285,12 @@ fn correct_jumps(pieces: &mut [CodedPiece<'_>], steps: &[FlowStep]) {
 }
 
 /// Lets a line of which no statement begins in what ran begin where its code has an entry: its statement begins in code that
-/// did not run, such as a jump before it. A jump without a statement is no such code: Clang falls from one `case` into the next
-/// by jumps of the line before.
+/// did not run, such as a jump before it.
 fn begin_elsewhere(pieces: &mut [CodedPiece<'_>]) {
     let lines = pieces.iter().flat_map(|piece| &piece.lines);
     let begun: BTreeSet<(&str, u32)> = lines.filter(|line| line.begins).map(|line| line.at).collect();
     for line in pieces.iter_mut().flat_map(|piece| &mut piece.lines) {
-        line.begins |= line.is_entry && !line.is_jump && !begun.contains(&line.at);
+        line.begins |= line.is_entry && !begun.contains(&line.at);
     }
 }
 
@@ -343,15 +342,6 @@ mod tests {
         begin_elsewhere(pieces);
         end_functions(pieces);
         pieces.iter().map(|piece| piece.lines[0].begins).collect()
-    }
-
-    #[test]
-    fn a_jump_without_a_statement_is_not_its_line() {
-        let mut pieces = [piece(0, 7), piece(4, 8), piece(8, 9)];
-        pieces[0].lines[0].begins = true;
-        pieces[1].lines[0].is_entry = true;
-        pieces[2].lines[0] = LineOfPiece { is_entry: true, is_jump: true, ..piece(0, 9).lines.remove(0) };
-        assert_eq!(begin(&mut pieces), [true, true, false]);
     }
 
     #[test]
