@@ -69,7 +69,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
     );
     let mut different = Vec::new();
     for program in PROGRAMS.iter().filter(|program| match names {
-        [] => !program.is_open,
+        [] => !program.is_long,
         names => names.iter().any(|name| name == program.name),
     }) {
         for peer in [Peer::Gcov, Peer::LlvmCov] {

@@ -139,7 +139,7 @@ impl<'f> Trace<'f> {
         self.streams.iter().any(TraceStream::is_log)
     }
 
-    /// Returns the names of the modules that are programs' own files: the first file that a process maps, at its start and after
+    /// Returns the names, without folders, of the modules that are programs' own files: the first file that a process maps, at its start and after
     /// each `execve`.
     pub fn program_files(&self) -> BTreeSet<&str> {
         let mut programs = BTreeSet::new();
@@ -154,7 +154,8 @@ impl<'f> Trace<'f> {
                 SidebandKind::Map(mapping)
                     if !mapping.kernel && mapping.name.starts_with(b"/") && known.insert(pid) =>
                 {
-                    programs.insert(self.modules.list()[self.modules.of(mapping) as usize].name.as_str());
+                    let path = self.modules.list()[self.modules.of(mapping) as usize].name.as_str();
+                    programs.insert(path.rsplit_once('/').map_or(path, |(_, name)| name));
                 }
                 _ => {}
             }

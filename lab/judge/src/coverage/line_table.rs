@@ -91,6 +91,14 @@ impl Code {
         self.targets.range(begin + 1..end).next().is_none()
             && self.kinds(begin, end).all(|kind| matches!(kind, Kind::Nothing | Kind::Other))
     }
+
+    /// Whether a jump leads into code up to its own first jump. What follows that is other code, such as a counter.
+    fn is_entered(&self, begin: u64, end: u64) -> bool {
+        let mut leaves = self.instructions.range(begin..end);
+        let leaves = leaves.find(|(_, (kind, _))| !matches!(kind, Kind::Nothing | Kind::Other));
+        let last = leaves.map_or(end - 1, |(&address, _)| address);
+        self.targets.range(begin..=last).next().is_some()
+    }
 }
 
 /// Consecutive code of a line.
@@ -171,7 +179,7 @@ fn always_next(pieces: &[Range], source: usize, code: &Code) -> BTreeMap<u64, u6
         let follows = |first: &Range, second: &Range| {
             [first, second].iter().all(|piece| piece.source == Some(source))
                 && code.is_straight(first.begin, first.end)
-                && !code.targets.contains(&second.begin)
+                && !code.is_entered(second.begin, second.end)
         };
         let note = |map: &mut BTreeMap<u64, Option<u64>>, other: Option<u64>| {
             let known = map.entry(piece.line).or_insert(other);
@@ -220,6 +228,9 @@ mod tests {
         // Into the begin of line 3, and out of line 1.
         assert_eq!(always(&format!("{straight}20:\tjne 12 <f+2>\n")), BTreeMap::from([(1, 2), (3, 4)]));
         assert_eq!(always(&straight.replace("nop", "je 30")), BTreeMap::from([(2, 3), (3, 4)]));
+        // Into the middle of line 4, which a nop begins.
+        let entered = straight.replace("14:\tret", "14:\tnop\n15:\tret\n20:\tjne 15 <f+5>");
+        assert_eq!(always(&entered), BTreeMap::from([(1, 2), (2, 3)]));
         // Line 2 is elsewhere too, with another line after it.
         let elsewhere = rows.replace("a.c - 0x16", "a.c 2 0x16\na.c 9 0x17\na.c - 0x18");
         let more = format!("{straight}16:\tnop\n17:\tret\n");
