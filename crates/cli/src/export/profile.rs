@@ -91,8 +91,8 @@ pub(super) fn branches(command: &Export, write: WriteBranches) -> Result<ExitCod
     Ok(code)
 }
 
-/// Returns the module that is written if none is chosen, of those that ran, the one with most executed code first: the first that is a
-/// program's own file, or else the first. Says so if there are others.
+/// Returns the module that is written if none is chosen. `names` are those that ran, the one with most executed code first: it is
+/// the first that is a program's own file, or else the first. Says so if there are others.
 fn usual_module<'n>(
     command: &Export,
     names: &[&'n str],

@@ -139,8 +139,8 @@ impl<'f> Trace<'f> {
         self.streams.iter().any(TraceStream::is_log)
     }
 
-    /// Returns the names, without folders, of the modules that are programs' own files: the first file that a process maps, at its start and after
-    /// each `execve`.
+    /// Returns the names, without folders, of the modules that are programs' own files: the first file that a process
+    /// maps, at its start and after each `execve`.
     pub fn program_files(&self) -> BTreeSet<&str> {
         let mut programs = BTreeSet::new();
         // Processes whose program is known: what they map later are libraries.

@@ -1,6 +1,7 @@
 //! Functions as Go's own profiler names them.
 //!
-//! The linker's names differ: assembly has the suffix `.abi0`, and the compiler generates *wrappers*, which Go's profiler leaves out.
+//! The linker's names differ: assembly has the suffix `.abi0`, and the compiler generates *wrappers*, which Go's profiler
+//! leaves out.
 //!
 //! | linker's name | generated for | Go's name |
 //! |---|---|---|
@@ -8,8 +9,8 @@
 //! | `main.(*Square).Area` | the method of a value, called by a pointer or an interface | `main.Square.Area` |
 //! | `main.Tile.Area` | a method of an embedded field | `main.Square.Area` |
 //!
-//! A wrapper calls the method or contains it inlined: then calls from the method's lines are the method's. A wrapper of a method of an
-//! embedded field keeps its own name if it contains the method.
+//! A wrapper calls the method or contains it inlined: then calls from the method's lines are the method's. A wrapper of a method
+//! of an embedded field keeps its own name if it contains the method.
 
 use std::collections::HashMap;
 

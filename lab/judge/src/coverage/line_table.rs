@@ -112,8 +112,8 @@ struct Range {
     end: u64,
 }
 
-/// Reads rows such as `paper.c  259  0x5cbb  x`, whose files are named without their folders or with them. Returns code up to the next
-/// row, in order of address.
+/// Reads rows such as `paper.c  259  0x5cbb  x`, whose files are named without their folders or with them. Returns code up to
+/// the next row, in order of address.
 fn ranges(rows: &str, names: &[String]) -> Vec<Range> {
     let mut starts = Vec::new();
     for row in rows.lines() {
