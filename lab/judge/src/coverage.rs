@@ -50,6 +50,9 @@ struct Tally {
 
 const INLINED: &str =
     "a function that the compiler always inlines: its code leaves the line and enters it again";
+const CONTRADICTS: &str = "the peer contradicts itself: it counts a line otherwise than the line that always runs directly before or after it";
+const ADDED: &str = "functions that gcc adds for its counting have the line, and ran";
+const OTHER_JUMPS: &str = "the disassembly has as many conditional jumps at the line as hodo: gcov puts those of inlined functions elsewhere";
 const LONE_JUMP: &str = "a jump of the line is alone: the line table does not say whether it is a statement or the way out of a block";
 
 /// Examples of a reason that are printed.
@@ -66,7 +69,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
     );
     let mut different = Vec::new();
     for program in PROGRAMS.iter().filter(|program| match names {
-        [] => !program.is_open,
+        [] => !program.is_long,
         names => names.iter().any(|name| name == program.name),
     }) {
         for peer in [Peer::Gcov, Peer::LlvmCov] {
@@ -126,6 +129,16 @@ fn calls_inlined(source: &str, ours: &Covered, theirs: &Counted) -> bool {
     inlined.any(|name| source.contains(&format!("{name}(")))
 }
 
+/// Whether the line before or after always runs as often, hodo counts it as often, and the peer does not.
+fn contradicts(table: &LineTable, line: u64, ours: &Covered, theirs: &Counted) -> bool {
+    let before = table.always_next.iter().filter(|&(_, &next)| next == line).map(|(&before, _)| before);
+    let after = table.always_next.get(&line).copied();
+    before.chain(after).any(|other| {
+        theirs.lines.get(&other).is_some_and(|count| Some(count) != theirs.lines.get(&line))
+            && ours.lines.get(&other).is_some_and(|own| Some(own) == ours.lines.get(&line))
+    })
+}
+
 impl Judged {
     fn compare(
         &mut self,
@@ -152,6 +165,9 @@ impl Judged {
                     let why = why.or_else(|| peer.why_line_differs(text, line as usize));
                     let why = why.or_else(|| calls_inlined(source, ours, theirs).then_some(INLINED));
                     let why = why.or_else(|| table.with_lone_jump.contains(&line).then_some(LONE_JUMP));
+                    let why = why.or_else(|| table.with_added_function.contains(&line).then_some(ADDED));
+                    let contradicts = contradicts(table, line, ours, theirs);
+                    let why = why.or_else(|| contradicts.then_some(CONTRADICTS));
                     let why = why.or_else(|| theirs.why_declaration_differs(line, own, count));
                     self.note(why, shown());
                 }
@@ -178,7 +194,10 @@ impl Judged {
                 true => self.branches.equal += 1,
                 false => {
                     let shown = format!("{name}:{line}: hodo {own:?}, gcov {counts:?}: {source}");
-                    self.note(branches::why_different(text, line as usize, own, counts), shown);
+                    let why = branches::why_different(text, line as usize, own, counts);
+                    let jumps = table.conditional_jumps.get(&line).copied().unwrap_or(0);
+                    let elsewhere = own.len() * 2 != counts.len() && own.len() == jumps;
+                    self.note(why.or(elsewhere.then_some(OTHER_JUMPS)), shown);
                 }
             }
         }

@@ -99,23 +99,42 @@ pub fn unpack(bytes: &[u8], words: &mut [u32], work: &mut [u32]) -> Option<()> {
     first.fill(0);
     let (count, rest) = bytes.split_first_chunk::<COUNT>()?;
     let (bits, rest) = rest.split_at_checked(words.len().div_ceil(8))?;
-    let wrong = wrong.get_mut(..u32::from_le_bytes(*count) as usize)?;
-    unpack_wrong(rest, wrong, pairs.as_chunks_mut::<2>().0)?;
-    let mut wrong = wrong.iter();
-    let mut state = 0;
-    for (group, bits) in words.chunks_mut(8).zip(bits) {
-        let mut set = *bits;
-        for word in group {
-            let guess = &mut first[state as usize % FIRST];
-            if set & 0x80 != 0 {
-                *guess = *wrong.next()?;
+    let wrong: &mut [u32; MOST] = wrong.first_chunk_mut()?;
+    let count = u32::from_le_bytes(*count) as usize;
+    unpack_wrong(rest, wrong.get_mut(..count)?, pairs.as_chunks_mut::<2>().0)?;
+    let (mut taken, mut state) = (0, 0);
+    for (group, &bits) in words.chunks_mut(8).zip(bits) {
+        if bits == 0 {
+            for word in group {
+                *word = first[state as usize % FIRST];
+                state = mix(state, *word);
             }
-            *word = *guess;
-            set <<= 1;
-            state = mix(state, *word);
+        } else {
+            correct(group, bits, first, wrong, &mut taken, &mut state);
         }
     }
-    wrong.next().is_none().then_some(())
+    (taken == count).then_some(())
+}
+
+/// Guesses every word, and takes those whose bits are set from `wrong`, of which `taken` are used up.
+#[inline(always)]
+fn correct(
+    group: &mut [u32],
+    mut bits: u8,
+    first: &mut [u32; FIRST],
+    wrong: &[u32; MOST],
+    taken: &mut usize,
+    state: &mut u32,
+) {
+    for word in group {
+        let is_wrong = u32::from(bits >> 7);
+        let guess = &mut first[*state as usize % FIRST];
+        *guess ^= (*guess ^ wrong[*taken % MOST]) & all(is_wrong);
+        *taken += is_wrong as usize;
+        *word = *guess;
+        bits <<= 1;
+        *state = mix(*state, *word);
+    }
 }
 
 /// The pair of guesses that two words choose.

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hodo_model::{End, SourceLine, Sources};
+use hodo_model::{End, FunctionId, SourceLine, Sources};
 
 use super::{CountedBlock, Flow, InstructionCount, flow::FlowStep};
 use crate::clock::Time;
@@ -192,6 +192,7 @@ impl<'a> Pieces<'a> {
         let steps: Vec<FlowStep> = flow.steps.iter().filter(leaves).map(of_pieces).collect();
         correct_jumps(&mut coded, &steps);
         begin_elsewhere(&mut coded);
+        end_functions(&mut coded);
         let pieces = coded.into_iter().map(|piece| {
             let mut lines: Vec<(&str, u32)> =
                 piece.lines.iter().filter(|line| line.begins).map(|line| line.at).collect();
@@ -205,9 +206,12 @@ impl<'a> Pieces<'a> {
 /// A piece with the lines of its code.
 struct CodedPiece<'a> {
     executions: u64,
+    function: FunctionId,
     start: u64,
     /// The address after its last instruction.
     end: u64,
+    /// Whether it ends with a return.
+    returns: bool,
     lines: Vec<LineOfPiece<'a>>,
 }
 
@@ -224,12 +228,13 @@ struct LineOfPiece<'a> {
 
 impl<'a> CodedPiece<'a> {
     fn beginning_with(instruction: &InstructionCount) -> CodedPiece<'a> {
-        let &InstructionCount { address, executions, .. } = instruction;
-        CodedPiece { executions, start: address, end: address, lines: Vec::new() }
+        let &InstructionCount { address, executions, function, .. } = instruction;
+        CodedPiece { executions, function, start: address, end: address, returns: false, lines: Vec::new() }
     }
 
     fn add(&mut self, instruction: &InstructionCount, line: Option<SourceLine<'a>>) {
         self.end = instruction.address.wrapping_add(instruction.length.into());
+        self.returns = instruction.end == End::Return;
         let Some(SourceLine { file, line, begins, is_entry }) = line else { return };
         match self.lines.last_mut() {
             Some(last) if last.at == (file, line) => {
@@ -289,6 +294,24 @@ fn begin_elsewhere(pieces: &mut [CodedPiece<'_>]) {
     }
 }
 
+/// Lets the last line of a function begin where the function returns: where a statement jumps to the return, gcc gives the
+/// closing brace an entry only for the way past the last statement, which may not have run.
+fn end_functions(pieces: &mut [CodedPiece<'_>]) {
+    let mut last_begun: BTreeMap<(FunctionId, &str), u32> = BTreeMap::new();
+    for piece in &*pieces {
+        for &LineOfPiece { at: (file, line), .. } in piece.lines.iter().filter(|line| line.begins) {
+            let last = last_begun.entry((piece.function, file)).or_default();
+            *last = line.max(*last);
+        }
+    }
+    for piece in pieces.iter_mut().filter(|piece| piece.returns) {
+        let function = piece.function;
+        let Some(line) = piece.lines.last_mut() else { continue };
+        let (file, number) = line.at;
+        line.begins |= last_begun.get(&(function, file)).is_some_and(|&last| number > last);
+    }
+}
+
 /// Marks the instructions that begin a piece: after a gap or an instruction that can branch, at a target, and where the
 /// count changes.
 fn beginnings(flow: &Flow) -> Vec<bool> {
@@ -302,4 +325,37 @@ fn beginnings(flow: &Flow) -> Vec<bool> {
         begins[to] |= from + 1 != to;
     }
     begins
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A piece that runs twice and has one line, whose entry begins no statement.
+    fn piece(start: u64, line: u32) -> CodedPiece<'static> {
+        let function = FunctionId { module: 0, index: 1 };
+        let lines = vec![LineOfPiece { at: ("a.c", line), begins: false, is_entry: false, is_jump: false }];
+        CodedPiece { executions: 2, function, start, end: start + 4, returns: false, lines }
+    }
+
+    fn begin(pieces: &mut [CodedPiece<'_>]) -> Vec<bool> {
+        begin_elsewhere(pieces);
+        end_functions(pieces);
+        pieces.iter().map(|piece| piece.lines[0].begins).collect()
+    }
+
+    #[test]
+    fn the_closing_brace_runs_where_a_statement_jumps_to_the_return() {
+        let mut pieces = [piece(0, 7), piece(8, 9), piece(12, 7)];
+        pieces[0].lines[0].begins = true;
+        (pieces[1].returns, pieces[2].returns) = (true, true);
+        // A return in the middle of an earlier line says nothing about that line.
+        assert_eq!(begin(&mut pieces), [true, true, false]);
+        // The code after the last statement of another function.
+        let mut pieces = [piece(0, 7), piece(8, 9)];
+        pieces[0].lines[0].begins = true;
+        pieces[1].returns = true;
+        pieces[1].function.index = 2;
+        assert_eq!(begin(&mut pieces), [true, false]);
+    }
 }

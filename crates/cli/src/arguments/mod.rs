@@ -497,7 +497,7 @@ pub struct Export {
     /// folded: also the numbers of this recording, before those of INPUT, as flamegraph.pl reads differences
     #[arg(long, value_name = "FILE")]
     pub before: Option<PathBuf>,
-    /// llvm, bolt: the module to write [default: that with most executed code]; lcov: only the lines of this module
+    /// llvm, bolt, autofdo: the module to write [default: the recorded program's file]; lcov: only the lines of this module
     #[arg(long, value_name = "NAME")]
     pub module: Option<String>,
     #[command(flatten)]

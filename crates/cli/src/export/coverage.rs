@@ -69,7 +69,7 @@ fn is_chosen(row: &CoverageRow<'_>, module: Option<&str>) -> bool {
 /// Writes the coverage of all modules or of one. Source files that are missing are left out, as programs that read the
 /// export open the files.
 pub(super) fn export(command: &Export, begin: BeginCoverage) -> Result<ExitCode, Failure> {
-    let Some(Made { tables, code }) = make(command, &command.input, &[(Role::Coverage, ALL)])? else {
+    let Some(Made { tables, code, .. }) = make(command, &command.input, &[(Role::Coverage, ALL)])? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let (table, module) = (&tables[0], command.module.as_deref());

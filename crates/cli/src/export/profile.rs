@@ -1,6 +1,6 @@
 //! Call paths with their costs, costs of source lines, and branches.
 
-use std::{io, path::Path, process::ExitCode};
+use std::{collections::BTreeSet, io, path::Path, process::ExitCode};
 
 use hodo_engine::{Needs, report_for};
 use hodo_exports::{
@@ -28,7 +28,7 @@ pub(super) fn paths(command: &Export, begin: BeginPaths) -> Result<ExitCode, Fai
     if let Some(before) = &command.before {
         return difference(command, before);
     }
-    let Some(Made { tables, code }) = make(command, &command.input, &[(Role::CallTree, "path")])? else {
+    let Some(Made { tables, code, .. }) = make(command, &command.input, &[(Role::CallTree, "path")])? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let table = &tables[0];
@@ -49,7 +49,7 @@ pub(super) fn paths(command: &Export, begin: BeginPaths) -> Result<ExitCode, Fai
 /// Writes the costs of source lines, and of the calls between functions.
 pub(super) fn sources(command: &Export, write: WriteSources) -> Result<ExitCode, Failure> {
     let reports = [(Role::CallTree, "path"), (Role::SourceLines, BY_FUNCTION), (Role::Branches, "")];
-    let Some(Made { tables, code }) = make(command, &command.input, &reports)? else {
+    let Some(Made { tables, code, .. }) = make(command, &command.input, &reports)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let mut profile = SourceProfile::default();
@@ -68,9 +68,10 @@ pub(super) fn sources(command: &Export, write: WriteSources) -> Result<ExitCode,
     Ok(code)
 }
 
-/// Writes the branches of one module: the chosen one, or the one with most executed code.
+/// Writes the branches of one module: the chosen one, or that of [`usual_module`].
 pub(super) fn branches(command: &Export, write: WriteBranches) -> Result<ExitCode, Failure> {
-    let Some(Made { tables, code }) = make(command, &command.input, &[(Role::Branches, "")])? else {
+    let Some(Made { tables, code, programs }) = make(command, &command.input, &[(Role::Branches, "")])?
+    else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let table = &tables[0];
@@ -79,23 +80,37 @@ pub(super) fn branches(command: &Export, write: WriteBranches) -> Result<ExitCod
         assert!(profiles.add(batch), "the report of branches has their columns");
     }
     let names = profiles.names();
-    let module = match (&command.module, names.first()) {
-        (Some(module), _) => module.as_str(),
-        (None, Some(module)) => module,
-        (None, None) => {
-            return Err(Failure::usage(
-                "nothing found: what was selected has no instruction, so there is no module to write",
-            ));
-        }
+    let module = match &command.module {
+        Some(module) => module,
+        None => usual_module(command, &names, &programs)?,
     };
     let profile = profiles.get(module).ok_or_else(|| {
         Failure::usage(format!("no module `{module}` ran; those that did are {}", names.join(", ")))
     })?;
-    if !command.input.quiet && command.module.is_none() && names.len() > 1 {
-        message!("profile of {module}; --module writes that of another: {}", names[1..].join(", "));
-    }
     write_file(command, &table.loss, |out| write(profile, &table.loss, out))?;
     Ok(code)
+}
+
+/// Returns the module that is written if none is chosen. `names` are those that ran, the one with most executed code first: it is
+/// the first that is a program's own file, or else the first. Says so if there are others.
+fn usual_module<'n>(
+    command: &Export,
+    names: &[&'n str],
+    programs: &BTreeSet<String>,
+) -> Result<&'n str, Failure> {
+    let Some(&most) = names.first() else {
+        return Err(Failure::usage(
+            "nothing found: what was selected has no instruction, so there is no module to write",
+        ));
+    };
+    let own = names.iter().copied().find(|name| programs.contains(*name));
+    let module = own.unwrap_or(most);
+    if !command.input.quiet && names.len() > 1 {
+        let what = if own.is_some() { "the recorded program's file" } else { "which has most executed code" };
+        let others: Vec<&str> = names.iter().copied().filter(|name| *name != module).collect();
+        message!("profile of {module}, {what}; --module writes that of another: {}", others.join(", "));
+    }
+    Ok(module)
 }
 
 /// Writes the call paths of two recordings with the instructions of each.
@@ -138,6 +153,8 @@ pub(super) fn write_file(
 pub(super) struct Made {
     pub(super) tables: Vec<Table>,
     pub(super) code: ExitCode,
+    /// The modules that are programs' own files.
+    programs: BTreeSet<String>,
 }
 
 /// A report, and its view; the default view if empty.
@@ -180,5 +197,9 @@ pub(super) fn make(command: &Export, input: &Input, parts: &[ReportView]) -> Res
     }
     let code = input::exit_code_of(input, &experiment, outcome.is_lossless());
     experiment.with(input::report_nothing_decoded);
-    Ok(Some(Made { tables: outcome.tables, code }))
+    let programs = experiment.with(|traces| {
+        let all = traces.flows.iter().flat_map(|flow| flow.program_files());
+        all.map(str::to_owned).collect()
+    });
+    Ok(Some(Made { tables: outcome.tables, code, programs }))
 }

@@ -6,7 +6,7 @@ use crate::{
     exports::{export, output},
     profiles::{record_source, table},
     recorded::can_record,
-    run::Folder,
+    run::{Folder, hodo},
 };
 
 /// Executions of the branches within the recorded program, by kind.
@@ -42,6 +42,29 @@ fn llvm_counts_the_calls_of_a_function() {
     for name in ["fib", "main"] {
         let calls = rows.iter().find(|row| row["function"] == name).expect("it ran")["calls"].as_u64();
         assert_eq!(head(name), calls, "{name}: {shown}");
+    }
+}
+
+#[test]
+fn a_profile_is_that_of_the_recorded_program() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    // The loader runs much more code than this program.
+    folder.write("short.c", b"int main(void) { return 0; }");
+    let program = folder.file("short");
+    output(Command::new("cc").args(["-O1", "-o", &program, &folder.file("short.c")]));
+    let recording = folder.file("short.data");
+    hodo(&["record", "--engine", "native", "-q", "-o", &recording, "--", &program]).fine();
+    for to in ["bolt", "llvm", "autofdo"] {
+        let file = folder.file(to);
+        let said = hodo(&["export", "--to", to, "-o", &file, &recording]).fine().stderr;
+        let (named, others) = said.split_once("--module").unwrap_or_else(|| panic!("{said}"));
+        assert!(named.contains("profile of short, the recorded program's file"), "{said}");
+        assert!(others.contains("ld-linux") && !others.contains("short"), "{said}");
+        let chosen = export(&folder, to, &["--module", "short"], &recording);
+        assert_eq!(fs::read(&file).unwrap(), fs::read(chosen).unwrap(), "{to}");
     }
 }
 

@@ -481,6 +481,41 @@ func total(numbers []int) int {
 	return sum
 }
 
+type shape interface{ area([]int) int }
+
+type square struct{ side int }
+
+func (s square) area(numbers []int) int { return s.side * total(numbers) }
+
+//go:noinline
+func (s square) edge(numbers []int) int { return s.side + total(numbers) }
+
+type edged interface{ edge([]int) int }
+
+type tile struct {
+	name string
+	square
+}
+
+//go:noinline
+func sum(shapes []shape, numbers []int) int {
+	all := 0
+	for _, one := range shapes {
+		all += one.area(numbers)
+	}
+	return all
+}
+
+//go:noinline
+func measure(one edged, numbers []int) int {
+	return one.edge(numbers)
+}
+
+//go:noinline
+func apply(area func([]int) int, numbers []int) int {
+	return area(numbers)
+}
+
 func main() {
 	numbers := []int{1}
 	for i := 0; i < 200; i++ {
@@ -489,6 +524,9 @@ func main() {
 	for i := 0; i < 500; i++ {
 		total(numbers)
 	}
+	sum([]shape{square{2}, &square{3}}, numbers)
+	apply(square{5}.area, numbers)
+	measure(&tile{\"floor\", square{4}}, numbers)
 }
 ";
     folder.write("main.go", source.as_bytes());
@@ -506,6 +544,21 @@ func main() {
     hodo(&["record", "--engine", "native", "-q", "-o", &recording, "--", &program]);
     let profile = folder.file("default.pgo");
     hodo(&["export", "--to", "go", "-q", "-o", &profile, &recording]);
+    // As Go's own profiler does, the profile has methods in place of the wrappers that Go generates.
+    let mut pprof = Command::new("go");
+    let traces = output(pprof.args(["tool", "pprof", "-traces", &profile]));
+    let words: Vec<&str> = traces.split_whitespace().collect();
+    for edge in [
+        ["main.square.area", "main.sum"],
+        ["main.square.area", "main.apply"],
+        ["main.total", "main.square.area"],
+        ["main.square.edge", "main.measure"],
+    ] {
+        assert!(words.windows(2).any(|pair| pair == edge), "{edge:?}: {traces}");
+    }
+    for generated in ["-fm", ".abi0", "(*square)", "tile"] {
+        assert!(!traces.contains(generated), "{generated}: {traces}");
+    }
     let fast = folder.file("fast");
     let said = go(&["build", "-pgo=default.pgo", "-gcflags=-d=pgodebug=1", "-o", &fast, "."]);
     assert!(said.contains("hot-node enabled increased budget=2000 for func=main.main"), "{said}");

@@ -1,6 +1,6 @@
 //! An input, opened and ready to be decoded.
 
-use std::{borrow::Cow, path::Path, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, path::Path, sync::Arc};
 
 use hodo_clock::{Nanos, Tsc};
 use hodo_code::{AddressSpace, Origin, Program, Unreadable};
@@ -9,7 +9,7 @@ use hodo_formats::{
     coresight::{self, RawUnits},
     error::{Error, ErrorKind},
     raw::{self, BadElf},
-    recording::{GuestCode, Recording, StreamKind, Thread},
+    recording::{GuestCode, Recording, SidebandKind, StreamKind, Thread},
 };
 use hodo_intel_pt::{Config, flow::Guest};
 use hodo_model::{Cause, Loss};
@@ -140,6 +140,30 @@ impl<'f> Trace<'f> {
     /// Returns whether it is a native recording, whose streams are logs instead of packets.
     pub fn is_native(&self) -> bool {
         self.streams.iter().any(TraceStream::is_log)
+    }
+
+    /// Returns the names, without folders, of the modules that are programs' own files: the first file that a process
+    /// maps, at its start and after each `execve`.
+    pub fn program_files(&self) -> BTreeSet<&str> {
+        let mut programs = BTreeSet::new();
+        // Processes whose program is known: what they map later are libraries.
+        let mut known = BTreeSet::new();
+        for sideband in self.recording.of_host() {
+            let pid = sideband.thread.pid;
+            match &sideband.kind {
+                SidebandKind::Comm { exec: true, .. } => _ = known.remove(&pid),
+                // A recorder that starts the program runs no code of the recording.
+                SidebandKind::Fork { parent } if known.contains(&parent.pid) => _ = known.insert(pid),
+                SidebandKind::Map(mapping)
+                    if !mapping.kernel && mapping.name.starts_with(b"/") && known.insert(pid) =>
+                {
+                    let path = self.modules.list()[self.modules.of(mapping) as usize].name.as_str();
+                    programs.insert(path.rsplit_once('/').map_or(path, |(_, name)| name));
+                }
+                _ => {}
+            }
+        }
+        programs
     }
 
     /// Returns the origin of the code that a thread sees at an address, at a time if it is known; the context is the thread's

@@ -153,7 +153,8 @@ fn is_loop(source: &str) -> bool {
 
 /// Whether the statement of a line goes on in the next one.
 pub(super) fn is_continued(line: &str) -> bool {
-    !line.ends_with([';', '{', '}', ':', '/']) && !line.is_empty()
+    // The colon of `a ? b : c`, not of a label.
+    line.ends_with(" :") || !line.ends_with([';', '{', '}', ':', '/']) && !line.is_empty()
 }
 
 /// A line without the comment at its end.

@@ -22,8 +22,8 @@ pub(super) struct Program {
     pub(super) arguments: &'static [&'static str],
     /// The statements that the program reads, as a file of this name.
     pub(super) input: Option<(&'static str, &'static str)>,
-    /// Whether it is judged only if it is named: not all of its differences are explained.
-    pub(super) is_open: bool,
+    /// Whether it is judged only if it is named: it takes minutes.
+    pub(super) is_long: bool,
     /// Texts of lines that a peer counts differently, and why.
     pub(super) known: &'static [(&'static str, &'static str)],
 }
@@ -39,7 +39,7 @@ const SMALL: Program = Program {
     flags: &[],
     arguments: &[],
     input: None,
-    is_open: false,
+    is_long: false,
     known: &[],
 };
 
@@ -65,7 +65,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         flags: &["-DSQLITE_THREADSAFE=0", "-DSQLITE_OMIT_LOAD_EXTENSION", "-lm"],
         arguments: &["statements.sql", ":memory:"],
         input: Some(("statements.sql", STATEMENTS)),
-        is_open: true,
+        is_long: true,
         ..SMALL
     },
     Program { name: "paper", own: &["paper.c"], flags: &["-lm"], arguments: &["Sort", "2"], ..SMALL },

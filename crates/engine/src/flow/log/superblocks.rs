@@ -3,7 +3,7 @@
 use hodo_flow::Sink;
 use rustc_hash::FxHashMap;
 
-/// Number of exits of a superblock.
+/// Number of exits of a superblock, a power of two.
 pub(super) const LENGTH: usize = 8;
 
 /// Number of superblocks in the table.
@@ -69,11 +69,24 @@ impl Superblocks {
         if std::mem::replace(&mut self.occurred[slot], hash as u32) != hash as u32 {
             return;
         }
-        let (first, others) = (paths[0], &paths[1..]);
-        match others.iter().try_fold(first, |before, &path| self.join(before, path, sink)) {
+        match self.join_all(paths, sink) {
             Some(path) => self.kept[slot] = Superblock { path, ..superblock },
             None => self.is_closed = true,
         }
+    }
+
+    /// Joins neighbours, and then those: different sequences share most of their pairs, so fewer paths are joined than from the
+    /// first one on, and the look-ups of a level do not wait for each other.
+    fn join_all(&mut self, paths: &[u32; LENGTH], sink: &mut impl Sink) -> Option<u32> {
+        let mut paths = *paths;
+        let mut count = LENGTH;
+        while count > 1 {
+            count /= 2;
+            for index in 0..count {
+                paths[index] = self.join(paths[2 * index], paths[2 * index + 1], sink)?;
+            }
+        }
+        Some(paths[0])
     }
 
     fn join(&mut self, first: u32, second: u32, sink: &mut impl Sink) -> Option<u32> {
