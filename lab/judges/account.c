@@ -94,10 +94,23 @@ static FILE *log_of(unsigned vcpu) {
 
 static void begins(unsigned vcpu, void *number) { put(log_of(vcpu), (uint32_t)(uintptr_t)number); }
 
+static bool is_handler(uint64_t address) {
+    for (int signal = 1; signal < SIGNALS; signal++)
+        if (handlers[signal] == address) return true;
+    return false;
+}
+
 /* The first instruction of a handler; it may also be called as a function, without a frame. */
 __attribute__((used)) static void handler_begins(unsigned vcpu, void *number, const char *state) {
     uint64_t frame = *(uint64_t *)(state + target->sp);
     uint64_t pc = *(uint64_t *)(frame + target->saved_pc), sp = *(uint64_t *)(frame + target->saved_sp);
+    /* Another signal came before: its handler has a frame, but did not begin. */
+    while (sp > frame && is_handler(pc)) {
+        uint64_t next_sp = *(uint64_t *)(sp + target->saved_sp);
+        if (next_sp <= sp) break;
+        pc = *(uint64_t *)(sp + target->saved_pc);
+        frame = sp, sp = next_sp;
+    }
     if (sp > frame) {
         FILE *log = log_of(vcpu);
         put(log, SIGNAL), put(log, (uint32_t)pc), put(log, pc >> 32);
@@ -106,12 +119,6 @@ __attribute__((used)) static void handler_begins(unsigned vcpu, void *number, co
 }
 void handler_entry(unsigned, void *);
 __asm__("handler_entry:\n\tmov %rbp, %rdx\n\tjmp handler_begins\n");
-
-static bool is_handler(uint64_t address) {
-    for (int signal = 1; signal < SIGNALS; signal++)
-        if (handlers[signal] == address) return true;
-    return false;
-}
 
 static void translate(plugin_id id, struct qemu_plugin_tb *block) {
     (void)id;
