@@ -81,3 +81,13 @@ fn a_call_may_not_take_place() {
     assert_eq!(ran.instructions, EXPECTED[..3]);
     assert!(ran.terminators.is_empty() && ran.gaps.is_empty());
 }
+
+#[test]
+fn branches_before_the_source_of_one_did_not_take_place() {
+    let settings = Settings { is_ete: true, ..Settings::default() };
+    // The branch at 1008 in T32 was taken.
+    let ran = decode(settings, &[0xb5, 0x04]);
+    let addresses: Vec<u64> = ran.instructions.iter().map(|(address, _)| *address).collect();
+    assert_eq!(addresses, [0x1000, 0x1002, 0x1004, 0x1008], "{:?}", ran.gaps);
+    assert_eq!(ran.terminators, [Terminator::IndirectJump]);
+}

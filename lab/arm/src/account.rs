@@ -1,100 +1,190 @@
-//! What an emulator ran: each instruction of each thread, and the code.
+//! What a program really ran, as the emulator's plugin wrote it: each instruction of each thread, and the code.
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader},
-    process::{Command, Stdio},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
 };
 
-use hodo_code::Isa;
+use hodo_code::{Isa, Step, Terminator};
+use object::{Object, ObjectSymbol};
+use workbench::account;
 
 use crate::Outcome;
 
-/// Instructions by address.
-pub(crate) type Code = BTreeMap<u64, Encoded>;
+/// The bytes of instructions, by address.
+pub(crate) type Code = BTreeMap<u64, Vec<u8>>;
 
-/// The bytes of an instruction, and its set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Encoded {
+/// An instruction of a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Instruction {
+    pub(crate) address: u64,
     pub(crate) isa: Isa,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) step: Step,
+}
+
+impl Instruction {
+    /// Bit 0 of addresses of this instruction's set.
+    pub(crate) fn mark(&self) -> u64 {
+        u64::from(self.isa == Isa::T32)
+    }
+
+    /// The address of the instruction behind it.
+    pub(crate) fn after(&self) -> u64 {
+        self.address + u64::from(self.step.length)
+    }
+}
+
+/// What ended tracing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The system was called by the instruction before.
+    SystemCall,
+    /// A signal, whose handler returns to this address.
+    Signal(u64),
+}
+
+/// What a thread ran.
+#[derive(Default)]
+pub(crate) struct Thread {
+    /// Numbers of the instructions that ran, in order.
+    ran: Vec<u32>,
+    /// The stops, and how many instructions ran before each.
+    pub(crate) stops: Vec<(usize, Stop)>,
 }
 
 /// The account of a program.
-#[derive(Default)]
 pub(crate) struct Account {
+    /// The bytes of all instructions that were translated, by address.
     pub(crate) code: Code,
-    /// The addresses of the instructions that began, by the emulator's number of the thread.
-    pub(crate) threads: BTreeMap<u32, Vec<u64>>,
+    instructions: Vec<Instruction>,
+    pub(crate) threads: Vec<Thread>,
+    /// Whether it is a program of AArch64.
+    pub(crate) is_64: bool,
+}
+
+/// The instructions that a thread ran.
+#[derive(Clone, Copy)]
+pub(crate) struct Ran<'a> {
+    instructions: &'a [Instruction],
+    ran: &'a [u32],
+}
+
+impl<'a> Ran<'a> {
+    pub(crate) fn get(self, index: usize) -> Option<&'a Instruction> {
+        self.ran.get(index).map(|&number| &self.instructions[number as usize])
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.ran.len()
+    }
+
+    /// The address of an instruction, for people: 0 after the last one.
+    pub(crate) fn address(self, index: usize) -> u64 {
+        self.get(index).map_or(0, |instruction| instruction.address)
+    }
 }
 
 impl Account {
-    /// Runs a program in qemu-aarch64, which translates each instruction apart and logs each that begins.
-    pub(crate) fn record(command: &[String]) -> Outcome<Account> {
-        let is_32 = is_of_32_bits(command)?;
-        let mut child = Command::new(if is_32 { "qemu-arm" } else { "qemu-aarch64" })
-            // Where Debian's cross compilers have the shared libraries.
-            .args(["-L", "/usr/aarch64-linux-gnu"])
-            .args(["-singlestep", "-d", "in_asm,exec,nochain"])
-            .args(command)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let log = child.stderr.take().ok_or("the emulator has no log")?;
-        let mut account = Account::default();
-        let (mut lines, mut line) = (BufReader::with_capacity(1 << 20, log), Vec::new());
-        while lines.read_until(b'\n', &mut line)? > 0 {
-            account.take(&line, is_32)?;
-            line.clear();
-        }
-        child.wait()?;
-        match account.threads.is_empty() {
-            true => Err("the emulator logged no instruction".into()),
-            false => Ok(account),
-        }
-    }
-
-    /// Reads `0x00400640:  d503201f  nop`, or `Trace 0: 0x7f35bf800100 [flags/address/…] symbol`. Other lines are the
-    /// program's.
-    fn take(&mut self, line: &[u8], is_32: bool) -> Outcome {
-        if let Some(rest) = line.strip_prefix(b"Trace ") {
-            let text = std::str::from_utf8(rest)?;
-            let (thread, rest) = text.split_once(':').ok_or("a line without a thread")?;
-            let address = rest.split('/').nth(1).ok_or("a line without an address")?;
-            self.threads.entry(thread.parse()?).or_default().push(u64::from_str_radix(address, 16)?);
-        } else if let Some(rest) = line.strip_prefix(b"0x") {
-            let Ok(text) = std::str::from_utf8(rest) else { return Ok(()) };
-            let mut words = text.split_whitespace();
-            let (Some(address), Some(word)) = (words.next(), words.next()) else { return Ok(()) };
-            let Some(encoded) = encoded(word, words.next().unwrap_or_default(), is_32) else { return Ok(()) };
-            let address = u64::from_str_radix(address.trim_end_matches(':'), 16)?;
-            if self.code.insert(address, encoded.clone()).is_some_and(|before| before != encoded) {
+    /// Runs a program under the emulator, whose plugin is compiled in `folder`.
+    pub(crate) fn record(command: &[String], folder: &Path) -> Outcome<Account> {
+        let program = PathBuf::from(command.first().ok_or("no program")?);
+        let file = fs::read(&program)?;
+        let file = object::File::parse(&*file)?;
+        let mut emulator = Command::new(if file.is_64() { "qemu-aarch64" } else { "qemu-arm" });
+        // Where Debian's cross compilers have the shared libraries.
+        emulator.args(["-L", "/usr/aarch64-linux-gnu"]);
+        let plugin = account::compile_plugin(folder)?;
+        let command: Vec<&Path> = command.iter().map(Path::new).collect();
+        let began = account::Account::record(emulator, &command, &plugin, &folder.join("account"))?;
+        let sets = Sets::read(&file);
+        let mut code = BTreeMap::new();
+        let mut instructions = Vec::new();
+        for translated in &began.translated {
+            let (address, isa) = (translated.address, sets.at(translated.address));
+            let bytes = &translated.bytes[..translated.length as usize];
+            if code.insert(address, bytes.to_vec()).is_some_and(|before| before != bytes) {
                 return Err(format!("the code at {address:x} changes").into());
             }
+            let instruction = isa.instruction(bytes, address);
+            let step = instruction.map_err(|_| format!("{address:x}: {bytes:x?} is no instruction"))?.step();
+            if u32::from(step.length) != translated.length {
+                return Err(format!("{address:x}: {} bytes, not {}", step.length, translated.length).into());
+            }
+            instructions.push(Instruction { address, isa, step });
         }
-        Ok(())
+        let threads = (0..began.threads()).map(|thread| Thread::read(began.events(thread), &instructions));
+        let threads = threads.collect();
+        Ok(Account { code, instructions, threads, is_64: file.is_64() })
+    }
+
+    pub(crate) fn ran<'a>(&'a self, thread: &'a Thread) -> Ran<'a> {
+        Ran { instructions: &self.instructions, ran: &thread.ran }
     }
 }
 
-/// Reads a word, or one or two halfwords of T32; the second may be the mnemonic.
-fn encoded(first: &str, second: &str, is_32: bool) -> Option<Encoded> {
-    /// Instructions of four bytes begin with a halfword from here on.
-    const WIDE: u16 = 0xe800;
-    if first.len() == 8 {
-        let isa = if is_32 { Isa::A32 } else { Isa::A64 };
-        return Some(Encoded { isa, bytes: u32::from_str_radix(first, 16).ok()?.to_le_bytes().to_vec() });
+impl Thread {
+    /// The begin of the thread: its first instructions, at most `count`.
+    pub(crate) fn first(&self, count: usize) -> Thread {
+        let count = count.min(self.ran.len());
+        let stops = self.stops.iter().copied().filter(|&(after, _)| after <= count);
+        Thread { ran: self.ran[..count].to_vec(), stops: stops.collect() }
     }
-    let halfword = u16::from_str_radix(first, 16).ok()?;
-    let mut bytes = halfword.to_le_bytes().to_vec();
-    if halfword >= WIDE {
-        bytes.extend(u16::from_str_radix(second, 16).ok()?.to_le_bytes());
+
+    fn read(events: impl Iterator<Item = account::Event>, instructions: &[Instruction]) -> Thread {
+        let mut thread = Thread::default();
+        // The instruction that began last: whether it retired is known when the next one begins.
+        let mut begun = None;
+        for event in events {
+            match event {
+                account::Event::Began(number) => thread.ran.extend(begun.replace(number)),
+                account::Event::SystemCall => {
+                    thread.ran.extend(begun.take());
+                    thread.stops.push((thread.ran.len(), Stop::SystemCall));
+                }
+                account::Event::Signal(address) => {
+                    // Without a begun instruction, it came during a system call.
+                    let Some(number) = begun.take() else { continue };
+                    let last = &instructions[number as usize];
+                    let jumps_to_itself =
+                        last.step.terminator == Terminator::Jump && last.step.target == address;
+                    if last.address != address || jumps_to_itself {
+                        thread.ran.push(number);
+                    }
+                    thread.stops.push((thread.ran.len(), Stop::Signal(address)));
+                }
+            }
+        }
+        thread.ran.extend(begun);
+        thread
     }
-    Some(Encoded { isa: Isa::T32, bytes })
 }
 
-/// Returns whether a program is an ELF file of 32 bits.
-fn is_of_32_bits(command: &[String]) -> Outcome<bool> {
-    let program = command.first().ok_or("no program")?;
-    Ok(std::fs::read(program)?.get(4) == Some(&1))
+/// The instruction sets of a program's code.
+enum Sets {
+    A64,
+    /// From each address on, by the symbols `$a` and `$t` of the file ("ELF for the Arm Architecture", mapping symbols).
+    AArch32(BTreeMap<u64, Isa>),
+}
+
+impl Sets {
+    fn read(file: &object::File<'_>) -> Sets {
+        if file.is_64() {
+            return Sets::A64;
+        }
+        let sets = file.symbols().filter_map(|symbol| match symbol.name() {
+            Ok("$a") => Some((symbol.address(), Isa::A32)),
+            Ok("$t") => Some((symbol.address(), Isa::T32)),
+            _ => None,
+        });
+        Sets::AArch32(sets.collect())
+    }
+
+    fn at(&self, address: u64) -> Isa {
+        match self {
+            Sets::A64 => Isa::A64,
+            Sets::AArch32(sets) => sets.range(..=address).next_back().map_or(Isa::A32, |(_, &isa)| isa),
+        }
+    }
 }

@@ -3,12 +3,15 @@
 use hodo_etm::encoder::Settings;
 
 /// Settings, and how the bytes are stored.
+#[derive(Clone, Copy)]
 pub(crate) struct Configuration {
     pub(crate) name: &'static str,
     pub(crate) settings: Settings,
     /// Instructions between timestamps, if there are any.
     pub(crate) timestamps: Option<usize>,
     pub(crate) frames: bool,
+    /// Whether perf 6.1 decodes the same from a recording, whose trace has frames and timestamps in addition.
+    pub(crate) perf_reads: bool,
 }
 
 const PLAIN: Settings = Settings {
@@ -22,7 +25,7 @@ const PLAIN: Settings = Settings {
 };
 
 const fn named(name: &'static str, settings: Settings) -> Configuration {
-    Configuration { name, settings, timestamps: None, frames: false }
+    Configuration { name, settings, timestamps: None, frames: false, perf_reads: true }
 }
 
 /// Commits within cycle counts are not among them: OpenCSD 1.3.3 does not apply them. The tests of `hodo-etm` do.

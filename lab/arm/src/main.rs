@@ -11,11 +11,15 @@
 mod account;
 mod classes;
 mod configurations;
+mod damage;
 mod foreign;
 mod ours;
+mod perf;
+mod pieces;
 mod snapshot;
 mod speed;
 mod traced;
+mod trials;
 
 use std::{
     path::{Path, PathBuf},
@@ -26,6 +30,15 @@ use account::Account;
 use configurations::{CONFIGURATIONS, Configuration};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+/// Instructions of a thread that are judged, at most; the first configuration is judged to the end.
+const LONGEST: usize = 16_000_000;
+/// Instructions of a thread whose branches are compared with perf's, at most, and of threads whose instructions are, too.
+const BRANCHES: usize = 2_000_000;
+const EACH: usize = 500_000;
+
+/// Trials of each thread in each way to spoil a trace.
+const TRIALS: u64 = 2;
 
 const USAGE: &str = "usage: hodo-arm --folder FOLDER classes | snapshot PLACE… | speed PLACE | [--config NAME]… PROGRAM [ARGUMENT]…";
 
@@ -61,12 +74,17 @@ fn run() -> Outcome {
         [snapshot, places @ ..] if snapshot == "snapshot" => return foreign::judge(places, &folder),
         _ => {}
     }
-    let account = Account::record(&command)?;
+    let account = Account::record(&command, &folder)?;
     let mut differences = 0;
     for configuration in CONFIGURATIONS {
         if wanted.is_empty() || wanted.iter().any(|name| name == configuration.name) {
             differences += judge(&account, configuration, &folder)?;
         }
+    }
+    if wanted.is_empty() {
+        let mut table = trials::Table::new();
+        differences += trials::judge(&account, TRIALS, &mut table)?;
+        trials::print(&table);
     }
     match differences {
         0 => Ok(()),
@@ -75,21 +93,35 @@ fn run() -> Outcome {
 }
 
 /// Judges all threads in one configuration, and prints a line. Returns the number of differences.
-fn judge(account: &Account, configuration: &Configuration, folder: &Path) -> Outcome<u32> {
+fn judge(account: &Account, configuration: &Configuration, folder: &Path) -> Outcome<u64> {
     let (mut instructions, mut bytes, mut differences) = (0, 0, 0);
-    for (thread, addresses) in &account.threads {
-        let trace = traced::encode(&account.code, addresses, configuration)?;
-        let own = ours::compare(&account.code, addresses, &trace, configuration);
-        let place = folder.join(format!("{}-{thread}", configuration.name));
-        snapshot::write(&place, &account.code, &trace, configuration)?;
-        let foreign = snapshot::compare(&place, &account.code, addresses);
-        for (who, result) in [("ours", own), ("OpenCSD", foreign)] {
+    let longest = if configuration.name == CONFIGURATIONS[0].name { usize::MAX } else { LONGEST };
+    for (number, thread) in account.threads.iter().enumerate() {
+        let thread = thread.first(longest);
+        let ran = account.ran(&thread);
+        let trace = traced::encode(ran, &thread.stops, configuration)?;
+        let own = ours::compare(&account.code, ran, &trace, configuration);
+        let place = folder.join(format!("{}-{number}", configuration.name));
+        let dumps = snapshot::write(&place, &account.code, &trace, configuration)?;
+        let mut verdicts = vec![("ours", own), ("OpenCSD", snapshot::compare(&place, ran))];
+        if configuration.perf_reads && account.is_64 {
+            let timed = Configuration { timestamps: Some(500), frames: true, ..*configuration };
+            let file = folder.join("perf.data");
+            let thread = thread.first(BRANCHES);
+            let ran = account.ran(&thread);
+            perf::write(&file, &dumps, &traced::encode(ran, &thread.stops, &timed)?, &timed)?;
+            verdicts.push(("perf's branches", perf::compare_branches(&file, ran, &thread.stops)));
+            if ran.len() < EACH {
+                verdicts.push(("perf's instructions", perf::compare_instructions(&file, ran)));
+            }
+        }
+        for (who, result) in verdicts {
             if let Err(error) = result {
-                println!("  {} thread {thread}, {who}: {error}", configuration.name);
+                println!("  {} thread {number}, {who}: {error}", configuration.name);
                 differences += 1;
             }
         }
-        instructions += addresses.len();
+        instructions += ran.len();
         bytes += trace.len();
     }
     println!(

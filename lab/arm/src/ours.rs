@@ -11,11 +11,14 @@ use hodo_etm::{
 };
 use hodo_flow::{Event, Executed, Sink, Switch};
 
-use crate::{account::Code, configurations::Configuration};
+use crate::{
+    account::{Code, Ran},
+    configurations::Configuration,
+};
 
 /// Compares the instructions with an account.
 struct Comparison<'a> {
-    expected: &'a [u64],
+    expected: Ran<'a>,
     at: usize,
     problem: Option<String>,
 }
@@ -26,8 +29,9 @@ impl Sink for Comparison<'_> {
             if self.problem.is_some() {
                 return;
             }
-            if self.expected.get(self.at) != Some(&address) {
-                let expected = self.expected.get(self.at).copied().unwrap_or_default();
+            let expected = self.expected.get(self.at).map(|instruction| instruction.address);
+            if expected != Some(address) {
+                let expected = expected.unwrap_or_default();
                 self.problem = Some(format!("instruction {}: {address:x}, expected {expected:x}", self.at));
             }
             self.at += 1;
@@ -46,7 +50,7 @@ impl Sink for Comparison<'_> {
 /// Decodes a trace, and compares each address.
 pub(crate) fn compare(
     code: &Code,
-    expected: &[u64],
+    expected: Ran<'_>,
     trace: &[u8],
     configuration: &Configuration,
 ) -> Result<(), String> {
@@ -88,10 +92,10 @@ pub(crate) fn compare(
 /// Joins instructions that follow each other.
 pub(crate) fn contiguous(code: &Code) -> Vec<(u64, Vec<u8>)> {
     let mut ranges: Vec<(u64, Vec<u8>)> = Vec::new();
-    for (&address, encoded) in code {
+    for (&address, instruction) in code {
         match ranges.last_mut() {
-            Some((start, bytes)) if *start + bytes.len() as u64 == address => bytes.extend(&encoded.bytes),
-            _ => ranges.push((address, encoded.bytes.clone())),
+            Some((start, bytes)) if *start + bytes.len() as u64 == address => bytes.extend(instruction),
+            _ => ranges.push((address, instruction.clone())),
         }
     }
     ranges

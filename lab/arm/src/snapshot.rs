@@ -6,17 +6,36 @@ use std::{
     fmt::Write as _,
     fs,
     io::{BufRead, BufReader},
-    path::Path,
+    ops::Range,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use crate::{Outcome, account::Code, configurations::Configuration, ours::contiguous, traced::TRACE_ID};
+use crate::{
+    Outcome,
+    account::{Code, Ran},
+    configurations::Configuration,
+    ours::contiguous,
+    traced::TRACE_ID,
+};
 
 /// Bytes between instructions that are stored as one file: the program searches its files one after another.
 const NEAR: u64 = 1 << 16;
 
-/// Writes the folder.
-pub(crate) fn write(folder: &Path, code: &Code, trace: &[u8], configuration: &Configuration) -> Outcome {
+/// Code of a snapshot.
+pub(crate) struct Dump {
+    pub(crate) file: PathBuf,
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+}
+
+/// Writes the folder. Returns its dumps of code.
+pub(crate) fn write(
+    folder: &Path,
+    code: &Code,
+    trace: &[u8],
+    configuration: &Configuration,
+) -> Outcome<Vec<Dump>> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
     }
@@ -36,16 +55,19 @@ pub(crate) fn write(folder: &Path, code: &Code, trace: &[u8], configuration: &Co
         "[device]\nname=cpu_0\nclass=core\ntype=Cortex-A53\n[regs]\nPC(size:64)=0\nSP(size:64)=0\n\
                     SCTLR_EL1=0x1007\nCPSR=0x1C5\n"
             .to_owned();
+    let mut dumps = Vec::new();
     // Version 1.3.3 misreads several ranges of one file, so each has its own.
     for (number, (address, mut bytes)) in near(contiguous(code)).into_iter().enumerate() {
         // It reads four bytes of T32 instructions that have two.
         bytes.extend([0; 2]);
-        let (file, length) = (format!("mem{number}.bin"), bytes.len());
-        writeln!(core, "[dump{number}]\nfile={file}\naddress={address:#x}\nlength={length:#x}")?;
-        fs::write(folder.join(file), bytes)?;
+        let (name, length) = (format!("mem{number}.bin"), bytes.len() as u64);
+        writeln!(core, "[dump{number}]\nfile={name}\naddress={address:#x}\nlength={length:#x}")?;
+        let file = folder.join(name);
+        fs::write(&file, bytes)?;
+        dumps.push(Dump { file, address, length });
     }
     fs::write(folder.join("cpu.ini"), core)?;
-    Ok(())
+    Ok(dumps)
 }
 
 /// Joins ranges that are near each other; zeros fill the places between.
@@ -92,7 +114,7 @@ fn unit(configuration: &Configuration) -> String {
 }
 
 /// Runs the program, and compares each address that it decodes.
-pub(crate) fn compare(folder: &Path, code: &Code, expected: &[u64]) -> Result<(), String> {
+pub(crate) fn compare(folder: &Path, expected: Ran<'_>) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
     let mut child = Command::new("trc_pkt_lister")
         .args(["-decode_only", "-no_time_print", "-logstdout", "-ss_dir", "."])
@@ -104,30 +126,52 @@ pub(crate) fn compare(folder: &Path, code: &Code, expected: &[u64]) -> Result<()
     let output = child.stdout.take().ok_or("trc_pkt_lister has no output")?;
     let mut at = 0;
     let mut problem = None;
-    for line in BufReader::with_capacity(1 << 20, output).split(b'\n') {
-        let line = line.map_err(text)?;
-        let line = String::from_utf8_lossy(&line);
-        if problem.is_none() && (line.contains("ADDR_NACC") || line.contains("rror")) {
-            problem = Some(format!("after {at} instructions: {line}"));
-        }
-        let Some((_, range)) = line.split_once("INSTR_RANGE(exec range=0x") else { continue };
-        let mut ends = range.split(":[0x").map(|part| part.split([']', ' ', ')']).next().unwrap_or_default());
-        let (Some(begin), Some(end)) = (ends.next(), ends.next()) else { continue };
-        let number = |text: &str| u64::from_str_radix(text, 16).map_err(|_| format!("no address in {line}"));
-        let (mut address, end) = (number(begin)?, number(end)?);
-        while address < end {
-            if problem.is_none() && expected.get(at) != Some(&address) {
-                let expected = expected.get(at).copied().unwrap_or_default();
-                problem = Some(format!("instruction {at}: {address:x}, expected {expected:x}"));
+    let mut lines = BufReader::with_capacity(1 << 20, output);
+    let mut line = Vec::new();
+    while problem.is_none() && lines.read_until(b'\n', &mut line).map_err(text)? > 0 {
+        match range(&line) {
+            Some(range) => {
+                let mut address = range.start;
+                while address < range.end {
+                    match expected.get(at) {
+                        Some(instruction) if instruction.address == address => address = instruction.after(),
+                        _ => {
+                            let expected = expected.address(at);
+                            problem = Some(format!("instruction {at}: {address:x}, expected {expected:x}"));
+                            break;
+                        }
+                    }
+                    at += 1;
+                }
             }
-            at += 1;
-            address += code.get(&address).map_or(4, |encoded| encoded.bytes.len() as u64);
+            None => {
+                let line = String::from_utf8_lossy(&line);
+                if line.contains("ADDR_NACC") || line.contains("rror") {
+                    problem = Some(format!("after {at} instructions: {line}"));
+                }
+            }
         }
+        line.clear();
     }
+    drop(lines);
     child.wait().map_err(text)?;
     match problem {
         Some(problem) => Err(problem),
         None if at != expected.len() => Err(format!("{at} of {} instructions", expected.len())),
         None => Ok(()),
     }
+}
+
+/// Reads the addresses of `… OCSD_GEN_TRC_ELEM_INSTR_RANGE(exec range=0x400640:[0x400650] …`; `None` in other lines.
+fn range(line: &[u8]) -> Option<Range<u64>> {
+    const BEGIN: &[u8] = b"INSTR_RANGE(exec range=0x";
+    let line = &line[memchr::memmem::find(line, BEGIN)? + BEGIN.len()..];
+    let middle = memchr::memchr(b':', line)?;
+    let (begin, rest) = (&line[..middle], line[middle..].strip_prefix(b":[0x")?);
+    let end = &rest[..memchr::memchr(b']', rest)?];
+    Some(hexadecimal(begin)?..hexadecimal(end)?)
+}
+
+fn hexadecimal(text: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
 }

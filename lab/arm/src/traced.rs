@@ -1,13 +1,26 @@
 //! Encodes an account as a trace unit that traces user mode only would.
 
-use hodo_code::{Isa, Step, Terminator};
-use hodo_etm::{encoder::Encoder, frames::frames_of, packet::Context};
+use std::ops::Range;
 
-use crate::{Outcome, account::Code, configurations::Configuration};
+use hodo_code::{Isa, Terminator};
+use hodo_etm::{
+    encoder::{Encoder, Settings},
+    frames::frames_of,
+    packet::Context,
+};
+
+use crate::{
+    Outcome,
+    account::{Instruction, Ran, Stop},
+    configurations::Configuration,
+};
 
 /// Exception types of system calls and interrupts.
 const CALL: u16 = 2;
 const INTERRUPT: u16 = 0xe;
+
+/// The traced context and virtual context. perf takes the latter for the thread if it is traced, as where the kernel runs at EL2.
+pub(crate) const PROCESS: u32 = 1234;
 
 /// The trace ID of the source.
 pub(crate) const TRACE_ID: u8 = 0x10;
@@ -19,63 +32,115 @@ fn context(is_64: bool) -> Context {
         level: 0,
         is_64,
         is_non_secure: true,
-        virtual_context: Some(3),
-        context_id: Some(1234),
+        virtual_context: Some(PROCESS),
+        context_id: Some(PROCESS),
     }
 }
 
-/// Returns an address with bit 0 set where the code is T32.
-fn marked(code: &Code, address: u64) -> u64 {
-    address | u64::from(code.get(&address).is_some_and(|encoded| encoded.isa == Isa::T32))
+/// Encodes the instructions of a thread.
+pub(crate) fn encode(
+    ran: Ran<'_>,
+    stops: &[(usize, Stop)],
+    configuration: &Configuration,
+) -> Outcome<Vec<u8>> {
+    encode_losing(ran, stops, configuration, 0..0)
 }
 
-/// Encodes the instructions of a thread.
-pub(crate) fn encode(code: &Code, addresses: &[u64], configuration: &Configuration) -> Outcome<Vec<u8>> {
+/// Encodes the instructions of a thread but `lost`, at which the unit's buffer is full.
+pub(crate) fn encode_losing(
+    ran: Ran<'_>,
+    stops: &[(usize, Stop)],
+    configuration: &Configuration,
+    lost: Range<usize>,
+) -> Outcome<Vec<u8>> {
     let settings = &configuration.settings;
     let mut encoder = Encoder::new(*settings);
-    let Some(&first) = addresses.first() else { return Ok(Vec::new()) };
-    let context = context(code.get(&first).is_some_and(|encoded| encoded.isa == Isa::A64));
-    encoder.begin(marked(code, first), context);
-    let speculates = settings.speculation_depth > 0;
-    for (index, &address) in addresses.iter().enumerate() {
-        let encoded = code.get(&address).ok_or_else(|| format!("the code at {address:x} is unknown"))?;
-        let step = encoded.isa.instruction(&encoded.bytes, address).map_err(|_| "no instruction")?.step();
-        let is_64 = encoded.isa == Isa::A64;
-        let after = address + u64::from(step.length);
-        let next = addresses.get(index + 1).copied();
-        encoder.pass_cycles(1);
-        let is_taken =
-            step.terminator == Terminator::Conditional && step.target != after && next == Some(step.target);
-        if is_taken && speculates && index.is_multiple_of(5) {
-            encoder.mispredicted(is_taken);
-        } else {
-            let to =
-                next.filter(|&to| leads_to(&step, after, is_64, to)).unwrap_or(continuation(&step, after));
-            // Without an instruction at the address, the state stays.
-            let mark = if code.contains_key(&to) { 0 } else { marked(code, address) & 1 };
-            encoder.executed(marked(code, address), &step, marked(code, to) | mark);
+    let Some(first) = ran.get(0) else { return Ok(Vec::new()) };
+    let context = context(first.isa == Isa::A64);
+    let mut stops = stops.iter().peekable();
+    let mut is_on = false;
+    for index in 0..=ran.len() {
+        if lost.contains(&index) {
+            if is_on {
+                encoder.overflow();
+                is_on = false;
+            }
+            while stops.next_if(|(after, _)| *after <= index).is_some() {}
+            continue;
         }
-        if step.terminator != Terminator::None {
+        while let Some((_, stop)) = stops.next_if(|(after, _)| *after == index) {
+            let last = index.checked_sub(1).and_then(|last| ran.get(last));
+            let mark = last.map_or(0, Instruction::mark);
+            let (kind, from) = match (stop, last) {
+                (Stop::SystemCall, Some(last)) => (CALL, last.after()),
+                (Stop::SystemCall, None) => return Err("a system call before the first instruction".into()),
+                (&Stop::Signal(from), _) => (INTERRUPT, from),
+            };
+            if !is_on {
+                encoder.begin(from | mark, context);
+            }
+            encoder.exception(kind, from | mark);
+            is_on = false;
+        }
+        let Some(instruction) = ran.get(index) else { break };
+        if !is_on {
+            encoder.begin(instruction.address | instruction.mark(), context);
+            is_on = true;
+        }
+        let (to, is_last) = match (stops.peek(), ran.get(index + 1)) {
+            (Some((after, Stop::Signal(from))), _) if *after == index + 1 => {
+                (from | instruction.mark(), true)
+            }
+            (Some((after, Stop::SystemCall)), _) if *after == index + 1 => {
+                (instruction.after() | instruction.mark(), true)
+            }
+            (_, Some(next)) => (next.address | next.mark(), false),
+            // The thread ended with its process.
+            (_, None) => (continuation(instruction), true),
+        };
+        execute(&mut encoder, instruction, to, !is_last && index.is_multiple_of(5), settings)?;
+        // A time between two waypoints would be one before the instructions that are already passed.
+        if !matches!(instruction.step.terminator, Terminator::None | Terminator::Trap | Terminator::Wait) {
             beside(&mut encoder, index, configuration);
         }
-        let kind = if step.terminator == Terminator::Trap { CALL } else { INTERRUPT };
-        let is_left =
-            next.is_none_or(|to| step.terminator == Terminator::Trap || !leads_to(&step, after, is_64, to));
-        if is_left {
-            encoder.exception(kind, continuation(&step, after) | marked(code, address) & 1);
-            if let Some(to) = next {
-                encoder.begin(marked(code, to), context);
-            }
-        }
+    }
+    if is_on {
+        let last = ran.get(ran.len() - 1).ok_or("no instruction")?;
+        encoder.exception(INTERRUPT, continuation(last));
     }
     let bytes = encoder.finish();
     Ok(if configuration.frames { frames_of(TRACE_ID, &bytes) } else { bytes })
 }
 
+/// Encodes an instruction after which execution continues at `to`; a taken branch may have been predicted wrongly.
+fn execute(
+    encoder: &mut Encoder,
+    instruction: &Instruction,
+    to: u64,
+    mispredicts: bool,
+    settings: &Settings,
+) -> Outcome {
+    let step = &instruction.step;
+    if !leads_to(instruction, to & !1) {
+        return Err(format!("nothing leads from {:x} to {to:x}", instruction.address).into());
+    }
+    encoder.pass_cycles(1);
+    let is_taken = step.terminator == Terminator::Conditional
+        && step.target != instruction.after()
+        && to & !1 == step.target;
+    match is_taken && mispredicts && settings.speculation_depth > 0 {
+        true => encoder.mispredicted(is_taken),
+        false => encoder.executed(instruction.address | instruction.mark(), step, to),
+    }
+    Ok(())
+}
+
 /// Returns whether execution may continue at an address without an exception.
-fn leads_to(step: &Step, after: u64, is_64: bool, to: u64) -> bool {
+fn leads_to(instruction: &Instruction, to: u64) -> bool {
+    let (step, after) = (&instruction.step, instruction.after());
     match step.terminator {
-        Terminator::Jump | Terminator::Call if !is_64 && to == after => true,
+        // In A32 and T32 any branch may have a condition.
+        Terminator::Jump | Terminator::Call if instruction.isa != Isa::A64 && to == after => true,
         Terminator::Conditional => to == step.target || to == after,
         Terminator::Jump | Terminator::Call => to == step.target,
         Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return | Terminator::Far => true,
@@ -84,10 +149,10 @@ fn leads_to(step: &Step, after: u64, is_64: bool, to: u64) -> bool {
 }
 
 /// Returns an address at which execution may continue.
-fn continuation(step: &Step, after: u64) -> u64 {
-    match step.terminator {
-        Terminator::Jump | Terminator::Call => step.target,
-        _ => after,
+fn continuation(instruction: &Instruction) -> u64 {
+    match instruction.step.terminator {
+        Terminator::Jump | Terminator::Call => instruction.step.target,
+        _ => instruction.after() | instruction.mark(),
     }
 }
 

@@ -35,13 +35,13 @@ const PROGRAMS: &[Program] = &[
     linked_statically("habits", "habits.c"),
     linked_statically("slowpath", "slowpath.c"),
     linked_statically("signals", "signals.c"),
-    linked_statically("ticks", "ticks.c"),
+    Program { arguments: &["40"], ..linked_statically("ticks", "ticks.c") },
     linked_statically("throws", "throws.cpp"),
     linked_statically("made_code", "made_code.c"),
     Program { arguments: &["15"], ..linked_dynamically("fib-dynamic", "fib.c") },
     linked_dynamically("threads-dynamic", "threads.c"),
     linked_dynamically("seven_calls-dynamic", "seven_calls.c"),
-    linked_dynamically("ticks-dynamic", "ticks.c"),
+    Program { arguments: &["40"], ..linked_dynamically("ticks-dynamic", "ticks.c") },
     linked_dynamically("throws-dynamic", "throws.cpp"),
 ];
 

@@ -1,9 +1,11 @@
-//! What a program really ran, as the emulator's plugin (`lab/judges/riscv_account.c`) wrote it.
+//! What a program really ran, as the emulator's plugin wrote it.
 
 use std::{
     collections::{BTreeMap, HashMap},
     fs,
+    ops::Range,
     path::Path,
+    process::Command,
 };
 
 use hodo_etrace::{
@@ -12,10 +14,8 @@ use hodo_etrace::{
 };
 use hodo_isa::riscv::{self, Instruction, Kind, Set};
 use object::{Object, ObjectSegment};
-use workbench::Outcome;
+use workbench::{Outcome, account};
 
-const SYSCALL: u32 = 0xffff_ffff;
-const SIGNAL: u32 = 0xffff_fffe;
 /// Causes of the traps that signals stand for: a load page fault, and the timer's interrupt.
 const FAULT: u64 = 13;
 const TIMER: u64 = 5;
@@ -35,7 +35,9 @@ pub(crate) struct Account {
     /// The code of the program's file, and what ran elsewhere. A decoder looks at code that did not run to see whether
     /// another path fits.
     pub(crate) code: BTreeMap<u64, Vec<u8>>,
-    threads: Vec<Vec<u32>>,
+    began: account::Account,
+    /// Events of a thread that are followed, at most.
+    pub(crate) longest: usize,
 }
 
 /// What happened to a thread.
@@ -60,26 +62,23 @@ pub(crate) enum Interrupts {
 }
 
 impl Account {
-    /// Reads the files with this name and several suffixes, and the code of the program's file.
-    pub(crate) fn read(base: &Path, program: &Path) -> Outcome<Account> {
+    /// Runs a program under the emulator, and reads the code of its file. The plugin writes to files with the name `base`.
+    pub(crate) fn record(program: &Path, plugin: &Path, base: &Path) -> Outcome<Account> {
+        let mut emulator = Command::new("qemu-riscv64");
+        emulator.current_dir(base.parent().ok_or("no folder")?);
+        let began = account::Account::record(emulator, &[program], plugin, base)?;
         let mut translated = Vec::new();
         let mut bytes: HashMap<u64, [u8; 4]> = HashMap::new();
-        for entry in words(&base.with_extension("code"))?.chunks_exact(5) {
-            let address = u64::from(entry[1]) | u64::from(entry[2]) << 32;
-            let raw = entry[4].to_le_bytes();
+        for &account::Translated { address, length, bytes: raw } in &began.translated {
             let instruction = riscv::decode(&raw, address, Set::RV64GC)
                 .ok_or_else(|| format!("{address:x}: {raw:x?} is no instruction"))?;
-            if u32::from(instruction.length) != entry[3] {
-                return Err(format!("{address:x}: {} bytes, not {}", instruction.length, entry[3]).into());
+            if u32::from(instruction.length) != length {
+                return Err(format!("{address:x}: {} bytes, not {length}", instruction.length).into());
             }
             if bytes.insert(address, raw).is_some_and(|before| before != raw) {
                 return Err(format!("the code at {address:x} changed").into());
             }
             translated.push(Translated { address, instruction });
-        }
-        let mut threads = Vec::new();
-        while let Ok(words) = words(&base.with_extension(threads.len().to_string())) {
-            threads.push(words);
         }
         let ran = contiguous(&bytes);
         let mut code = executable(program)?;
@@ -92,29 +91,25 @@ impl Account {
                 code.insert(address, bytes.clone());
             }
         }
-        Ok(Account { translated, ran, code, threads })
+        Ok(Account { translated, ran, code, began, longest: usize::MAX })
     }
 
     pub(crate) fn threads(&self) -> usize {
-        self.threads.len()
+        self.began.threads()
     }
 
     /// Passes on what happened to a thread, in order.
     pub(crate) fn follow(&self, thread: usize, mut take: impl FnMut(Event)) {
         // The instruction that began last: whether it retired is known when the next one begins.
         let mut begun: Option<Translated> = None;
-        let mut words = self.threads[thread].iter().copied();
-        while let Some(word) = words.next() {
-            match word {
-                SYSCALL => {
-                    words.next();
+        for event in self.began.events(thread).take(self.longest) {
+            match event {
+                account::Event::SystemCall => {
                     if let Some(ecall) = begun.take() {
                         take(Event::SystemCall(ecall.address));
                     }
                 }
-                SIGNAL => {
-                    let halves = (words.next().unwrap_or(0), words.next().unwrap_or(0));
-                    let address = u64::from(halves.0) | u64::from(halves.1) << 32;
+                account::Event::Signal(address) => {
                     // Without a begun instruction, it came during a system call, which ended tracing.
                     let Some(last) = begun.take() else { continue };
                     let is_fault =
@@ -124,7 +119,7 @@ impl Account {
                     }
                     take(Event::Signal { address, is_fault });
                 }
-                number => {
+                account::Event::Began(number) => {
                     if let Some(last) = begun.replace(self.translated[number as usize]) {
                         take(Event::Retired(last.address, last.instruction));
                     }
@@ -137,16 +132,26 @@ impl Account {
         }
     }
 
-    /// Encodes a thread's execution. A system call ends tracing, as with a trace of user mode only.
+    /// Encodes a thread's execution. A system call ends tracing, as with a trace of user mode only. Packets are lost from one
+    /// instruction up to another, counted from 1 on.
     pub(crate) fn encode(
         &self,
         thread: usize,
         interrupts: Interrupts,
+        lost: Range<usize>,
         encoder: &mut Encoder,
         mut take: impl FnMut(&mut Encoder),
     ) {
-        let mut after_branch = false;
+        let (mut after_branch, mut retired) = (false, 0);
         self.follow(thread, |event| {
+            retired += usize::from(matches!(event, Event::Retired(..)));
+            if lost.contains(&retired) {
+                if retired == lost.start && matches!(event, Event::Retired(..)) {
+                    encoder.lose();
+                    take(encoder);
+                }
+                return;
+            }
             match event {
                 Event::Retired(address, instruction) => {
                     after_branch = matches!(instruction.kind, Kind::Branch { .. });
@@ -193,12 +198,6 @@ impl Account {
         });
         addresses
     }
-}
-
-fn words(file: &Path) -> Outcome<Vec<u32>> {
-    let bytes = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
-    Ok(bytes.chunks_exact(4).map(word).collect())
 }
 
 /// The executable segments of a program's file.

@@ -6,24 +6,26 @@
 mod account;
 mod ours;
 mod peer;
+mod trials;
 
-use std::{
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::{ops::Range, path::Path, process::Command};
 
+use hodo_code::{NoLabels, Program as Code};
 use hodo_etrace::{
     Configuration, Parameters,
     encoder::Encoder,
+    flow::Decoder,
     ntrace,
     packet::Options,
     transport::{Kind, Transport, Unit},
 };
+use hodo_flow::Sink;
 use workbench::{Outcome, command};
 
 use self::{
     account::{Account, Interrupts},
     ours::Opinion,
+    trials::Totals,
 };
 
 /// A program of `lab/workloads`.
@@ -55,6 +57,19 @@ struct Mode {
     has_peer: bool,
 }
 
+impl Mode {
+    fn configuration(&self) -> Configuration {
+        let mut parameters = Parameters::default();
+        (self.parameters)(&mut parameters);
+        Configuration {
+            source: None,
+            transport: Transport::Messages { source_width: 0 },
+            carrier_time: false,
+            parameters,
+        }
+    }
+}
+
 const NONE: Options = Options {
     implicit_return: false,
     implicit_exception: false,
@@ -65,6 +80,9 @@ const NONE: Options = Options {
 };
 
 const NEVER: u64 = u64::MAX;
+
+/// Events of a thread whose trace is spoilt, at most.
+const LONGEST: usize = 100_000;
 
 const MODES: &[Mode] = &[
     Mode { name: "plain", parameters: |_| {}, options: NONE, resync_after: NEVER, has_peer: true },
@@ -137,6 +155,48 @@ struct MessageMode {
     return_stack: Option<u16>,
 }
 
+impl MessageMode {
+    fn configuration(&self) -> ntrace::Configuration {
+        ntrace::Configuration {
+            sijump: self.sijump,
+            return_stack: self.return_stack,
+            ..ntrace::Configuration::default()
+        }
+    }
+}
+
+/// A program's E-Trace, which is not whole.
+struct Packets<'a>(&'a Account, &'a Mode);
+
+impl trials::Subject for Packets<'_> {
+    const LOSES: bool = true;
+
+    fn encode(&self, thread: usize, lost: Range<usize>) -> Vec<u8> {
+        encode(self.0, thread, Interrupts::All, lost, self.1, &self.1.configuration())
+    }
+
+    fn decode(&self, stream: &[u8], program: &mut Code<'_, NoLabels>, sink: &mut impl Sink) {
+        let configuration = self.1.configuration();
+        Decoder::new(stream, 0..stream.len(), &configuration, Options::default()).decode(program, sink);
+    }
+}
+
+/// A program's N-Trace, which is not whole.
+struct Messages<'a>(&'a Account, &'a MessageMode);
+
+impl trials::Subject for Messages<'_> {
+    const LOSES: bool = false;
+
+    fn encode(&self, thread: usize, _: Range<usize>) -> Vec<u8> {
+        encode_messages(self.0, thread, self.1, &self.1.configuration())
+    }
+
+    fn decode(&self, stream: &[u8], program: &mut Code<'_, NoLabels>, sink: &mut impl Sink) {
+        let configuration = self.1.configuration();
+        ntrace::Decoder::new(stream, 0..stream.len(), &configuration).decode(program, sink);
+    }
+}
+
 const MESSAGE_MODES: &[MessageMode] = &[
     MessageMode { name: "n-branches", mode: ntrace::Mode::Branches, sijump: false, return_stack: None },
     MessageMode { name: "n-history", mode: ntrace::Mode::History, sijump: false, return_stack: None },
@@ -147,7 +207,7 @@ fn main() -> Outcome {
     let only: Vec<String> = std::env::args().skip(1).collect();
     let folder = command::target().join("judge/riscv");
     std::fs::create_dir_all(&folder)?;
-    let plugin = compile_plugin(&folder)?;
+    let plugin = workbench::account::compile_plugin(&folder)?;
     if only == ["--fixture"] {
         return write_fixture(&plugin, &folder);
     }
@@ -156,8 +216,7 @@ fn main() -> Outcome {
         if !is_asked(&only, program.name, PROGRAMS.iter().map(|program| program.name)) {
             continue;
         }
-        let base = record(program, &plugin, &folder)?;
-        let account = Account::read(&base, &base.with_file_name("program"))?;
+        let mut account = record(program, &plugin, &folder)?;
         let names = || MODES.iter().map(|mode| mode.name).chain(MESSAGE_MODES.iter().map(|mode| mode.name));
         for mode in MODES.iter().filter(|mode| is_asked(&only, mode.name, names())) {
             wrong += judge(program, mode, &account);
@@ -165,6 +224,21 @@ fn main() -> Outcome {
         for mode in MESSAGE_MODES.iter().filter(|mode| is_asked(&only, mode.name, names())) {
             wrong += judge_messages(program, mode, &account);
         }
+        account.longest = LONGEST;
+        let mut totals = Totals::default();
+        for mode in MODES.iter().filter(|mode| is_asked(&only, mode.name, names())) {
+            totals.add(trials::judge(&account, &Packets(&account, mode), mode.name));
+        }
+        for mode in MESSAGE_MODES.iter().filter(|mode| is_asked(&only, mode.name, names())) {
+            totals.add(trials::judge(&account, &Messages(&account, mode), mode.name));
+        }
+        let Totals { trials, ran, shown, violations } = totals;
+        let share = 100.0 * shown as f64 / ran.max(1) as f64;
+        println!(
+            "{:14} {trials} trials with missing code, loss or damage: {ran} instructions, {share:.1} % shown, {violations} violations",
+            program.name
+        );
+        wrong += violations;
     }
     if wrong == 0 { Ok(()) } else { Err(format!("{wrong} differences").into()) }
 }
@@ -172,14 +246,6 @@ fn main() -> Outcome {
 /// Whether a name is among those on the command line, or none of its kind is.
 fn is_asked<'n>(only: &[String], name: &str, mut all: impl Iterator<Item = &'n str>) -> bool {
     only.iter().any(|only| only == name) || !all.any(|name| only.iter().any(|only| only == name))
-}
-
-fn compile_plugin(folder: &Path) -> Outcome<PathBuf> {
-    let plugin = folder.join("account.so");
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(&plugin);
-    command::quietly(gcc.arg(command::root().join("lab/judges/riscv_account.c")))?;
-    Ok(plugin)
 }
 
 /// Writes the program of the fixture, its trace in encapsulated packets, and the settings.
@@ -190,20 +256,18 @@ fn write_fixture(plugin: &Path, folder: &Path) -> Outcome {
     let mut compile = Command::new("riscv64-linux-gnu-gcc");
     compile.args(["-nostdlib", "-static", "-Wl,--build-id=none", "-o"]).arg(&program);
     command::quietly(compile.arg(command::root().join("lab/workloads/tiny_riscv.S")))?;
-    let base = folder.join("fixture");
-    run(&program, plugin, &base, folder)?;
-    let account = Account::read(&base, &program)?;
+    let account = Account::record(&program, plugin, &folder.join("fixture"))?;
     let configuration = Configuration::parse(SETTINGS)?;
     let options = Options { sijump: true, ..NONE };
     let mode = Mode { name: "fixture", parameters: |_| {}, options, resync_after: 50, has_peer: false };
-    let stream = encode(&account, 0, Interrupts::All, &mode, &configuration);
+    let stream = encode(&account, 0, Interrupts::All, 0..0, &mode, &configuration);
     std::fs::write(to.join("tiny.trace"), stream)?;
     println!("{} instructions", account.retired(0).len());
     Ok(())
 }
 
-/// Compiles a program and runs it under the emulator. Returns the name of the account's files without suffix.
-fn record(program: &Program, plugin: &Path, folder: &Path) -> Outcome<PathBuf> {
+/// Compiles a program and runs it under the emulator.
+fn record(program: &Program, plugin: &Path, folder: &Path) -> Outcome<Account> {
     let folder = folder.join(program.name);
     std::fs::create_dir_all(&folder)?;
     let executable = folder.join("program");
@@ -212,35 +276,19 @@ fn record(program: &Program, plugin: &Path, folder: &Path) -> Outcome<PathBuf> {
     let mut compile = Command::new(compiler);
     compile.args(["-O2", "-static", "-pthread", "-w", "-o"]).arg(&executable);
     command::quietly(compile.arg(command::root().join("lab/workloads").join(program.source)))?;
-    let base = folder.join("account");
-    run(&executable, plugin, &base, &folder)?;
-    Ok(base)
-}
-
-/// Runs a program under the emulator, which writes the account.
-fn run(executable: &Path, plugin: &Path, base: &Path, folder: &Path) -> Outcome {
-    let mut emulator = Command::new("qemu-riscv64");
-    emulator.arg("-plugin").arg(format!("{},out={}", plugin.display(), base.display())).arg(executable);
-    command::quietly(emulator.current_dir(folder).stdout(Stdio::null()))
+    Account::record(&executable, plugin, &folder.join("account"))
 }
 
 /// Judges a program in a mode; returns the number of differences.
 fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
-    let mut parameters = Parameters::default();
-    (mode.parameters)(&mut parameters);
-    let configuration = Configuration {
-        source: None,
-        transport: Transport::Messages { source_width: 0 },
-        carrier_time: false,
-        parameters,
-    };
+    let configuration = mode.configuration();
     let space = ours::address_space(account);
     let (mut instructions, mut bytes, mut wrong) = (0, 0, 0);
     let (mut gaps, mut traps) = (0, 0);
     let (mut our_time, mut their_time) = (std::time::Duration::ZERO, std::time::Duration::ZERO);
     for thread in 0..account.threads() {
         let expected = account.retired(thread);
-        let stream = encode(account, thread, Interrupts::All, mode, &configuration);
+        let stream = encode(account, thread, Interrupts::All, 0..0, mode, &configuration);
         instructions += expected.len() as u64;
         bytes += stream.len();
         let mut complain = |who: &str, opinion: &Opinion| {
@@ -256,7 +304,7 @@ fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
         complain("cut", &ours::compare(&stream, &configuration, &space, &expected, Some(3)));
         our_time += ours::time(&stream, &configuration, &space).1;
         if mode.has_peer {
-            let stream = encode(account, thread, Interrupts::NotAfterBranches, mode, &configuration);
+            let stream = encode(account, thread, Interrupts::NotAfterBranches, 0..0, mode, &configuration);
             let theirs = peer::compare(&stream, &configuration.parameters, account, &expected);
             complain("riscv-etrace", &theirs);
             their_time += theirs.took;
@@ -278,21 +326,12 @@ fn judge(program: &Program, mode: &Mode, account: &Account) -> u64 {
 
 /// Judges a program in a mode of N-Trace; returns the number of differences.
 fn judge_messages(program: &Program, mode: &MessageMode, account: &Account) -> u64 {
-    let configuration = ntrace::Configuration {
-        sijump: mode.sijump,
-        return_stack: mode.return_stack,
-        ..ntrace::Configuration::default()
-    };
+    let configuration = mode.configuration();
     let space = ours::address_space(account);
     let (mut instructions, mut bytes, mut wrong, mut traps) = (0, 0, 0, 0);
     for thread in 0..account.threads() {
         let expected = account.retired(thread);
-        let mut encoder = ntrace::Encoder::new(&configuration, mode.mode, 500);
-        account.encode_messages(thread, &mut encoder);
-        let mut stream = Vec::new();
-        for message in encoder.take() {
-            message.write(0, 0, None, &mut stream);
-        }
+        let stream = encode_messages(account, thread, mode, &configuration);
         instructions += expected.len();
         bytes += stream.len();
         for cut in [None, Some(3)] {
@@ -312,17 +351,33 @@ fn judge_messages(program: &Program, mode: &MessageMode, account: &Account) -> u
     wrong
 }
 
+fn encode_messages(
+    account: &Account,
+    thread: usize,
+    mode: &MessageMode,
+    configuration: &ntrace::Configuration,
+) -> Vec<u8> {
+    let mut encoder = ntrace::Encoder::new(configuration, mode.mode, 500);
+    account.encode_messages(thread, &mut encoder);
+    let mut stream = Vec::new();
+    for message in encoder.take() {
+        message.write(0, 0, None, &mut stream);
+    }
+    stream
+}
+
 /// Encodes a thread as a stream of messages.
 fn encode(
     account: &Account,
     thread: usize,
     interrupts: Interrupts,
+    lost: Range<usize>,
     mode: &Mode,
     configuration: &Configuration,
 ) -> Vec<u8> {
     let mut encoder = Encoder::new(&configuration.parameters, mode.options, mode.resync_after);
     let mut stream = Vec::new();
-    account.encode(thread, interrupts, &mut encoder, |encoder| {
+    account.encode(thread, interrupts, lost, &mut encoder, |encoder| {
         let options = encoder.options();
         for packet in encoder.take() {
             let payload = packet.encode(&configuration.parameters, options);

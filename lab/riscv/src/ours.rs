@@ -1,6 +1,9 @@
 //! Our decoder beside the account.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use hodo_code::{AddressSpace, Content, NoLabels, Origin, Program};
 use hodo_etrace::{
@@ -28,7 +31,7 @@ pub(crate) struct Opinion {
 }
 
 /// Compares what is decoded with what ran.
-struct Comparison<'e> {
+pub(crate) struct Comparison<'e> {
     expected: &'e [u64],
     at: usize,
     /// Whether the instructions since the last gap may be several places in what ran.
@@ -42,7 +45,23 @@ struct Comparison<'e> {
 /// Instructions after a gap that occur only once in what ran: programs repeat themselves.
 const CERTAIN: usize = 4_000_000;
 
-impl Comparison<'_> {
+impl<'e> Comparison<'e> {
+    pub(crate) fn new(expected: &'e [u64]) -> Comparison<'e> {
+        Comparison {
+            expected,
+            at: 0,
+            after_gap: false,
+            gap_at: 0,
+            since_gap: Vec::new(),
+            opinion: Opinion::default(),
+        }
+    }
+
+    /// The opinion, if what is at the end may be hidden by a gap.
+    pub(crate) fn spoilt(self) -> Opinion {
+        self.opinion
+    }
+
     /// Finds the next place after the gap where the instructions since may have run.
     fn resume(&mut self) {
         let skipped = self.at.saturating_sub(self.since_gap.len() - 1);
@@ -121,8 +140,13 @@ impl Sink for Count {
 
 /// The code of an account, as a decoder needs it.
 pub(crate) fn address_space(account: &Account) -> AddressSpace<'_> {
+    space_of(&account.code)
+}
+
+/// Code by address.
+pub(crate) fn space_of(code: &BTreeMap<u64, Vec<u8>>) -> AddressSpace<'_> {
     let mut space = AddressSpace::new();
-    for (&address, bytes) in &account.code {
+    for (&address, bytes) in code {
         let content = Content { bytes, origin: Origin { module: 0, offset: address } };
         space.map(address..address + bytes.len() as u64, content, 0);
     }
@@ -147,14 +171,7 @@ pub(crate) fn compare(
     if chosen.first().is_none_or(|first| first.at != 0) {
         chosen.insert(0, begin);
     }
-    let mut comparison = Comparison {
-        expected,
-        at: 0,
-        after_gap: false,
-        gap_at: 0,
-        since_gap: Vec::new(),
-        opinion: Opinion::default(),
-    };
+    let mut comparison = Comparison::new(expected);
     let mut program = Program::new(space, &NoLabels);
     for (index, point) in chosen.iter().enumerate() {
         let end = chosen.get(index + 1).map_or(stream.len(), |next| next.at);
@@ -177,14 +194,7 @@ pub(crate) fn compare_messages(
     if let Some(cut) = cut {
         chosen.extend(points.into_iter().skip(1).step_by(cut));
     }
-    let mut comparison = Comparison {
-        expected,
-        at: 0,
-        after_gap: false,
-        gap_at: 0,
-        since_gap: Vec::new(),
-        opinion: Opinion::default(),
-    };
+    let mut comparison = Comparison::new(expected);
     let mut program = Program::new(space, &NoLabels);
     let begin = Instant::now();
     for (index, &point) in chosen.iter().enumerate() {

@@ -7,8 +7,10 @@
 //! web       the page of `hodo view`                  lttng    a session of LTTng in user space
 //! wheel     the Python package                    source   sources of Debian's packages, fetched
 //! embedded  the C code for boards, compiled        board    the programs of emulated boards, built
+//! account   what an emulated program of another architecture ran
 //! ```
 
+pub mod account;
 mod apt;
 pub mod board;
 pub mod command;

@@ -309,7 +309,11 @@ impl Walk {
         let blocks = self.blocks_before(graph, ip, between)?;
         for _ in 0..blocks {
             let Ok(id) = self.current_block(graph) else { break };
-            self.pass(graph, sink, id, NOT_TAKEN, HELD);
+            let terminator = graph.block(id).terminator;
+            // Without a condition of its own, a branch that is not taken is one of A32 or T32 whose condition failed.
+            let needs_condition = !terminator.runs_on() && terminator != Terminator::Conditional;
+            let condition_failed = needs_condition && self.is_waypoint(terminator);
+            self.pass(graph, sink, id, NOT_TAKEN, condition_failed);
         }
         if self.ip == ip {
             return Ok(());
