@@ -60,7 +60,7 @@ impl Recorded {
                 Recorded {
                     name: flow.name.clone(),
                     threads: threads.collect(),
-                    input: Input { files, ..input.clone() },
+                    input: input.of_files(files),
                     alone: OnceLock::new(),
                     execution: Mutex::new(None),
                 }

@@ -44,9 +44,11 @@ test("there is a row for each thread, with its name", async () => {
   for (const [tid, name] of threads) {
     expect(await page.locator(`${rowOf(tid)} b`).allTextContents(), tid).toEqual([`${name} (${tid})`]);
   }
-  // The heading of a group counts what is below it: threads, their system calls, and lanes of other reports.
+  // The heading of a group counts threads and CPUs, not the rows below them.
   expect(await page.locator('[data-row-id^="syscalls:"]').count()).toBeGreaterThan(0);
-  expect(await page.textContent('[data-group="Threads"] .fold span')).toBe(String((await threadRows()).length));
+  expect(await page.textContent('[data-group="Threads"] .fold span')).toBe(String(threads.size));
+  expect(await page.textContent('[data-group="CPUs"] .fold span')).toBe(String(await page.locator('[data-row-id^="cpu:"]').count()));
+  await page.waitForSelector('[data-group="Threads › process 236"]:has-text("process 236 · lttng-consumerd")');
   await close(opened);
 });
 

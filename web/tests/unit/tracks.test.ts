@@ -4,7 +4,7 @@ import { loadOf } from "../../src/views/timeline/load";
 import { uncovered } from "../../src/views/timeline/reveal";
 import { type Choice, allDepths, idOf, layout } from "../../src/views/timeline/rows";
 import type { Slice, Store, StoreTable } from "../../src/views/timeline/store";
-import { treeOf } from "../../src/views/timeline/tree";
+import { treeOf, withProcesses } from "../../src/views/timeline/tree";
 
 /** A thread with states, system calls and calls of some depths. */
 function storeOf(depths: number): Store {
@@ -52,6 +52,25 @@ test("thousands of depths are bounded until they are asked for, and a found one 
   expect(uncovered(tree, idOf(calls, 3), choice())).toEqual({});
   // A pinned depth stays, though it is left out.
   expect(placed(store, choice({ pins: [idOf(calls, 2000)] })).pinned.map(({ lane }) => lane)).toEqual([2000]);
+});
+
+test("headings count threads, not rows, and name processes", () => {
+  const store = storeOf(5);
+  const [states] = store.tables as [StoreTable];
+  states.lanes.push(["2"], ["7"], ["8"]);
+  states.paths.push(["Threads", "process 1", "b (2)"], ["Threads", "process 6", "c (7)"], ["Threads", "process 6", "c (8)"]);
+  expect(placed(store).headings.map(({ name, tracks }) => [name, tracks])).toEqual([["Threads", 4], ["process 1 · a", 2], ["process 6 · c", 2]]);
+  // Without states, the heading of a call stack has its number of depths.
+  const calls = { ...store, tables: [{ ...(store.tables[2] as StoreTable), name: "calls" }] };
+  expect(placed(calls).headings.map(({ name, tracks }) => [name, tracks])).toEqual([["Threads", 1], ["a (1) › call stack", 5]]);
+});
+
+test("a thread of an unknown process is that of the same name and number in another table, if there is one", () => {
+  const paths = (...threads: string[][]) => threads.map((thread) => ["Threads", ...thread]);
+  const flow = { paths: paths(["process 1", "a (1)", "call stack", "0"], ["process 2", "b (3)"], ["process 3", "b (3)"]) };
+  const events = { paths: paths(["process ?", "a (1)"], ["process ?", "a (1)", "system calls"], ["process ?", "b (3)"], ["process ?", "c (4)"]) };
+  withProcesses([events, flow]);
+  expect(events.paths.map(([, process]) => process)).toEqual(["process 1", "process 1", "process ?", "process ?"]);
 });
 
 test("the load is the share of lanes that are busy", () => {

@@ -132,6 +132,20 @@ impl Input {
     pub fn buffer(&self) -> Option<&PathBuf> {
         self.pt.as_ref().or(self.etrace.as_ref()).or(self.etm.as_ref())
     }
+
+    /// Returns the input with some of its files, without the offsets of the other ones: an offset that names no input is
+    /// refused.
+    pub fn of_files(&self, files: Vec<PathBuf>) -> Input {
+        let is_here = |offset: &hodo_engine::TraceOffset| {
+            let is_path = |file: &&PathBuf| file.as_os_str() == offset.trace.as_str();
+            let is_name =
+                |file: &&PathBuf| file.file_name().is_some_and(|name| name == offset.trace.as_str());
+            let named = self.files.iter().find(is_path).or_else(|| self.files.iter().find(is_name));
+            named.is_none_or(|file| files.contains(file))
+        };
+        let offset = self.offset.iter().filter(|offset| is_here(offset)).cloned().collect();
+        Input { files, offset, ..self.clone() }
+    }
 }
 
 /// What to read.

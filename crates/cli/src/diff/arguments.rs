@@ -119,13 +119,12 @@ impl Diff {
         let nth = Sides::new(self.nth.map(|(n, _)| n), self.nth.map(|(_, m)| m));
         let side = |files: Vec<PathBuf>, time: &Option<String>, nth: Option<u64>| {
             let input = |file: PathBuf| Input {
-                files: vec![file],
                 time: time.clone().or_else(|| self.input.time.clone()),
                 call: match (&self.function, nth) {
                     (Some(function), Some(nth)) => Some(format!("{function}#{nth}")),
                     _ => self.input.call.clone(),
                 },
-                ..self.input.clone()
+                ..self.input.of_files(vec![file])
             };
             files.into_iter().map(input).collect()
         };

@@ -26,16 +26,26 @@ function Page() {
   const tables = useAnswer("tables", (signal) => json<SqlTable[]>("sql/tables", {}, signal));
   const counted = useAnswer("count", (signal) => fetchModel("table", { report: "count", by: "" }, signal));
   const names = tables.value?.filter((table) => table.is_event).map((table) => table.name) ?? [];
-  const name = selection.value.event ?? names.find((name) => name !== ALL);
+  const name = selection.value.event ?? firstOf(names, counted.value && countsOf(counted.value), counted.waiting);
   return (
     <div class="split events">
       <nav class="side wide" aria-label="Events">
         <Waiting asked={tables} />
         <NameList names={names} counts={counted.value && countsOf(counted.value)} chosen={name} />
       </nav>
-      <div class="content">{tables.value && name !== undefined ? <Events key={name} name={name} /> : tables.value && <p>The inputs have no events.</p>}</div>
+      <div class="content">
+        {name !== undefined && <Events key={name} name={name} />}
+        {name === undefined && tables.value && (counted.waiting ? <Waiting asked={counted} /> : <p>The inputs have no events.</p>)}
+      </div>
     </div>
   );
+}
+
+/** The name that is shown first: the first one with events, once their numbers are known. */
+function firstOf(names: string[], counts: Map<string, number> | undefined, isCounting: boolean): string | undefined {
+  if (!counts && isCounting) return undefined;
+  const own = names.filter((name) => name !== ALL);
+  return own.find((name) => counts?.has(name)) ?? own[0];
 }
 
 /** How many events each name has. */
@@ -68,10 +78,25 @@ function NameList({ names, counts, chosen }: NameListProperties) {
             aria-current={name === chosen ? "page" : undefined}
             data-event={name}
           >
-            {name === ALL ? "all events" : shown(name, 60)} {counts?.has(name) && <span>{grouped(counts.get(name) ?? 0)}</span>}
+            {name === ALL ? "all events" : <Name text={shown(name, 60)} />} {counts?.has(name) && <span>{grouped(counts.get(name) ?? 0)}</span>}
           </a>
         ))}
     </>
+  );
+}
+
+/** A name that is broken behind an underscore rather than within a word. */
+function Name({ text }: { text: string }) {
+  const words = text.split(/(?<=_)/);
+  return (
+    <div>
+      {words.map((word, number) => (
+        <>
+          {number > 0 && <wbr />}
+          {word}
+        </>
+      ))}
+    </div>
   );
 }
 

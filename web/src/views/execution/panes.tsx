@@ -69,8 +69,9 @@ export function Code({ code, address, go }: { code: Instruction[] | null; addres
       <h2>Code</h2>
       <table class="plain code">
         <tbody>
-          {code.map((one) => {
+          {code.map((one, number) => {
             const is = one.address === address;
+            if (isNoCode(one)) return isNoCode(code[number - 1]) ? null : <tr key={one.address} data-no-code><td>…</td><td class="text waiting">code that is not kept</td></tr>;
             return (
               <tr
                 key={one.address}
@@ -89,6 +90,11 @@ export function Code({ code, address, go }: { code: Instruction[] | null; addres
       </table>
     </section>
   );
+}
+
+/** Whether an instruction stands for a byte that is none: code that did not run is not kept by every recording. */
+function isNoCode(one: Instruction | undefined): boolean {
+  return one?.instruction === "(bad)";
 }
 
 function isOfLine(one: Instruction, here: Instruction | undefined): boolean {

@@ -62,6 +62,8 @@ export interface Theme {
   accent: string;
   selected: string;
   hatch: string;
+  /** Calls that are too short for a colour. */
+  short: string;
   bad: string;
 }
 
@@ -78,6 +80,7 @@ export function theme(): Theme {
     accent: of("accent"),
     selected: of("selected"),
     hatch: of("hatch"),
+    short: of("short"),
     bad: of("bad"),
   };
 }
@@ -314,7 +317,7 @@ function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Pick<Row,
   // Many short calls of many functions would be a noise of colours.
   const isShort = row.table.value === FUNCTION && isMixed(slice, wide);
   if (slice.records === null) {
-    const colour = isShort ? where.scene.theme.hatch : where.colours.of(slice.parts[0]?.value ?? null);
+    const colour = isShort ? where.scene.theme.short : where.colours.of(slice.parts[0]?.value ?? null);
     context.fillStyle = colour;
     context.fillRect(left, top, wide > 3 ? wide - 0.5 : wide, high);
     if (wide > 26) label(context, slice.parts[0]?.value ?? "–", colour, left, right, top + high / 2, where.width);
@@ -324,7 +327,7 @@ function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Pick<Row,
   let bottom = top + high;
   if (isShort) {
     const share = Math.max(2, Math.round(Math.min(1, slice.weight / whole) * high));
-    where.bars.add(0, { left, right, top: Math.max(top, bottom - share), bottom, colour: where.scene.theme.hatch });
+    where.bars.add(0, { left, right, top: Math.max(top, bottom - share), bottom, colour: where.scene.theme.short });
     return;
   }
   for (const [number, part] of slice.parts.entries()) {

@@ -24,10 +24,15 @@ interface RowProperties {
   fold: () => void;
 }
 
+/** Letters of a name that fit beside the rows. */
+const MOST_LETTERS = 24;
+
 /** The last parts of a path of files, which tell it from others; other names as they are. */
 function endOf(name: string): string {
   const parts = name.split("/");
-  return name.startsWith("/") && parts.length > 3 ? `…/${parts.slice(-2).join("/")}` : name;
+  if (parts.length < 3 || (!name.startsWith("/") && name.length <= MOST_LETTERS)) return name;
+  const end = parts.slice(-2).join("/");
+  return `…/${end.length <= MOST_LETTERS ? end : parts.at(-1)}`;
 }
 
 /** Whether the name of a row says already what is above it: the first thread of a process has its number. */
@@ -119,13 +124,13 @@ interface HeadingProperties {
 
 /** The heading of a group or of a node within one; that of a group has the heaviest values of its tables. */
 export function GroupHeading({ heading, colours, fold, move }: HeadingProperties) {
-  const { path, collapsed, rows, top, height, depth } = heading;
+  const { path, collapsed, tracks, top, height, depth } = heading;
   const name = shown(heading.name, 60);
   const style = { top: `${top}px`, height: `${height}px`, ...indented(depth) };
   return (
     <div class={`group ${move ? "" : "inner"}`} style={style} data-group={path}>
       <button type="button" class="fold" aria-expanded={!collapsed} onClick={fold} title="Fold or unfold (C)">
-        {collapsed ? "▸" : "▾"} {name} <span>{rows}</span>
+        {collapsed ? "▸" : "▾"} {name} <span>{tracks}</span>
       </button>
       {move && (
         <>

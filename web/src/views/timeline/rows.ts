@@ -52,8 +52,8 @@ export interface Heading {
   name: string;
   depth: number;
   collapsed: boolean;
-  /** Rows below it that pass the filter. */
-  rows: number;
+  /** Tracks in it with a row that passes the filter: CPUs, threads, or the depths of a call stack. */
+  tracks: number;
   /** Of a root: the tables in it. */
   tables: StoreTable[];
   top: number;
@@ -212,6 +212,13 @@ class Placing {
     return count;
   }
 
+  /** The number of tracks at and below a node: a row is one with all that is below it, and so are the depths of a call stack. */
+  private tracks(node: Node): number {
+    if (!this.counts.get(node)) return 0;
+    if (node.lanes.length > 0 || isStack(node)) return 1;
+    return node.below.reduce((sum, one) => sum + this.tracks(one), 0);
+  }
+
   private place(node: Node, place: Place): void {
     const { result } = this;
     const isRoot = place.depth === 0;
@@ -229,9 +236,9 @@ class Placing {
     if (isHeading) {
       const tables = isRoot ? tablesOf(node) : [];
       const { depth } = place;
-      const name = [...place.under, node.name].join(" › ");
-      const count = this.counts.get(node) ?? 0;
-      result.headings.push({ path: node.path, name, depth, collapsed, rows: count, tables, top: result.height, height: HEADING });
+      const name = headingOf([...place.under, node.name], node);
+      const tracks = isStack(node) ? seen.length : this.tracks(node);
+      result.headings.push({ path: node.path, name, depth, collapsed, tracks, tables, top: result.height, height: HEADING });
       result.height += HEADING;
       if (group) this.summary(group, depth + 1);
     }
@@ -308,6 +315,21 @@ class Placing {
     const { depth, root, isBelow } = place;
     return { id, table, number, lane, collapsed, hasBelow, isThin, pinned, top: 0, height, depth, name: node.name, under, path: node.path, folds, root, isBelow };
   }
+}
+
+/** The text of a heading. A process has the name of its first thread, or that of all its threads; its number is left out where the
+ * name of the first thread has it. */
+function headingOf(parts: string[], node: Node): string {
+  const numberOf = (name: string | undefined) => /^process (\d+)$/.exec(name ?? "")?.[1];
+  const isSaid = (part: string, at: number) => numberOf(part) !== undefined && (parts[at + 1]?.endsWith(` (${numberOf(part)})`) ?? false);
+  const text = parts.filter((part, at) => !isSaid(part, at)).join(" › ");
+  const process = numberOf(node.name);
+  if (process === undefined) return text;
+  const threads = node.below.flatMap((one) => (one.isFolded && one.lanes.length === 0 ? one.below : [one])).map(({ name }) => name);
+  const nameOf = (thread: string) => thread.replace(/ \(\d+\)$/, "");
+  const first = threads.find((thread) => thread.endsWith(` (${process})`));
+  const names = new Set(first === undefined ? threads.map(nameOf) : [nameOf(first)]);
+  return names.size === 1 ? `${text} · ${[...names][0]}` : text;
 }
 
 function tablesOf(node: Node): StoreTable[] {

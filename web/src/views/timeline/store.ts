@@ -5,6 +5,7 @@ import { arrow, json } from "../../shared/api";
 import { answers } from "../../shared/answers";
 import { learnModule } from "../../shared/function-colour";
 import type { Span } from "./draw";
+import { withProcesses } from "./tree";
 
 /** Cells of time of a tile, and lanes. */
 export const CELLS = 256;
@@ -104,6 +105,7 @@ const MOST_DRAWN = 1000;
 export async function fetchStore(signal?: AbortSignal): Promise<Store> {
   const store = await json<Store>("timeline", {}, signal);
   for (const { values, modules } of store.tables) for (const [at, [value]] of values.entries()) learnModule(value, modules?.[at]);
+  withProcesses(store.tables);
   return store;
 }
 

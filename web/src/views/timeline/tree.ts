@@ -50,6 +50,29 @@ export function pathOf(table: StoreTable, lane: number): string {
   return pathText(table.paths[lane] ?? []);
 }
 
+const UNKNOWN_PROCESS = "process ?";
+const IS_PROCESS = /^process \d+$/;
+
+/** Names the processes that a table does not know, such as one of events without process numbers: if another table has a thread of
+ * the same name and number, they are one thread, and one track. */
+export function withProcesses(tables: Pick<StoreTable, "paths">[]): void {
+  const processes = new Map<string, Set<string>>();
+  for (const { paths } of tables) {
+    for (const [root, process, thread] of paths) {
+      if (root !== THREADS || thread === undefined || !IS_PROCESS.test(process ?? "")) continue;
+      processes.set(thread, (processes.get(thread) ?? new Set()).add(process as string));
+    }
+  }
+  for (const { paths } of tables) {
+    for (const path of paths) {
+      const [root, process, thread] = path;
+      if (root !== THREADS || process !== UNKNOWN_PROCESS) continue;
+      const [known, ...others] = processes.get(thread ?? "") ?? [];
+      if (known !== undefined && others.length === 0) path[1] = known;
+    }
+  }
+}
+
 /** Builds the tree of a store: its roots in order, where what was in an earlier tree keeps its place. */
 export function treeOf(store: Store, earlier: Earlier = new Map()): Node[] {
   const roots: Node[] = [];
