@@ -120,8 +120,13 @@ impl Account {
                     take(Event::Signal { address, is_fault });
                 }
                 account::Event::Began(number) => {
-                    if let Some(last) = begun.replace(self.translated[number as usize]) {
-                        take(Event::Retired(last.address, last.instruction));
+                    match begun.replace(self.translated[number as usize]) {
+                        // QEMU answers riscv_flush_icache itself, without the plugin's callback.
+                        Some(last) if last.instruction.kind == Kind::EnvironmentCall => {
+                            take(Event::SystemCall(last.address));
+                        }
+                        Some(last) => take(Event::Retired(last.address, last.instruction)),
+                        None => {}
                     }
                 }
             }
