@@ -72,7 +72,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-guest", ""),
     ("hodo-repack", "hodo-clock hodo-formats hodo-intel-pt"),
     ("hodo-speed", "hodo-analyses hodo-code hodo-engine hodo-formats hodo-intel-pt hodo-model hodo-script"),
-    ("arm-judge", "hodo-clock hodo-code hodo-etm hodo-flow hodo-formats"),
+    ("arm-judge", "hodo-clock hodo-code hodo-etm hodo-flow hodo-formats workbench"),
     ("riscv-judge", "hodo-code hodo-etrace hodo-flow hodo-isa workbench"),
     ("workbench", ""),
     (
