@@ -70,7 +70,7 @@ for (const dark of [false, true]) {
       await page.waitForSelector('.where[data-number="0"]');
     }
     await page.goto(`${viewer.address}#view=diff`);
-    await page.waitForSelector(".flow .aside tr[data-row]");
+    await page.getByText("Orange paths").waitFor();
     await close(opened);
   });
 }
