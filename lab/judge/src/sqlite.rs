@@ -181,7 +181,7 @@ fn without_times(line: &str) -> String {
         "Results: main",
     ];
     // A dot for each time that a thread had to wait.
-    let line = line.trim_start_matches('.');
+    let line = line.trim_start_matches(['.', ' ']);
     if MEASURED.iter().any(|measured| line.starts_with(measured)) {
         return String::new();
     }
