@@ -218,6 +218,16 @@ fn code_that_changes_and_is_written_by_the_kernel() {
     assert!(table.unmaps.iter().filter(|unmap| unmap.replaced).count() > 50);
 }
 
+/// Each write to a page with code removes its translations: threads do so together.
+#[test]
+fn threads_that_write_to_one_page_of_code() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "shared_page.c");
+    for _ in 0..5 {
+        same(Command::new(&program), Command::new(&program));
+    }
+}
+
 /// Compilers at run time, handlers of their own, threads: where these are installed.
 #[test]
 fn runtimes_with_compilers() {

@@ -55,9 +55,10 @@ pub fn system_call(context: &Context, number: u32) {
 
 /// Makes the call as it is.
 fn plain(context: &Context) -> Outcome {
+    let released = pages::released();
     let mut result = stubs::program_call(context);
-    if result == errno::EFAULT && release() {
-        // The kernel may have met a page that only the runtime protects.
+    if result == errno::EFAULT && (release() || pages::released() != released) {
+        // The kernel may have met a page that only the runtime protects, or protected.
         result = stubs::program_call(context);
     }
     match result {
@@ -299,6 +300,8 @@ fn remap(arguments: [u64; 6]) -> u64 {
     }
     let executable = regions::any(old_start, old_end);
     let writable = regions::writable(old_start);
+    // The kernel moves memory of one protection, and keeps it.
+    pages::give_back(old_start, old_end);
     let result = sys::call(nr::MREMAP, arguments);
     if failed(result) {
         return result;
@@ -319,8 +322,6 @@ fn advise(context: &Context, address: u64, length: u64) -> Outcome {
     let (start, end) = pages_of(address, length);
     let outcome = plain(context);
     let _lock = lock();
-    if pages::any(start, end) {
-        pages::forget(start, end);
-    }
+    pages::give_back(start, end);
     outcome
 }

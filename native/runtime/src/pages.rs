@@ -34,6 +34,8 @@ static NODES: Table<Node> = Table::new(PAGE_HEAP + 0x1000_0000);
 static PAGE_COUNT: AtomicU32 = AtomicU32::new(0);
 static NODE_COUNT: AtomicU32 = AtomicU32::new(1);
 static FREE_NODE: AtomicU32 = AtomicU32::new(0);
+/// How often a page that only the runtime protects was let go, or could be met while it is not yet.
+static RELEASED: AtomicU32 = AtomicU32::new(0);
 /// The page that was looked up last.
 static LAST: AtomicU32 = AtomicU32::new(0);
 /// The most pages: half of the room of [`PAGE_AT`].
@@ -199,6 +201,7 @@ pub fn set_protection(start: u64, end: u64, wanted: u64) {
     if begin < end {
         sys::protect(begin, end - begin, wanted);
     }
+    RELEASED.fetch_add(1, Relaxed);
 }
 
 /// The program's protection of memory forbids writing.
@@ -206,29 +209,50 @@ pub fn set_readonly(start: u64, end: u64) {
     for_each(start, end, |index| PAGES.set(index, Page { wanted: 0, ..PAGES.get(index) }));
 }
 
-/// Lets the program, and the kernel for it, write all pages that are protected for their blocks. Returns whether there
-/// were any.
-pub fn release() -> bool {
-    let mut any = false;
-    for index in 0..PAGE_COUNT.load(Relaxed).min(MOST) {
-        let page = PAGES.get(index);
-        if u64::from(page.wanted) & WRITE != 0 {
-            any |= written(page.number << 12);
-        }
-    }
-    any
-}
-
-/// A write failed at `address`. If the page is protected for its blocks, removes them and lets the program write.
-pub fn written(address: u64) -> bool {
-    let Some(index) = index_of(address >> 12) else { return false };
+/// Lets the program write a page.
+fn release_page(index: u32) {
     let page = PAGES.get(index);
-    if u64::from(page.wanted) & WRITE == 0 {
-        return false;
-    }
     clear(index);
     PAGES.set(index, Page { wanted: 0, ..PAGES.get(index) });
     sys::protect(page.number << 12, 4096, u64::from(page.wanted));
+    RELEASED.fetch_add(1, Relaxed);
     table::replaced(page.number << 12, 4096);
-    true
+}
+
+/// Whether the program may write a page, but for its blocks.
+fn is_guarded(index: u32) -> bool {
+    u64::from(PAGES.get(index).wanted) & WRITE != 0
+}
+
+/// Lets the program, and the kernel for it, write all pages that are protected for their blocks. Returns whether there
+/// were any.
+pub fn release() -> bool {
+    let guarded = (0..PAGE_COUNT.load(Relaxed).min(MOST)).filter(|&index| is_guarded(index));
+    guarded.map(release_page).count() > 0
+}
+
+/// Changes when pages are let go: what failed on a page before may succeed now.
+pub fn released() -> u32 {
+    RELEASED.load(Relaxed)
+}
+
+/// Removes the blocks of memory that the program is about to change, and lets it write there.
+pub fn give_back(start: u64, end: u64) {
+    for_each(start, end, |index| {
+        if is_guarded(index) {
+            release_page(index);
+        } else {
+            clear(index);
+        }
+    });
+}
+
+/// A write failed at `address`. If the page is protected for its blocks, removes them and lets the program write. Returns
+/// whether it may write now: another thread may have written there first.
+pub fn written(address: u64) -> bool {
+    if let Some(index) = index_of(address >> 12).filter(|&index| is_guarded(index)) {
+        release_page(index);
+        return true;
+    }
+    sys::is_writable(address & !4095).unwrap_or_else(|| regions::writable(address))
 }

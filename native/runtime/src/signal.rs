@@ -482,7 +482,7 @@ fn fault(context: &Context, number: u32, info: u64, frame: Frame, address: u64) 
     }
     let lock = lock();
     let rip = frame.rip();
-    let changed = number == SEGV && pages::written(address);
+    let changed = number == SEGV && frame.is_write() && pages::written(address);
     let position = link::locate(rip);
     if changed && position.is_none() {
         // A write in the runtime's own copying.

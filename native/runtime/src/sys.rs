@@ -106,6 +106,15 @@ pub fn protect(address: u64, length: u64, protection: u64) -> u64 {
     call3(nr::MPROTECT, address, length, protection)
 }
 
+/// Whether this process may write the page at `address`; `None` if the kernel cannot tell (before Linux 5.14).
+pub fn is_writable(address: u64) -> Option<bool> {
+    const POPULATE_WRITE: u64 = 23;
+    match call3(nr::MADVISE, address, 4096, POPULATE_WRITE) {
+        errno::EINVAL => None,
+        result => Some(result == 0),
+    }
+}
+
 /// Gives memory of this process back to the system: it is zero again.
 pub fn forget(address: u64, length: u64) {
     const DONTNEED: u64 = 4;
