@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, DictionaryArray, Int32Array, ListArray, RecordBatch, RecordBatchOptions,
+    Array, ArrayRef, DictionaryArray, Int32Array, ListArray, RecordBatch, RecordBatchOptions,
     builder::{BooleanBuilder, Float64Builder, Int32Builder, Int64Builder, StringBuilder, UInt64Builder},
     cast::AsArray,
     types::Int32Type,
@@ -38,6 +38,8 @@ pub struct TableBuilder {
     /// Full batches whose names are still indices into open dictionaries, and the number of rows of each.
     open: Vec<(Vec<ArrayRef>, usize)>,
     done: Vec<RecordBatch>,
+    /// By column: the longest array of an added batch that has no cell but nulls.
+    nulls: Vec<Option<ArrayRef>>,
 }
 
 /// A table's name, shape and columns, without rows.
@@ -63,7 +65,9 @@ impl TableBuilder {
     pub fn new(name: &'static str, shape: Shape, columns: Vec<Column>) -> TableBuilder {
         let schema = Arc::new(schema(name, shape, &columns));
         let growing = columns.iter().map(|column| ColumnBuilder::new(column.kind)).collect();
-        TableBuilder { name, shape, columns, schema, growing, rows: 0, open: Vec::new(), done: Vec::new() }
+        let nulls = vec![None; columns.len()];
+        let (open, done) = (Vec::new(), Vec::new());
+        TableBuilder { name, shape, columns, schema, growing, rows: 0, open, done, nulls }
     }
 
     /// The schema of the batches. It has no summary, which is not known yet.
@@ -107,14 +111,24 @@ impl TableBuilder {
         (!self.done.is_empty()).then(|| self.done.remove(0))
     }
 
-    /// Adds the rows of a batch of the same columns.
+    /// Adds the rows of a batch of the same columns. Columns without cells, of which a table that is read in part has many, take
+    /// the memory of one batch.
     ///
     /// # Panics
     /// If the batch has other columns.
     pub fn add_batch(&mut self, batch: &RecordBatch) {
         self.end_batch();
         self.seal();
-        let batch = batch.clone().with_schema(Arc::clone(&self.schema));
+        let shared = |(column, nulls): (&ArrayRef, &mut Option<ArrayRef>)| {
+            if column.null_count() < column.len() {
+                return Arc::clone(column);
+            }
+            let longest = nulls.take().filter(|nulls| nulls.len() >= column.len());
+            nulls.insert(longest.unwrap_or_else(|| Arc::clone(column))).slice(0, column.len())
+        };
+        let columns = batch.columns().iter().zip(&mut self.nulls).map(shared).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options);
         self.done.push(batch.expect("a batch has the columns of its table"));
     }
 
@@ -157,6 +171,12 @@ impl TableBuilder {
             self.done.push(batch.expect("columns are as long as there are rows, and of the schema's types"));
         }
     }
+}
+
+/// An array without the room in which it grew.
+fn compact(mut array: impl Array + 'static) -> ArrayRef {
+    array.shrink_to_fit();
+    Arc::new(array)
 }
 
 /// A column under construction.
@@ -272,12 +292,12 @@ impl ColumnBuilder {
     /// The cells so far as an array; for a name column, their indices into the dictionary.
     fn take(&mut self) -> ArrayRef {
         match self {
-            ColumnBuilder::Text(column) => Arc::new(column.finish()),
-            ColumnBuilder::Name(names) => Arc::new(names.cells.finish()),
-            ColumnBuilder::Integer(column) => Arc::new(column.finish()),
-            ColumnBuilder::Signed(column) => Arc::new(column.finish()),
-            ColumnBuilder::Real(column) => Arc::new(column.finish()),
-            ColumnBuilder::Boolean(column) => Arc::new(column.finish()),
+            ColumnBuilder::Text(column) => compact(column.finish()),
+            ColumnBuilder::Name(names) => compact(names.cells.finish()),
+            ColumnBuilder::Integer(column) => compact(column.finish()),
+            ColumnBuilder::Signed(column) => compact(column.finish()),
+            ColumnBuilder::Real(column) => compact(column.finish()),
+            ColumnBuilder::Boolean(column) => compact(column.finish()),
             ColumnBuilder::List(lists) => {
                 let empty = Lists::new(lists.kind);
                 let Lists { kind, mut items, ends, mut known, .. } = std::mem::replace(&mut **lists, empty);
@@ -317,6 +337,34 @@ impl Names {
 mod tests {
     use super::*;
     use crate::{Unit, Value, table::cells};
+
+    #[test]
+    fn columns_without_cells_share_their_memory() {
+        let columns = vec![Column::integer("number", Unit::Count), Column::name("unread")];
+        let batch = |rows: u64| {
+            let mut builder = TableBuilder::new("test", Shape::Counters, columns.clone());
+            for number in 0..rows {
+                builder.row([Cell::Integer(number), Cell::Null]);
+            }
+            builder.last_batch().expect("it has rows")
+        };
+        let mut builder = TableBuilder::new("test", Shape::Counters, columns.clone());
+        for rows in [10, 7, 20, 20] {
+            builder.add_batch(&batch(rows));
+        }
+        let table = builder.finish(Vec::new());
+        let rows: Vec<usize> = table.batches().iter().map(RecordBatch::num_rows).collect();
+        assert_eq!(
+            (rows, table.rows()[26].clone()),
+            (vec![10, 7, 20, 20], vec![Value::Integer(9), Value::Null])
+        );
+        let unread = |batch: usize| {
+            let column = table.batches()[batch].column(1).as_dictionary::<Int32Type>().clone();
+            column.keys().values().as_ptr()
+        };
+        assert_eq!((unread(0), unread(2)), (unread(1), unread(3)));
+        assert_ne!(unread(0), unread(2));
+    }
 
     #[test]
     fn streamed_batches_have_all_rows_in_order() {

@@ -27,8 +27,9 @@ use super::{
 /// The columns that every table begins with.
 const TIME: &str = "time_ns";
 const STREAM: &str = "stream";
-/// The number of the columns above, and the index of the second.
+/// The number of the columns above, and the index of each.
 const FIXED_COLUMNS: usize = 2;
+const TIME_INDEX: usize = 0;
 const STREAM_INDEX: usize = 1;
 /// The column of the CPU, if one is known.
 const CPU: &str = "cpu";
@@ -220,6 +221,7 @@ struct TableReader<'t, 'a> {
     names: Vec<Vec<StreamNames>>,
     /// By trace, stream and class; `None` for classes that the table does not contain.
     sources: Vec<Vec<Vec<Option<CellSources>>>>,
+    reads_time: bool,
     reads_stream: bool,
 }
 
@@ -250,8 +252,9 @@ impl<'t, 'a> TableReader<'t, 'a> {
             }
             sources.push(of_streams);
         }
-        let (filter, reads_stream) = (Filter::new(traces, wanted), is_read(STREAM_INDEX));
-        TableReader { table, traces, filter, reading, names: names(traces), sources, reads_stream }
+        let (filter, names) = (Filter::new(traces, wanted), names(traces));
+        let (reads_time, reads_stream) = (is_read(TIME_INDEX), is_read(STREAM_INDEX));
+        TableReader { table, traces, filter, reading, names, sources, reads_time, reads_stream }
     }
 
     fn slice(&self, slice: &Slice) -> (Vec<RecordBatch>, Losses) {
@@ -291,7 +294,8 @@ impl<'t, 'a> TableReader<'t, 'a> {
     ) -> Result<(), Trouble> {
         row.cells.clear();
         row.text.clear();
-        let time = time.and_then(|time| i64::try_from(time.0).ok()).map_or(Cell::Null, Cell::Signed);
+        let time = time.filter(|_| self.reads_time).and_then(|time| i64::try_from(time.0).ok());
+        let time = time.map_or(Cell::Null, Cell::Signed);
         let stream = if self.reads_stream { Content::Stream } else { Content::Cell(Cell::Null) };
         row.cells.extend([Content::Cell(time), stream]);
         for (source, column) in sources.iter().zip(&self.table.columns[FIXED_COLUMNS..]) {
