@@ -152,6 +152,7 @@ impl<'t> Decoder<'t> {
         let mut context = Context { programs, sink };
         loop {
             self.follow_plain(usize::MAX, &mut context);
+            self.switch_if_due(&mut context);
             if !self.step(&mut context) {
                 break;
             }
@@ -171,6 +172,7 @@ impl<'t> Decoder<'t> {
         self.walk.exchange(&mut memos.function_runs);
         loop {
             self.follow_memo(memos, &mut context);
+            self.switch_if_due(&mut context);
             if !self.step(&mut context) {
                 break;
             }
@@ -251,10 +253,16 @@ impl<'t> Decoder<'t> {
             }
         }
         self.emit_time(context);
+        self.switch_if_due(context);
+        Ok(())
+    }
+
+    /// Applies a thread switch of the schedule whose time has come, if the kernel runs.
+    #[inline]
+    fn switch_if_due<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         if self.switch_is_due && self.walk.ip & KERNEL != 0 && self.is_on() {
             self.switch_within_kernel(context);
         }
-        Ok(())
     }
 
     /// Reports the time if it changed, and selects the code of that time.

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::{
     code, defer_tips, holes,
-    walker::{BASE, SLOT, SLOTS, space_with_holes, walker},
+    walker::{BASE, SLOT, SLOTS, START, space_with_holes, walker},
 };
 
 /// A function for every two slots.
@@ -171,24 +171,41 @@ const NO_MEMO: Option<Memos> = None;
 /// For [`reported`]: without function runs.
 const NO_FUNCTION_RUNS: Option<u32> = None;
 
+/// One thread and one program.
+const NO_SWITCHES: [Switch; 1] = [Switch { at: Tsc(0), program: 0, context: 0 }];
+
+/// What to decode, and how.
+#[derive(Clone, Copy)]
+struct Recording<'r> {
+    /// The code of both programs.
+    space: &'r AddressSpace<'r>,
+    trace: &'r [u8],
+    config: &'r Config,
+    schedule: &'r [Switch],
+}
+
+impl<'r> Recording<'r> {
+    fn of_one_thread(space: &'r AddressSpace<'r>, trace: &'r [u8], config: &'r Config) -> Recording<'r> {
+        Recording { space, trace, config, schedule: &NO_SWITCHES }
+    }
+}
+
 /// Decodes a trace segment by segment, twice, and with the same memo if there is one. `function_runs`: for a sink that
 /// takes them, by native code after this many walks over a graph.
 fn reported<const BLOCKS: bool>(
-    space: &AddressSpace<'_>,
-    trace: &[u8],
-    config: &Config,
+    Recording { space, trace, config, schedule }: Recording<'_>,
     memo: Option<Memos>,
     function_runs: Option<u32>,
 ) -> Reports<BLOCKS> {
-    let mut programs = [Program::new(space, &Functions).native_after(function_runs.unwrap_or(u32::MAX))];
+    let program = || Program::new(space, &Functions).native_after(function_runs.unwrap_or(u32::MAX));
+    let mut programs = [program(), program()];
     let mut memo = memo;
-    let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
     let starts: Vec<usize> = std::iter::successors(next(0), |&start| next(start + PSB.len())).collect();
     let ends = || starts.iter().copied().skip(1).chain([trace.len()]);
     let mut reported = Reports::<BLOCKS> { function_runs: function_runs.is_some(), ..Reports::default() };
     for (start, end) in starts.iter().copied().zip(ends()).chain(starts.iter().copied().zip(ends())) {
-        let decoder = Decoder::new(trace, start..end, config, &schedule);
+        let decoder = Decoder::new(trace, start..end, config, schedule);
         match &mut memo {
             Some(memo) => decoder.decode_with_memo(&mut programs, memo, &mut reported),
             None => decoder.decode(&mut programs, &mut reported),
@@ -214,6 +231,7 @@ proptest! {
         deferred: bool,
         most in 1usize..40,
         native_after in 1u32..100,
+        switches in prop::collection::vec((0u64..3000, 0usize..2, 0u32..3), 0..6),
     ) {
         let timing = Timing { tsc: true, mtc_period, cyc_threshold };
         let trace = walker(&code, &choices, Settings { return_compression, timing }, loss).run(steps).trace;
@@ -237,16 +255,22 @@ proptest! {
             max_nonturbo_ratio: Some(10),
             ..Config::default()
         };
-        let without = reported::<false>(&space, &trace, &config, NO_MEMO, NO_FUNCTION_RUNS);
+        let mut schedule = NO_SWITCHES.to_vec();
+        schedule.extend(switches.into_iter().map(|(at, program, context)| {
+            Switch { at: Tsc(START + at), program, context }
+        }));
+        schedule.sort_by_key(|switch| switch.at);
+        let recording = Recording { space: &space, trace: &trace, config: &config, schedule: &schedule };
+        let without = reported::<false>(recording, NO_MEMO, NO_FUNCTION_RUNS);
         let memo = || Some(Memos::default());
-        prop_assert_eq!(&reported::<false>(&space, &trace, &config, memo(), NO_FUNCTION_RUNS).items, &without.items);
+        prop_assert_eq!(&reported::<false>(recording, memo(), NO_FUNCTION_RUNS).items, &without.items);
         let small = Some(Memos::with_capacity(most));
-        prop_assert_eq!(&reported::<true>(&space, &trace, &config, small, NO_FUNCTION_RUNS).items, &without.items);
+        prop_assert_eq!(&reported::<true>(recording, small, NO_FUNCTION_RUNS).items, &without.items);
         let without = reduce_to_function_runs(without);
         for native_after in [u32::MAX, native_after] {
             let function_runs = Some(native_after);
-            prop_assert_eq!(&reduce_to_function_runs(reported::<false>(&space, &trace, &config, NO_MEMO, function_runs)), &without);
-            prop_assert_eq!(&reduce_to_function_runs(reported::<false>(&space, &trace, &config, memo(), function_runs)), &without);
+            prop_assert_eq!(&reduce_to_function_runs(reported::<false>(recording, NO_MEMO, function_runs)), &without);
+            prop_assert_eq!(&reduce_to_function_runs(reported::<false>(recording, memo(), function_runs)), &without);
         }
     }
 }
@@ -263,13 +287,14 @@ fn a_plain_trace_is_reported_by_paths_and_function_runs() {
     let mut trace: Vec<u8> = psb_plus.iter().flat_map(|packet| packet.encode().to_vec()).collect();
     let (packets, branches) = (60, Tnt { bits: 1, count: 2 });
     trace.extend((0..packets).flat_map(|_| Packet::Tnt8(branches).encode().to_vec()));
-    let with =
-        reported::<false>(&space, &trace, &Config::default(), Some(Memos::default()), NO_FUNCTION_RUNS);
+    let config = Config::default();
+    let recording = Recording::of_one_thread(&space, &trace, &config);
+    let with = reported::<false>(recording, Some(Memos::default()), NO_FUNCTION_RUNS);
     // The trace is decoded twice; the first packet and some of the last eight bytes need the decoder.
     assert!(with.by_path >= 2 * 2 * (packets - 1 - 8));
     assert!(with.joined > 0);
     // Several consecutive blocks are in one function.
-    let together = reported::<false>(&space, &trace, &Config::default(), NO_MEMO, Some(u32::MAX)).together;
+    let together = reported::<false>(recording, NO_MEMO, Some(u32::MAX)).together;
     assert!(together >= packets as u32, "{together} instructions");
 }
 
@@ -313,28 +338,15 @@ fn endless_loops_are_reported_alike_in(space: &AddressSpace<'_>) {
         let trace: Vec<u8> =
             psb_plus.iter().chain(packets).flat_map(|packet| packet.encode().to_vec()).collect();
         let config = Config::default();
-        let without =
-            reduce_to_function_runs(reported::<false>(space, &trace, &config, NO_MEMO, NO_FUNCTION_RUNS));
+        let recording = Recording::of_one_thread(space, &trace, &config);
+        let without = reduce_to_function_runs(reported::<false>(recording, NO_MEMO, NO_FUNCTION_RUNS));
         let gaps = without.iter().filter(|item| matches!(item, Item::Event(Event::Gap(_)))).count();
         assert_eq!(gaps, 2, "each time that the trace is decoded");
-        for native_after in [u32::MAX, 1] {
-            let reported = reduce_to_function_runs(reported::<false>(
-                space,
-                &trace,
-                &config,
-                NO_MEMO,
-                Some(native_after),
-            ));
-            assert_eq!(reported, without);
-        }
         let memo = || Some(Memos::default());
-        assert_eq!(
-            reduce_to_function_runs(reported::<false>(space, &trace, &config, memo(), Some(1))),
-            without
-        );
-        assert_eq!(
-            reduce_to_function_runs(reported::<false>(space, &trace, &config, memo(), NO_FUNCTION_RUNS)),
-            without
-        );
+        for (memo, native_after) in
+            [(NO_MEMO, Some(u32::MAX)), (NO_MEMO, Some(1)), (memo(), Some(1)), (memo(), NO_FUNCTION_RUNS)]
+        {
+            assert_eq!(reduce_to_function_runs(reported::<false>(recording, memo, native_after)), without);
+        }
     }
 }

@@ -11,7 +11,7 @@ use hodo_intel_pt::{
     packet::{PSB, Packet, find_psb},
 };
 
-pub(crate) const BASE: u64 = 0x40_0000;
+pub(crate) const BASE: u64 = 0xffff_ffff_8100_0000;
 /// Code is made of slots of this many bytes.
 pub(crate) const SLOT: u64 = 32;
 pub(crate) const SLOTS: u64 = 24;

@@ -35,9 +35,6 @@ impl Decoder<'_> {
                     0 => break,
                     size => self.packets.skip_to(at + size),
                 }
-                if self.switch_is_due {
-                    break;
-                }
                 continue;
             }
             let most = if counted { 1 } else { most - followed };
@@ -50,9 +47,6 @@ impl Decoder<'_> {
             }
             if std::mem::take(&mut counted) {
                 self.emit_time(context);
-                if self.switch_is_due {
-                    break;
-                }
             }
             if self.walk.should_flush() {
                 let (walk, graph, sink) = self.walk_graph_sink(context);

@@ -355,6 +355,7 @@ impl Decoder<'_> {
             && self.left_from.is_none()
             && !self.machine.changes
             && !self.no_branches
+            && !self.switch_is_due
             // No code is valid at the last tick.
             && self.walk.tick != u64::MAX
     }
