@@ -178,7 +178,7 @@ fn without_times(line: &str) -> String {
         "Microseconds per BLOB",
         "Content read rate",
         // How often threads came around.
-        "Results: main",
+        "Results:",
     ];
     // A dot for each time that a thread had to wait.
     let line = line.trim_start_matches(['.', ' ']);
