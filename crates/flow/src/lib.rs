@@ -6,6 +6,7 @@
 //!
 //! A decoder reports nothing without evidence: what a trace does not show is a [`Gap`] with a [`Trouble`].
 
+mod continuity;
 mod event;
 mod lookahead;
 #[cfg(feature = "serde")]
@@ -16,6 +17,7 @@ mod trouble;
 use hodo_clock::Tsc;
 use hodo_code::{Block, BlockBytes, BlockId, FunctionRun, Graph, Labels, Provenance, Snapshot};
 
+pub use continuity::Continuity;
 pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transaction, ValueBlock};
 pub use lookahead::{CircleGuard, Lookahead, SUSPICIOUS, instructions_before};
 pub use step::Step;

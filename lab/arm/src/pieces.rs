@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use hodo_clock::Tsc;
-use hodo_code::{AddressSpace, Block, Content, NoLabels, Origin, Program, Terminator};
+use hodo_code::{AddressSpace, Content, NoLabels, Origin, Program};
 use hodo_etm::{
     Config,
     flow::Decoder,
     packet::{A_SYNC, find_sync},
 };
-use hodo_flow::{Event, Executed, Sink, Switch};
+use hodo_flow::{Continuity, Event, Executed, Sink, Switch};
 
 use crate::{account::Code, ours::contiguous};
 
@@ -29,10 +29,7 @@ pub(crate) struct Shown {
     pub(crate) pieces: Vec<Piece>,
     /// Whether a gap calls something doubtful.
     pub(crate) is_doubtful: bool,
-    /// The first address that nothing leads to, without a gap or an event that says so.
-    pub(crate) jump: Option<u64>,
-    /// Where the last block leads to; `None` if anything is possible.
-    leads_to: Option<[u64; 2]>,
+    pub(crate) continuity: Continuity,
     pub(crate) gaps: u64,
 }
 
@@ -46,33 +43,14 @@ impl Shown {
     }
 }
 
-/// Where execution may continue after a block that ran to its end; `None` if anywhere.
-fn continuations(block: &Block) -> Option<[u64; 2]> {
-    match block.terminator {
-        Terminator::Conditional => Some([block.target, block.end]),
-        Terminator::Jump | Terminator::Call => Some([block.target; 2]),
-        Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return | Terminator::Far => None,
-        _ => Some([block.end; 2]),
-    }
-}
-
 impl Sink for Shown {
     fn executed(&mut self, executed: Executed<'_>) {
-        let start = executed.block.start;
-        if self.leads_to.is_some_and(|targets| !targets.contains(&start)) {
-            self.jump.get_or_insert(start);
-        }
-        let end = start + executed.lengths.iter().map(|&length| u64::from(length)).sum::<u64>();
-        self.leads_to = match executed.is_whole() {
-            true => continuations(executed.block),
-            false => Some([end; 2]),
-        };
-        // A branch of A32 or T32 may have failed.
-        self.leads_to = self.leads_to.filter(|_| executed.lengths.iter().all(|&length| length == 4));
+        self.continuity.executed(&executed);
         self.last().addresses.extend(executed.addresses());
     }
 
     fn event(&mut self, event: Event) {
+        self.continuity.event(&event);
         match event {
             Event::Time(Tsc(time)) => {
                 let piece = self.last();
@@ -84,7 +62,6 @@ impl Sink for Shown {
             Event::Gap(gap) => {
                 self.gaps += 1;
                 self.is_doubtful |= gap.doubtful_since.is_some();
-                self.leads_to = None;
                 // A gap is reported at its end, after the times within it.
                 let before = self.last();
                 let count = before.addresses.len();
@@ -93,7 +70,6 @@ impl Sink for Shown {
                 before.times.retain(|&(position, time)| position < count || time <= known);
                 self.pieces.push(Piece { since, ..Piece::default() });
             }
-            Event::Disabled { .. } | Event::Enabled(_) | Event::Asynchronous { .. } => self.leads_to = None,
             _ => {}
         }
     }

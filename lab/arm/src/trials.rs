@@ -158,7 +158,8 @@ fn one(
             (shown, law)
         }
     };
-    let law = law.and_then(|()| shown.jump.map_or(Ok(()), |at| Err(format!("nothing leads to {at:x}"))));
+    let law =
+        law.and_then(|()| shown.continuity.jump.map_or(Ok(()), |at| Err(format!("nothing leads to {at:x}"))));
     let instructions = shown.pieces.iter().map(|piece| piece.addresses.len() as u64).sum();
     Ok(Tried { shown: instructions, gaps: shown.gaps, law })
 }

@@ -6,8 +6,8 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use fastrand::Rng;
-use hodo_code::{AddressSpace, Block, NoLabels, Program, Terminator};
-use hodo_flow::{Event, Executed, Sink};
+use hodo_code::{AddressSpace, NoLabels, Program};
+use hodo_flow::{Continuity, Event, Executed, Sink};
 
 use crate::{account::Account, ours};
 
@@ -130,7 +130,7 @@ fn one(
 
 /// What is shown of a damaged stream begins with what the bytes before the damage show, and is a path through the code.
 fn law(subject: &impl Subject, space: &AddressSpace<'_>, intact: &[u8], path: &Path) -> Result<(), String> {
-    if let Some(jump) = path.jump {
+    if let Some(jump) = path.continuity.jump {
         return Err(format!("nothing leads to {jump:x}"));
     }
     let mut proved = Path::default();
@@ -180,40 +180,16 @@ fn damage(stream: &[u8], way: Way, random: &mut Rng) -> (usize, Vec<u8>) {
 #[derive(Default)]
 struct Path {
     addresses: Vec<u64>,
-    /// Where the last block leads to; `None` if anything is possible.
-    leads_to: Option<[u64; 2]>,
-    /// The first address that nothing leads to, without a gap or an event that says so.
-    jump: Option<u64>,
-}
-
-/// Where execution may continue after a block that ran to its end; `None` if anywhere.
-fn continuations(block: &Block) -> Option<[u64; 2]> {
-    match block.terminator {
-        Terminator::Conditional => Some([block.target, block.end]),
-        Terminator::Jump | Terminator::Call => Some([block.target; 2]),
-        Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return | Terminator::Far => None,
-        _ => Some([block.end; 2]),
-    }
+    continuity: Continuity,
 }
 
 impl Sink for Path {
     fn executed(&mut self, executed: Executed<'_>) {
-        let start = executed.block.start;
-        if self.leads_to.is_some_and(|targets| !targets.contains(&start)) {
-            self.jump.get_or_insert(start);
-        }
-        let end = start + executed.lengths.iter().map(|&length| u64::from(length)).sum::<u64>();
-        self.leads_to = match executed.is_whole() {
-            true => continuations(executed.block),
-            false => Some([end; 2]),
-        };
+        self.continuity.executed(&executed);
         self.addresses.extend(executed.addresses());
     }
 
     fn event(&mut self, event: Event) {
-        if let Event::Gap(_) | Event::Disabled { .. } | Event::Enabled(_) | Event::Asynchronous { .. } = event
-        {
-            self.leads_to = None;
-        }
+        self.continuity.event(&event);
     }
 }
