@@ -193,12 +193,14 @@ fn add_code(
     let (isa, mut printer) = (modules.isa(function.module), Printer::default());
     let mut locations = Vec::new();
     let mut address = start;
+    let code_at = |address: u64| trace.code_at(function.module, offset(address));
     while address < end {
-        let bytes = trace.code_at(function.module, offset(address));
-        let decoded = isa.instruction(bytes, address);
+        let decoded = isa.instruction(code_at(address), address);
+        let unknown = (address..end).take_while(|&address| code_at(address).is_empty()).count();
         let mut text = String::new();
         match &decoded {
             Ok(instruction) => printer.print(instruction, &mut text),
+            Err(_) if unknown > 0 => text.push_str("(code that is not kept)"),
             Err(_) => text.push_str("(bad)"),
         }
         let count = counts.get(&address);
@@ -227,10 +229,14 @@ fn add_code(
             instruction: text,
             line: None,
         });
-        let length = decoded.map_or(isa.alignment(), |instruction| instruction.step().length);
+        let length = match decoded {
+            Ok(instruction) => instruction.step().length.into(),
+            Err(_) if unknown > 0 => unknown as u64,
+            Err(_) => isa.alignment().into(),
+        };
         // Bytes between instructions that ran may be data.
         let next = counts.range(address + 1..).next().map_or(u64::MAX, |(&next, _)| next);
-        address = (address + u64::from(length)).min(next);
+        address = (address + length).min(next);
     }
     let index: BTreeMap<&(String, u32), usize> = lines.keys().zip(0..).collect();
     for (instruction, location) in annotation.code.iter_mut().zip(&locations) {
