@@ -287,7 +287,7 @@ impl Decoder<'_> {
     /// How the address of a packet is reached.
     ///
     /// # Errors
-    /// The code that decides it is missing.
+    /// The code that decides it is missing, or two ways lead there.
     fn way_to<L: Labels>(
         &self,
         packet: Packet,
@@ -307,16 +307,25 @@ impl Decoder<'_> {
             // The depth is that of a return that failed, or is given because a packet of format 3 follows. Directly after
             // a failed return, `updiscon` is set.
             Some(_) => {
-                let tick = self.walk.tick();
-                let is_stop = match self.follower() {
-                    Follower::Interruption => true,
-                    Follower::Start(next) => {
-                        let graph = program.graph(self.isa);
-                        code::may_follow(graph, (address, last_outcome(packet)), next, tick)?
+                let (tick, graph) = (self.walk.tick(), program.graph(self.isa));
+                match self.follower() {
+                    Follower::Interruption => By::Path,
+                    Follower::Start(next)
+                        if code::may_follow(graph, (address, last_outcome(packet)), next, tick)? =>
+                    {
+                        // A later instruction may also come before the next address.
+                        let mut could = |by| {
+                            let goal = Goal::Address(Address { address, by, depth });
+                            self.walk.could_reach(graph, &self.memory, goal)
+                        };
+                        match (could(By::Path), could(By::Jump)) {
+                            (true, true) => return Err(Trouble::Ambiguous { at: address }),
+                            (false, true) => By::Jump,
+                            (_, false) => By::Path,
+                        }
                     }
-                    Follower::Flow => false,
-                };
-                if is_stop { By::Path } else { By::Jump }
+                    Follower::Start(_) | Follower::Flow => By::Jump,
+                }
             }
         };
         Ok(Address { address, by, depth })

@@ -496,6 +496,17 @@ impl Walk {
         walk.may_reach(graph, &mut memory, goal)
     }
 
+    /// Whether the goal could be reached from here.
+    pub(super) fn could_reach<L: Labels>(
+        &self,
+        graph: &mut Graph<'_, L>,
+        memory: &Memory,
+        goal: Goal,
+    ) -> bool {
+        let walk = Walk { lookahead: Lookahead::Any, ..self.clone() };
+        walk.may_reach(graph, &mut memory.clone(), goal)
+    }
+
     /// Whether a later return could be the one that the goal's packet reports, if the one at the current block's end goes
     /// where the stack says.
     fn could_return_later<L: Labels>(
