@@ -31,13 +31,19 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         let (events, packets) = (figure(table, "events_lost"), figure(table, "packets_lost"));
         if events > 0 || packets > 0 {
             let mut numbers = Numbers::default();
+            let mut lost = Vec::new();
+            for (what, count) in [("events", events), ("packets", packets)] {
+                let shown = numbers.count(what, count);
+                if count > 0 {
+                    lost.push(format!("{shown} {what}"));
+                }
+            }
             findings.push(Finding {
                 rule: RULE.name,
                 weight: 1.0,
                 sentence: format!(
-                    "The tracer lost {} events and {} packets; figures of the time around them are too small.",
-                    numbers.count("events", events),
-                    numbers.count("packets", packets)
+                    "The tracer lost {}; figures of the time around them are too small.",
+                    lost.join(" and ")
                 ),
                 command: "report lost".to_owned(),
                 link: link::table("lost", ""),

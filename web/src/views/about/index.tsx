@@ -2,6 +2,7 @@
 
 import { json } from "../../shared/api";
 import { useAnswer } from "../../shared/ask";
+import { grouped } from "../../shared/format";
 import { type Model, fetchModel } from "../../shared/model";
 import { session } from "../../shared/session";
 import { DataTable, Summary } from "../../shared/table";
@@ -56,12 +57,12 @@ function Lost({ tables }: { tables: Model[] }) {
   if (events === 0n && packets === 0n && losses === 0) {
     return <p class="good">The traces report no loss. What an analysis could not use is listed with its table.</p>;
   }
-  return (
-    <p class="bad">
-      Something was lost: {events.toString()} events and {packets.toString()} packets by the tracer, and {losses} kinds
-      of loss while reading. Each table shows what it lacks.
-    </p>
-  );
+  const lost = [
+    events > 0n && `${grouped(events)} events by the tracer`,
+    packets > 0n && `${grouped(packets)} packets by the tracer`,
+    losses > 0 && `${losses} kinds of loss while reading`,
+  ].filter(Boolean);
+  return <p class="bad">Something was lost: {lost.join(", ")}. Each table shows what it lacks.</p>;
 }
 
 export const about: View = { name: "about", title: "About", keys: [], has: () => true, Page };
