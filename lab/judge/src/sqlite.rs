@@ -166,7 +166,7 @@ fn ran(name: &str, line: &str, folders: &Folders, mut shell: Command) -> Outcome
 
 /// A line of output without numbers that are times, or of memory, which depends on times.
 fn without_times(line: &str) -> String {
-    const MEASURED: [&str; 11] = [
+    const MEASURED: [&str; 12] = [
         "Time:",
         "Memory used:",
         "Maximum memory",
@@ -179,6 +179,7 @@ fn without_times(line: &str) -> String {
         "Content read rate",
         // How often threads came around.
         "Results:",
+        "Final db contains",
     ];
     // A dot for each time that a thread had to wait.
     let line = line.trim_start_matches(['.', ' ']);
