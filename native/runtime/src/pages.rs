@@ -34,7 +34,7 @@ static NODES: Table<Node> = Table::new(PAGE_HEAP + 0x1000_0000);
 static PAGE_COUNT: AtomicU32 = AtomicU32::new(0);
 static NODE_COUNT: AtomicU32 = AtomicU32::new(1);
 static FREE_NODE: AtomicU32 = AtomicU32::new(0);
-/// How often a page that only the runtime protects was let go, or could be met while it is not yet.
+/// How often protections of the runtime's own were lifted: a write that failed before may succeed after.
 static RELEASED: AtomicU32 = AtomicU32::new(0);
 /// The page that was looked up last.
 static LAST: AtomicU32 = AtomicU32::new(0);
@@ -231,7 +231,7 @@ pub fn release() -> bool {
     guarded.map(release_page).count() > 0
 }
 
-/// Changes when pages are let go: what failed on a page before may succeed now.
+/// A number that changes when protections are lifted: a write that failed before may succeed after.
 pub fn released() -> u32 {
     RELEASED.load(Relaxed)
 }
