@@ -73,9 +73,9 @@ fn run_step((name, work): &TestStep) -> Result<(), String> {
     Ok(())
 }
 
-/// All tests, one more at a time than there are processors: many wait for programs that they started.
+/// All tests, two more at a time than there are processors: many wait for programs that they started.
 fn tests() -> Outcome {
-    let threads = thread::available_parallelism()?.get() + 1;
+    let threads = thread::available_parallelism()?.get() + 2;
     command::run(cargo(&["test", "--workspace"]).env("RUST_TEST_THREADS", threads.to_string()))
 }
 

@@ -35,13 +35,20 @@ fn decode(settings: Settings, packets: &[u8]) -> Vec<String> {
 }
 
 fn decode_in(settings: Settings, code: &[u32], packets: &[u8]) -> Vec<String> {
+    decode_before(settings, code, packets, &[])
+}
+
+/// Decodes packets of a segment that `next` follow, which are of another one.
+fn decode_before(settings: Settings, code: &[u32], packets: &[u8], next: &[u8]) -> Vec<String> {
     let code: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut space = AddressSpace::new();
     space.map(START..START + code.len() as u64, Content { bytes: &code, origin: Origin::default() }, 0);
-    let trace = [&A_SYNC[..], &[0x01, 0x01, 0x00], packets].concat();
+    let mut trace = [&A_SYNC[..], &[0x01, 0x01, 0x00], packets].concat();
+    let segment = 0..trace.len();
+    trace.extend(next);
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let mut lines = Lines::default();
-    let decoder = Decoder::new(&trace, 0..trace.len(), &settings.config(), &schedule);
+    let decoder = Decoder::new(&trace, segment, &settings.config(), &schedule);
     decoder.decode(&mut [Program::new(&space, &NoLabels)], &mut lines);
     lines.0
 }
@@ -65,6 +72,37 @@ const TSTART: u32 = 0xd523_3060;
 fn what_runs_before_the_first_address_is_a_gap() {
     let lines = decode(Settings::default(), &[E, &at(2), E].concat());
     assert_eq!(lines, ["gap: the address is compressed against one that was lost", "1008"]);
+}
+
+#[test]
+fn a_segment_ends_where_the_next_one_begins() {
+    let next = |packets: &[&[u8]]| {
+        let next = [&A_SYNC[..], &[0x01, 0x01, 0x00], &packets.concat()].concat();
+        decode_before(Settings::default(), &[BRANCH; LENGTH], &[&at(0), E].concat(), &next)
+    };
+    assert_eq!(next(&[&at(0), E, &at(2)]), ["1000"]);
+    let gap = "gap: the code at 1000 does not lead to 1008, as the trace requires, doubtful since byte 0";
+    assert_eq!(next(&[&at(2), E]), ["1000", gap]);
+    // Tracing was off in between, or the address comes too late.
+    assert_eq!(next(&[&[0x04], &at(2), E]), ["1000"]);
+    assert_eq!(next(&[E, &at(2)]), ["1000"]);
+}
+
+#[test]
+fn a_segment_whose_end_is_cancelled_later_says_nothing_about_the_next() {
+    let settings = Settings { speculation_depth: 3, ..Settings::default() };
+    // Two atoms at the end, of which the next segment cancels one and commits the other.
+    let code = [CONDITIONAL, BRANCH];
+    let sync = [&A_SYNC[..], &[0x01, 0x01, 0x00]].concat();
+    let not_taken: &[u8] = &[0xf6];
+    let next = |packets: &[&[u8]]| {
+        let next = [&sync, &packets.concat()[..]].concat();
+        decode_before(settings, &code, &[&at(0), not_taken, E].concat(), &next)
+    };
+    assert_eq!(next(&[&at(1), &[0x2d, 0x02]]), ["1000", "1004"]);
+    let gap = "gap: the code at 1004 does not lead to 1000, as the trace requires, doubtful since byte 0";
+    assert_eq!(next(&[&at(0), &[0x2d, 0x02]]), ["1000", "1004", gap]);
+    assert_eq!(next(&[&at(1), &[0x2e, 0x01], &[0x2d, 0x01], &at(0)]), ["1000"]);
 }
 
 #[test]

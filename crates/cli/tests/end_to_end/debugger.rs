@@ -222,7 +222,7 @@ fn random_instants_are_where_the_flow_from_the_start_has_them() {
         ("slowpath.c", &["-g", "-O2"][..]),
         ("threads.c", &["-g", "-O1", "-pthread"]),
         ("throws.cpp", &["-g", "-O1", "-Wl,--no-as-needed", "-lstdc++"]),
-        ("signals.c", &["-g", "-O1"]),
+        ("signals.c", &["-g", "-O1", "-DTICKS=4"]),
         ("changing_code.c", &["-O1"]),
     ];
     for (source, flags) in programs {

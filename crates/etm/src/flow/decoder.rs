@@ -50,6 +50,47 @@ enum State {
     GivenUp,
 }
 
+/// Where the flow goes on after the segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ahead {
+    /// The packets after the segment that were read do not say it.
+    Unread,
+    Address(u64),
+    /// Tracing ends, or what follows leaves the address to what was cancelled.
+    Unknown,
+}
+
+impl Ahead {
+    /// What is known after one more packet behind the segment.
+    fn after(self, packet: Packet) -> Ahead {
+        match (self, packet) {
+            // Elements before the address may be among those that are cancelled.
+            (_, Packet::Cancel { .. } | Packet::Mispredict(_)) => Ahead::Unknown,
+            (Ahead::Unread, Packet::Address(address) | Packet::AddressContext(address, _)) => {
+                Ahead::Address(address.value)
+            }
+            (
+                Ahead::Unread,
+                Packet::TraceOn
+                | Packet::Discard
+                | Packet::Overflow
+                | Packet::Atoms(_)
+                | Packet::Exception(_)
+                | Packet::Q { .. }
+                | Packet::SourceAddress(_),
+            ) => Ahead::Unknown,
+            _ => self,
+        }
+    }
+
+    fn address(self) -> Option<u64> {
+        match self {
+            Ahead::Address(address) => Some(address),
+            Ahead::Unread | Ahead::Unknown => None,
+        }
+    }
+}
+
 /// Decodes the flow of one segment of a stream: from an A-Sync with Trace Info to the next.
 ///
 /// After a Trace Info the unit sends context and address again, so segments decode independently.
@@ -71,6 +112,7 @@ pub struct Decoder<'t> {
     time: Option<u64>,
     cycles: u64,
     gap: Option<Gap>,
+    ahead: Ahead,
     schedule: &'t [Switch],
     threads: &'t [ThreadContext],
     /// The current thread, if its context ID is known.
@@ -104,6 +146,7 @@ impl<'t> Decoder<'t> {
             time: None,
             cycles: 0,
             gap: None,
+            ahead: Ahead::Unread,
             schedule,
             threads: &[],
             thread: None,
@@ -171,6 +214,7 @@ impl<'t> Decoder<'t> {
                 self.lose(Trouble::Missing);
                 break;
             };
+            self.ahead = self.ahead.after(packet);
             let commits = self.resolve(packet);
             own = own.min(self.elements.uncommitted());
             let mut left = commits.min(own);
@@ -182,27 +226,23 @@ impl<'t> Decoder<'t> {
                 }
             }
         }
-        if let State::Excepted(left) = self.state {
-            self.find_handler(left, target.sink);
+        while self.ahead == Ahead::Unread && matches!(self.state, State::On | State::Excepted(_)) {
+            match self.packets.next_packet() {
+                Ok(Some(packet)) => self.ahead = self.ahead.after(packet),
+                Ok(None) | Err(_) => self.ahead = Ahead::Unknown,
+            }
+        }
+        match (self.state, self.ahead) {
+            (State::Excepted(left), ahead) => left.report(ahead.address(), target.sink),
+            (State::On, Ahead::Address(next)) if next != self.walk.ip => {
+                self.at = self.span.end;
+                self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Reach(next) });
+            }
+            _ => {}
         }
         if let Some(mut gap) = self.gap.take() {
             gap.to = self.span.end as u64;
             target.sink.event(Event::Gap(gap));
-        }
-    }
-
-    /// Finds where the exception at the end of the segment leads, in the packets after it.
-    fn find_handler(&mut self, left: Left, sink: &mut impl Sink) {
-        loop {
-            match self.packets.next_packet() {
-                Ok(Some(Packet::Address(address) | Packet::AddressContext(address, _))) => {
-                    return left.report(Some(address.value), sink);
-                }
-                Ok(Some(Packet::TraceOn | Packet::Discard | Packet::Overflow) | None) | Err(_) => {
-                    return left.report(None, sink);
-                }
-                Ok(Some(_)) => {}
-            }
         }
     }
 

@@ -270,10 +270,8 @@ proptest! {
             let (mut walked, mut by_offset) = (Reported::default(), Reported::default());
             let position = Steps::up_to(&structure, index, Known::NOTHING).run(content, start, &slots);
             // Fields beyond the end of the content are never requested.
-            if position.is_ok_and(|position| position > content.end) {
-                continue;
-            }
-            let walk = position.and_then(|position| Walk::new(content, position, &slots, &mut walked).class(&member.class, Name::Element(0), position));
+            let Some(position) = position.ok().filter(|&position| position <= content.end) else { continue };
+            let walk = Walk::new(content, position, &slots, &mut walked).class(&member.class, Name::Element(0), position);
             let emitted = offset.emit(content, start, &slots, Name::Element(0), &mut by_offset);
             prop_assert_eq!((walk.is_ok(), walked.0), (emitted.is_ok(), by_offset.0));
         }
