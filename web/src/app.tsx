@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { bytes } from "./shared/format";
 import { KeyHelp, useKeys } from "./shared/keys";
 import { link, select, selection } from "./shared/selection";
-import { type Index, follow, session, silence } from "./shared/session";
+import { type Index, follow, session, silence, stopIndexing } from "./shared/session";
 import { shown } from "./shared/text";
 import { dark, toggleTheme } from "./shared/theme";
 import { views } from "./views";
@@ -117,6 +117,9 @@ function Progress({ index }: { index: Index }) {
     <span class="progress" role="status" title={`${bytes(index.done)} of ${bytes(index.total)} read`}>
       indexing {Math.floor(share * 100)} %
       <progress max={1} value={share} />
+      <button type="button" class="quiet" onClick={stopIndexing} title="Stop indexing: the timeline keeps what it has">
+        Stop
+      </button>
     </span>
   );
 }

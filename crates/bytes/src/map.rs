@@ -103,6 +103,12 @@ impl Deref for Map {
     }
 }
 
+impl AsRef<[u8]> for Map {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 /// Announces a read of the byte at an index, if there is one, to the processor. This affects the speed only:
 /// processors prefetch sequentially, but not across the end of a page, where a miss costs most.
 #[inline(always)]

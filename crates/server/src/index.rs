@@ -1,6 +1,9 @@
 //! The store of the inputs as it grows.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use hodo_store::Store;
 use serde::Serialize;
@@ -32,6 +35,8 @@ pub(crate) enum Stage {
 /// The store and its stage.
 pub(crate) struct Index {
     held: Mutex<Held>,
+    /// Whether the user has had enough of its building.
+    is_given_up: AtomicBool,
 }
 
 /// A store as the questions of a generation see it.
@@ -70,7 +75,10 @@ struct Held {
 impl Index {
     pub(crate) fn new() -> Index {
         let stage = Stage::Building { done: 0, total: 0 };
-        Index { held: Mutex::new(Held { stage, snapshot: None, taken_at: 0 }) }
+        Index {
+            held: Mutex::new(Held { stage, snapshot: None, taken_at: 0 }),
+            is_given_up: AtomicBool::new(false),
+        }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -81,7 +89,7 @@ impl Index {
     pub(crate) fn build(&self, inputs: &dyn Inputs, keep_going: impl Fn() -> bool + Sync) {
         let made = inputs.store(&mut |done, total| {
             self.held().stage = Stage::Building { done, total };
-            keep_going()
+            keep_going() && !self.is_given_up.load(Ordering::Relaxed)
         });
         let mut held = self.held();
         match made {
@@ -90,13 +98,18 @@ impl Index {
                 held.stage = Stage::Ready;
             }
             Ok(None) => {
-                let why = "the building of the store was stopped".to_owned();
+                let why = "indexing was stopped, and begins again with the next `hodo view`".to_owned();
                 held.stage = Stage::Absent { why, failed: true };
             }
             Err(NoStore::Nothing(why)) => held.stage = Stage::Absent { why, failed: false },
             // What was flushed before the failure stays visible.
             Err(NoStore::Failed(why)) => held.stage = Stage::Absent { why, failed: true },
         }
+    }
+
+    /// Ends the building. What pages have seen of the store stays.
+    pub(crate) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn stage(&self) -> Stage {

@@ -28,12 +28,15 @@ struct Made {
     began: AtomicBool,
     stopped: AtomicBool,
     rows: u64,
+    /// Whether its store is built until that is stopped.
+    takes_long: bool,
 }
 
 impl Made {
     fn new(rows: u64) -> Made {
         let folder = tempfile::tempdir().expect("a folder for the store");
-        Made { folder, began: AtomicBool::new(false), stopped: AtomicBool::new(false), rows }
+        let (began, stopped) = (AtomicBool::new(false), AtomicBool::new(false));
+        Made { folder, began, stopped, rows, takes_long: false }
     }
 
     fn build(&self) -> Store {
@@ -179,7 +182,13 @@ impl Inputs for Made {
         Ok(Some(table()))
     }
 
-    fn store(&self, _: Progress<'_>) -> Result<Option<Store>, NoStore> {
+    fn store(&self, progress: Progress<'_>) -> Result<Option<Store>, NoStore> {
+        if self.takes_long {
+            while progress(3, 10) {
+                thread::sleep(Duration::from_millis(5));
+            }
+            return Ok(None);
+        }
         if self.rows == 0 {
             return Err(NoStore::Nothing("nothing is in them".to_owned()));
         }
@@ -278,6 +287,27 @@ fn wait_for_store(port: u16, token: &str) {
         String::from_utf8_lossy(&answer).contains("\"generation\":1")
     };
     while !is_ready() {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn indexing_is_stopped_by_the_page() {
+    let (port, token) = served(&Arc::new(Made { takes_long: true, ..Made::new(10) }));
+    let session = |path: &str| {
+        let (status, answer) =
+            ask(port, &format!("GET /{token}/api/session{path}"), &format!("127.0.0.1:{port}"));
+        assert_eq!(status, 200);
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    let begin = Instant::now();
+    while !session("").contains(r#""done":3"#) {
+        assert!(begin.elapsed() < Duration::from_secs(30), "it is built");
+        thread::sleep(Duration::from_millis(20));
+    }
+    session("/stop");
+    while !session("").contains(r#""why":"indexing was stopped"#) {
+        assert!(begin.elapsed() < Duration::from_secs(30), "it stops");
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -5,15 +5,21 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufReader, BufWriter, Write},
+    io::{self, BufWriter, Write},
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
 };
 
 use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
-use arrow_ipc::{reader::StreamReader, writer::StreamWriter};
+use arrow_buffer::Buffer;
+use arrow_ipc::{
+    reader::{StreamDecoder, StreamReader},
+    writer::StreamWriter,
+};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
+use bytes::Bytes;
+use hodo_bytes::Map;
 use hodo_model::{
     Column, Loss, Table, Value,
     table::{Heading, interned, metadata::TableMetadata},
@@ -175,16 +181,24 @@ struct KeptTable {
     /// The schema of the whole table.
     whole: SchemaRef,
     columns: Vec<Column>,
+    /// The schema of the rows, and their stream.
     rows: SchemaRef,
-    path: PathBuf,
+    stream: Buffer,
 }
 
 impl KeptTable {
     fn open(path: &Path) -> Option<KeptTable> {
-        let mut file = BufReader::new(File::open(path).ok()?);
-        let (whole, reader) = streams(&mut file, None)?;
+        let file = Bytes::from_owner(Map::open(path).ok()?);
+        let mut unread: &[u8] = &file;
+        let mut first = StreamReader::try_new(&mut unread, None).ok()?;
+        let whole = first.schema();
+        if first.next().is_some() {
+            return None;
+        }
+        let begin = file.len() - unread.len();
+        let rows = StreamReader::try_new(unread, None).ok()?.schema();
         let columns = whole.fields().iter().map(|field| Column::of_field(field)).collect::<Option<_>>()?;
-        Some(KeptTable { rows: reader.schema(), whole, columns, path: path.to_owned() })
+        Some(KeptTable { whole, columns, rows, stream: Buffer::from(file).slice(begin) })
     }
 
     /// By column of the table: whether the file has its cells.
@@ -192,15 +206,8 @@ impl KeptTable {
         self.columns.iter().map(|column| self.rows.index_of(column.name).is_ok()).collect()
     }
 
-    /// Reads some of the columns; the cells of others are null.
+    /// Reads some of the columns; the cells of others are null. Batches share the memory of the file.
     fn read(&self, read: &[bool]) -> Option<Table> {
-        let mut file = BufReader::new(File::open(&self.path).ok()?);
-        let place = |column: usize| self.rows.index_of(self.columns[column].name).ok();
-        let wanted: Vec<usize> = (0..self.columns.len())
-            .filter(|&column| read.get(column) == Some(&true))
-            .filter_map(place)
-            .collect();
-        let (_, reader) = streams(&mut file, Some(wanted))?;
         let heading = Heading {
             name: interned(self.whole.table_name()),
             shape: self.whole.shape(),
@@ -208,18 +215,21 @@ impl KeptTable {
         };
         let mut builder = heading.builder();
         let schema = Arc::clone(builder.schema());
-        for batch in reader {
-            let batch = batch.ok()?;
+        let (mut stream, mut decoder) = (self.stream.clone(), StreamDecoder::new());
+        if !stream.ends_with(END) {
+            return None;
+        }
+        while let Some(batch) = decoder.decode(&mut stream).ok()? {
             let rows = batch.num_rows();
-            let cells = schema.fields().iter().map(|field| {
-                batch
-                    .column_by_name(field.name())
-                    .map_or_else(|| new_null_array(field.data_type(), rows), Arc::clone)
+            let cells = schema.fields().iter().zip(read).map(|(field, is_read)| {
+                let cells = batch.column_by_name(field.name()).filter(|_| *is_read);
+                cells.map_or_else(|| new_null_array(field.data_type(), rows), Arc::clone)
             });
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), cells.collect(), &options);
             builder.add_batch(&batch.ok()?);
         }
+        decoder.finish().ok()?;
         let metadata = |key: &str| self.whole.metadata().get(key);
         let losses: Vec<Loss> = serde_json::from_str(metadata(LOSSES)?).ok()?;
         let notes: Vec<String> = serde_json::from_str(metadata(NOTES)?).ok()?;
@@ -228,18 +238,8 @@ impl KeptTable {
     }
 }
 
-/// Returns the schema of the first stream, and the second one.
-fn streams(
-    file: &mut BufReader<File>,
-    columns: Option<Vec<usize>>,
-) -> Option<(SchemaRef, StreamReader<&mut BufReader<File>>)> {
-    let mut first = StreamReader::try_new(&mut *file, None).ok()?;
-    let whole = first.schema();
-    if first.next().is_some() {
-        return None;
-    }
-    Some((whole, StreamReader::try_new(file, columns).ok()?))
-}
+/// What a stream ends with: a message of no bytes (Arrow IPC format, "IPC Streaming Format").
+const END: &[u8] = &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,8 @@ struct Percentile {
 /// The state of the aggregate.
 #[derive(Default)]
 struct Sample {
-    values: Vec<Number>,
+    integers: Vec<i64>,
+    reals: Vec<f64>,
     share: f64,
 }
 
@@ -68,13 +69,13 @@ impl Number {
 
 impl Aggregate<Sample, Value> for Percentile {
     fn init(&self, _: &mut Context<'_>) -> Result<Sample> {
-        Ok(Sample { values: Vec::new(), share: self.fixed_share.unwrap_or_default() })
+        Ok(Sample { share: self.fixed_share.unwrap_or_default(), ..Sample::default() })
     }
 
     fn step(&self, context: &mut Context<'_>, sample: &mut Sample) -> Result<()> {
         match context.get::<Value>(0)? {
-            Value::Integer(integer) => sample.values.push(Number::Integer(integer)),
-            Value::Real(real) => sample.values.push(Number::Real(real)),
+            Value::Integer(integer) => sample.integers.push(integer),
+            Value::Real(real) => sample.reals.push(real),
             Value::Null => {}
             _ => return Err(Error::UserFunctionError("percentile of a text: it needs numbers".into())),
         }
@@ -85,12 +86,18 @@ impl Aggregate<Sample, Value> for Percentile {
     }
 
     fn finalize(&self, _: &mut Context<'_>, sample: Option<Sample>) -> Result<Value> {
-        let Sample { mut values, share } = sample.unwrap_or_default();
-        let rank = (share * values.len() as f64).ceil() as usize;
+        let Sample { mut integers, reals, share } = sample.unwrap_or_default();
+        let count = integers.len() + reals.len();
+        let rank = (share * count as f64).ceil() as usize;
         let index = rank.max(1) - 1;
-        if index >= values.len() {
+        if index >= count {
             return Ok(Value::Null);
         }
+        if reals.is_empty() {
+            return Ok((*integers.select_nth_unstable(index).1).into());
+        }
+        let mut values: Vec<Number> = integers.into_iter().map(Number::Integer).collect();
+        values.extend(reals.into_iter().map(Number::Real));
         let (_, value, _) = values.select_nth_unstable_by(index, Number::compare);
         Ok(match value {
             Number::Integer(integer) => (*integer).into(),

@@ -9,11 +9,12 @@ use std::{
 };
 
 use hodo_model::{Column, Table, Type, Unit, table::RecordBatch};
+use rusqlite::types::ValueRef;
 use rustc_hash::FxHashMap;
 
 use crate::{
     cells::BatchColumn,
-    keys::{Key, Keys, in_order_of},
+    keys::{Code, Keys, in_order_of},
     latest_end::LatestEnds,
 };
 
@@ -72,6 +73,7 @@ impl Bounds {
 #[derive(Debug, Default)]
 pub(crate) struct Ordered {
     pub(crate) rows: Vec<u32>,
+    /// None if the groups are in no order.
     pub(crate) begins: Vec<i64>,
     ends: OnceLock<LatestEnds>,
 }
@@ -81,9 +83,9 @@ impl Ordered {
         Ordered { rows, begins, ends: OnceLock::new() }
     }
 
-    /// The positions of a group's rows that begin within the bounds.
+    /// The positions of a group's rows that begin within the bounds; without an order, all of them.
     pub(crate) fn range(&self, group: Range<usize>, bounds: &Bounds) -> Range<usize> {
-        let begins = &self.begins[group.clone()];
+        let Some(begins) = self.begins.get(group.clone()) else { return group };
         let first = begins.partition_point(|&begin| begin < bounds.begin_from);
         let after = begins.partition_point(|&begin| begin <= bounds.begin_to);
         group.start + first.min(after)..group.start + after
@@ -121,17 +123,27 @@ pub(crate) struct BatchRows {
     pub(crate) rows: Range<usize>,
 }
 
-/// The order in which rows are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The order in which rows are read; of a group of rows, that within it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum RowOrder {
     /// The one that costs least.
+    #[default]
     Any,
     /// By their begin.
     Begin,
 }
 
-/// What was made of rows for some columns.
-type ByColumns<T> = Mutex<FxHashMap<Box<[usize]>, Arc<T>>>;
+/// What a lookup leaves to the next one, which mostly asks for the same columns.
+#[derive(Debug, Default)]
+pub(crate) struct Lookup {
+    columns: Vec<usize>,
+    order: RowOrder,
+    keys: Option<Arc<Keys>>,
+    codes: Vec<Code>,
+}
+
+/// What was made of rows for some columns, and an order.
+type ByColumns<T> = Mutex<FxHashMap<(RowOrder, Vec<usize>), Arc<T>>>;
 
 /// The rows of a table.
 pub(crate) struct Rows {
@@ -210,26 +222,36 @@ impl Rows {
         self.columns[place.batch][self.layout.begin?].integer(row as usize - place.rows.start)
     }
 
-    /// Finds rows: all that have the keys in these columns and lie within the bounds, and possibly others.
-    pub(crate) fn find(&self, columns: &[usize], key: &[Key], bounds: &Bounds, order: RowOrder) -> RowRange {
-        match columns {
-            [] if *bounds == Bounds::ALL && order == RowOrder::Any => {
-                RowRange::Unordered(0..self.table.row_count())
-            }
-            [] => RowRange::Ordered(self.ordered().range(0..self.table.row_count(), bounds)),
-            columns => {
-                let keys = self.keys(columns);
-                let range = keys.range(key, bounds);
-                RowRange::Equal(keys, range)
-            }
+    /// Finds rows: all that have the values in these columns and lie within the bounds, and possibly others. Bounds apply to
+    /// rows in order of their begin.
+    pub(crate) fn find(
+        &self,
+        equal: &[(usize, ValueRef<'_>)],
+        bounds: &Bounds,
+        order: RowOrder,
+        lookup: &mut Lookup,
+    ) -> RowRange {
+        if equal.is_empty() {
+            return match order {
+                RowOrder::Any => RowRange::Unordered(0..self.table.row_count()),
+                RowOrder::Begin => RowRange::Ordered(self.ordered().range(0..self.table.row_count(), bounds)),
+            };
         }
+        let columns = || equal.iter().map(|(column, _)| *column);
+        let is_same = lookup.order == order && columns().eq(lookup.columns.iter().copied());
+        let keys = lookup.keys.take().filter(|_| is_same).unwrap_or_else(|| {
+            (lookup.order, lookup.columns) = (order, columns().collect());
+            made(&self.keys, (order, lookup.columns.clone()), || Keys::of(self, &lookup.columns, order))
+        });
+        lookup.keys = Some(Arc::clone(&keys));
+        let range = keys.range(equal.iter().map(|(_, value)| *value), bounds, &mut lookup.codes);
+        RowRange::Equal(keys, range)
     }
 
-    /// All rows in the order of some columns.
-    pub(crate) fn sorted(&self, columns: &[usize]) -> RowRange {
-        let mut all = self.sorted.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = all.entry(columns.into()).or_insert_with(|| Arc::new(in_order_of(self, columns)));
-        RowRange::Sorted(Arc::clone(known))
+    /// All rows in the order of some columns, and in `order` where these are equal.
+    pub(crate) fn sorted(&self, columns: &[usize], order: RowOrder) -> RowRange {
+        let sorted = || in_order_of(self, columns, order);
+        RowRange::Sorted(made(&self.sorted, (order, columns.to_vec()), sorted))
     }
 
     /// The first position of a range, from `from` on, whose row ends at `end_from` or later; the range's end if there is none.
@@ -295,9 +317,9 @@ impl Rows {
         })
     }
 
-    /// All rows in order of their begin; null is the least.
-    pub(crate) fn by_begin(&self) -> impl Iterator<Item = u32> {
-        let rows = (!self.is_in_order()).then(|| &self.ordered().rows);
+    /// All rows in an order. The begin null is the least.
+    pub(crate) fn in_order(&self, order: RowOrder) -> impl Iterator<Item = u32> {
+        let rows = (order == RowOrder::Begin && !self.is_in_order()).then(|| &self.ordered().rows);
         let at = move |position: u32| rows.map_or(position, |rows| rows[position as usize]);
         (0..self.table.row_count() as u32).map(at)
     }
@@ -316,14 +338,10 @@ impl Rows {
             Ordered::new(rows, begins)
         })
     }
+}
 
-    fn keys(&self, columns: &[usize]) -> Arc<Keys> {
-        let mut all = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.get(columns) {
-            return Arc::clone(known);
-        }
-        let made = Arc::new(Keys::of(self, columns));
-        all.insert(columns.into(), Arc::clone(&made));
-        made
-    }
+/// What was made for a key, or is made now.
+fn made<T>(all: &ByColumns<T>, key: (RowOrder, Vec<usize>), make: impl FnOnce() -> T) -> Arc<T> {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(all.entry(key).or_insert_with(|| Arc::new(make())))
 }

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     cells::BatchColumn,
-    index::{Bounds, Ordered, Rows},
+    index::{Bounds, Ordered, RowOrder, Rows},
 };
 
 /// Returns whether rows can be found by equal values of a column.
@@ -17,27 +17,18 @@ pub(crate) fn is_key(column: &Column) -> bool {
     matches!(column.kind, Type::Integer | Type::Signed | Type::Text | Type::Name)
 }
 
-/// A value that rows are found by.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
-    Integer(i64),
-    Text(Box<[u8]>),
-}
-
-impl Key {
-    /// The key of a value for a column; `None` if other values of the column may be equal to it too.
-    pub(crate) fn of(value: ValueRef<'_>, column: &Column) -> Option<Key> {
-        let is_text = matches!(column.kind, Type::Text | Type::Name);
-        match value {
-            ValueRef::Integer(integer) if !is_text => Some(Key::Integer(integer)),
-            ValueRef::Text(text) if is_text => Some(Key::Text(text.into())),
-            _ => None,
-        }
+/// Returns whether rows can be found by a value of a column: no other value of the column may be equal to it.
+pub(crate) fn is_exact(value: ValueRef<'_>, column: &Column) -> bool {
+    let is_text = matches!(column.kind, Type::Text | Type::Name);
+    match value {
+        ValueRef::Integer(_) => !is_text,
+        ValueRef::Text(_) => is_text,
+        _ => false,
     }
 }
 
-/// A cell as a number: an integer as it is, and a text by its number in [`Texts`]. `None` is null.
-type Code = Option<i64>;
+/// A cell as a number: an integer as it is, and a text by its number among those of the column. `None` is null.
+pub(crate) type Code = Option<i64>;
 
 /// The distinct texts of a column, numbered as they come. None for a column of integers.
 #[derive(Debug, Default)]
@@ -99,53 +90,47 @@ impl<'r> Coder<'r> {
     }
 }
 
-/// Which rows have equal values in some columns. A row's group is found again rather than kept: tables have up to billions of
-/// rows, and few groups.
-struct Groups<'r> {
-    rows: &'r Rows,
-    /// By batch and column.
-    coders: Vec<Vec<Coder<'r>>>,
+/// Which rows have equal values in some columns.
+struct Groups {
     /// By column: its texts.
     texts: Vec<Texts>,
     /// The number of each group, by its values.
     numbers: FxHashMap<Box<[Code]>, u32>,
     /// By group: its rows.
     sizes: Vec<usize>,
+    /// The group of each row, in the order in which rows are read.
+    of_rows: Vec<u32>,
 }
 
-impl<'r> Groups<'r> {
-    fn of(rows: &'r Rows, columns: &[usize]) -> Groups<'r> {
-        let coders = (0..rows.batch_count())
+impl Groups {
+    fn of(rows: &Rows, columns: &[usize], order: RowOrder) -> Groups {
+        let mut coders: Vec<Vec<Coder<'_>>> = (0..rows.batch_count())
             .map(|batch| columns.iter().map(|&column| Coder::new(&rows.columns(batch)[column])).collect())
             .collect();
-        let texts = columns.iter().map(|_| Texts::default()).collect();
-        let mut groups = Groups { rows, coders, texts, numbers: FxHashMap::default(), sizes: Vec::new() };
-        groups.each(|groups, _, group| groups.sizes[group as usize] += 1);
-        groups
-    }
-
-    /// Passes each row on with its group, in order of begins.
-    fn each(&mut self, mut see: impl FnMut(&mut Groups<'r>, u32, u32)) {
-        let rows = self.rows;
+        let mut texts: Vec<Texts> = columns.iter().map(|_| Texts::default()).collect();
+        let mut numbers: FxHashMap<Box<[Code]>, u32> = FxHashMap::default();
+        let (mut sizes, mut of_rows) = (Vec::new(), Vec::with_capacity(rows.table.row_count()));
         let mut place = rows.first_batch();
         let mut key: Vec<Code> = Vec::new();
-        for row in rows.by_begin() {
+        for row in rows.in_order(order) {
             rows.locate(row as usize, &mut place);
             key.clear();
-            for (coder, texts) in self.coders[place.batch].iter_mut().zip(&mut self.texts) {
+            for (coder, texts) in coders[place.batch].iter_mut().zip(&mut texts) {
                 key.push(coder.code(row as usize - place.rows.start, texts));
             }
-            let group = match self.numbers.get(&key[..]) {
+            let group = match numbers.get(&key[..]) {
                 Some(&group) => group,
                 None => {
-                    let next = self.sizes.len() as u32;
-                    self.numbers.insert(key.as_slice().into(), next);
-                    self.sizes.push(0);
+                    let next = sizes.len() as u32;
+                    numbers.insert(key.as_slice().into(), next);
+                    sizes.push(0);
                     next
                 }
             };
-            see(self, row, group);
+            sizes[group as usize] += 1;
+            of_rows.push(group);
         }
+        Groups { texts, numbers, sizes, of_rows }
     }
 
     /// The groups in the order of their values, as SQLite orders them.
@@ -187,62 +172,81 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    pub(crate) fn of(rows: &Rows, columns: &[usize]) -> Keys {
-        let mut groups = Groups::of(rows, columns);
-        let starts = starts(groups.sizes.iter().copied());
-        let all = rows.ordered();
-        let (mut grouped, mut begins) = (vec![0; all.rows.len()], vec![0; all.rows.len()]);
+    /// Groups rows, each group in an order.
+    pub(crate) fn of(rows: &Rows, columns: &[usize], order: RowOrder) -> Keys {
+        let Groups { texts, numbers, sizes, of_rows } = Groups::of(rows, columns, order);
+        let starts = starts(sizes.into_iter());
+        let mut grouped = vec![0; of_rows.len()];
+        let mut begins = match order {
+            RowOrder::Any => Vec::new(),
+            RowOrder::Begin => vec![0; of_rows.len()],
+        };
+        let mut all_begins = match order {
+            RowOrder::Any => [].iter(),
+            RowOrder::Begin => rows.ordered().begins.iter(),
+        };
         let mut next = starts.clone();
-        let mut all_begins = all.begins.iter();
-        groups.each(|_, row, group| {
+        for (row, group) in rows.in_order(order).zip(of_rows) {
             let position = &mut next[group as usize];
             grouped[*position] = row;
-            begins[*position] = all_begins.next().copied().unwrap_or_default();
+            if let Some(&begin) = all_begins.next() {
+                begins[*position] = begin;
+            }
             *position += 1;
-        });
-        let Groups { texts, numbers, .. } = groups;
+        }
         Keys { texts, numbers, starts, ordered: Ordered::new(grouped, begins) }
     }
 
-    pub(crate) fn range(&self, key: &[Key], bounds: &Bounds) -> Range<usize> {
-        let code = |(key, texts): (&Key, &Texts)| match key {
-            Key::Integer(integer) => Some(*integer),
-            Key::Text(text) => texts.0.get(text).copied(),
-        };
-        // A text that no row has is in no group.
-        let codes: Option<Vec<Code>> = key.iter().zip(&self.texts).map(|pair| code(pair).map(Some)).collect();
-        let Some(&group) = codes.and_then(|codes| self.numbers.get(&codes[..])) else { return 0..0 };
+    /// The positions of rows that have these values, one for each column. `codes` is only room for them.
+    pub(crate) fn range<'v>(
+        &self,
+        values: impl Iterator<Item = ValueRef<'v>>,
+        bounds: &Bounds,
+        codes: &mut Vec<Code>,
+    ) -> Range<usize> {
+        codes.clear();
+        for (value, texts) in values.zip(&self.texts) {
+            let code = match value {
+                ValueRef::Integer(integer) => Some(integer),
+                ValueRef::Text(text) => texts.0.get(text).copied(),
+                _ => None,
+            };
+            // A text that no row has is in no group.
+            let Some(code) = code else { return 0..0 };
+            codes.push(Some(code));
+        }
+        let Some(&group) = self.numbers.get(&codes[..]) else { return 0..0 };
         let group = group as usize;
         self.ordered.range(self.starts[group]..self.starts[group + 1], bounds)
     }
 }
 
-/// The rows in the order of some columns, and in that of their begins where these are equal.
-pub(crate) fn in_order_of(rows: &Rows, columns: &[usize]) -> Vec<u32> {
+/// The rows in the order of some columns, and in `order` where these are equal.
+pub(crate) fn in_order_of(rows: &Rows, columns: &[usize], order: RowOrder) -> Vec<u32> {
     if let Some(begin) = rows.begin()
         && columns[0] == begin
     {
         // Few rows begin at the same time.
-        let mut order: Vec<u32> = rows.by_begin().collect();
-        for rows_of_begin in order.chunk_by_mut(|a, b| rows.begin_of(*a) == rows.begin_of(*b)) {
+        let mut sorted: Vec<u32> = rows.in_order(RowOrder::Begin).collect();
+        for rows_of_begin in sorted.chunk_by_mut(|a, b| rows.begin_of(*a) == rows.begin_of(*b)) {
             rows_of_begin.sort_by(|&a, &b| compare(rows, &columns[1..], a, b));
         }
-        return order;
+        return sorted;
     }
-    let mut groups = Groups::of(rows, columns);
+    let groups = Groups::of(rows, columns, order);
     let sorted = groups.sorted();
     let starts = starts(sorted.iter().map(|&group| groups.sizes[group as usize]));
     let mut next = vec![0; sorted.len()];
     for (&group, start) in sorted.iter().zip(starts) {
         next[group as usize] = start;
     }
-    let mut order = vec![0; rows.table.row_count()];
-    groups.each(|_, row, group| {
+    let mut rows_in_order = vec![0; rows.table.row_count()];
+    for (row, group) in rows.in_order(order).zip(groups.of_rows) {
         let position = &mut next[group as usize];
-        order[*position] = row;
+        rows_in_order[*position] = row;
         *position += 1;
-    });
-    order
+    }
+    rows_in_order
 }
 
 /// Compares two rows by some columns, as SQLite orders their values.

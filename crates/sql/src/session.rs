@@ -119,7 +119,9 @@ impl Session {
         if first_word(sql) == "describe" {
             return self.describe(&sql["describe".len()..]).map(Some);
         }
+        self.tables.iter().for_each(|table| table.set_runs(true));
         let result = result::run(&self.connection, sql, limit, &self.tables);
+        self.tables.iter().for_each(|table| table.set_runs(false));
         let refused = self.refused.lock().ok().and_then(|mut refused| refused.take());
         match (result, refused) {
             (Ok(table), _) => Ok(table.map(|mut table| {

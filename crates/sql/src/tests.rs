@@ -1,6 +1,7 @@
 use std::sync::{Mutex, atomic::AtomicBool};
 
 use hodo_model::{Cause, Shape, Unit, Value};
+use rusqlite::types::ValueRef;
 
 use super::*;
 
@@ -167,21 +168,23 @@ fn lookups_find_what_a_scan_finds() {
 #[test]
 fn a_join_uses_all_equal_columns() {
     let rows = index::Rows::new(Intervals::new().0).expect("it is small");
-    let key = |tid: i64, name: &str| [keys::Key::Integer(tid), keys::Key::Text(name.as_bytes().into())];
-    let found = |columns: &[usize], key: &[keys::Key], bounds| match rows.find(
-        columns,
+    let key =
+        |tid: i64, name: &'static str| [(0, ValueRef::Integer(tid)), (1, ValueRef::Text(name.as_bytes()))];
+    let mut lookup = index::Lookup::default();
+    let mut found = |key: &[(usize, ValueRef<'_>)], bounds| match rows.find(
         key,
         &bounds,
-        index::RowOrder::Any,
+        index::RowOrder::Begin,
+        &mut lookup,
     ) {
         index::RowRange::Equal(_, range) => range.len(),
         other => panic!("{other:?}"),
     };
     let begin_from = |from| index::Bounds { begin_from: from, ..index::Bounds::ALL };
-    assert_eq!(found(&[0, 1], &key(3, "t3"), index::Bounds::ALL), 202);
-    assert_eq!(found(&[0, 1], &key(3, "t2"), index::Bounds::ALL), 0);
-    assert_eq!(found(&[0], &key(3, "")[..1], begin_from(1000)), 3);
-    assert_eq!(found(&[0, 1], &key(3, "t3"), begin_from(1000)), 3);
+    assert_eq!(found(&key(3, "t3"), index::Bounds::ALL), 202);
+    assert_eq!(found(&key(3, "t2"), index::Bounds::ALL), 0);
+    assert_eq!(found(&key(3, "")[..1], begin_from(1000)), 3);
+    assert_eq!(found(&key(3, "t3"), begin_from(1000)), 3);
     let plan = text_of(
         "explain query plan select * from intervals a join intervals b
         on a.tid = b.tid and a.name = b.name and b.begin_ns >= a.begin_ns",

@@ -18,15 +18,15 @@ use rusqlite::{
     Connection, Error, Result,
     types::{ToSqlOutput, ValueRef},
     vtab::{
-        Context, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig, VTabConnection, VTabCursor,
-        sqlite3_vtab, sqlite3_vtab_cursor,
+        Context, DistinctMode, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig,
+        VTabConnection, VTabCursor, sqlite3_vtab, sqlite3_vtab_cursor,
     },
 };
 
 use crate::{
     Source,
-    index::{BatchRows, Bounds, Layout, RowOrder, RowRange, Rows},
-    keys::{Key, is_key},
+    index::{BatchRows, Bounds, Layout, Lookup, RowOrder, RowRange, Rows},
+    keys::{is_exact, is_key},
 };
 
 /// Rows that a table is assumed to have before it is computed.
@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     read: Vec<AtomicBool>,
     /// Whether the statement used the rows.
     is_used: AtomicBool,
+    /// Whether the statement will run, so that its planner may make the rows and see how many there are.
+    runs: AtomicBool,
     made: Mutex<Made>,
 }
 
@@ -64,8 +66,8 @@ const MOST_COLUMNS: usize = 2000;
 impl Shared {
     pub(crate) fn new(source: Arc<dyn Source>) -> Shared {
         let read = (0..MOST_COLUMNS).map(|_| AtomicBool::new(false)).collect();
-        let (is_used, made) = (AtomicBool::new(false), Mutex::default());
-        Shared { source, layout: OnceLock::new(), read, is_used, made }
+        let (is_used, runs) = (AtomicBool::new(false), AtomicBool::new(false));
+        Shared { source, layout: OnceLock::new(), read, is_used, runs, made: Mutex::default() }
     }
 
     pub(crate) fn source(&self) -> &dyn Source {
@@ -77,6 +79,11 @@ impl Shared {
         self.read.iter().for_each(|read| read.store(false, Relaxed));
         self.is_used.store(false, Relaxed);
         self.made().failure = None;
+    }
+
+    /// Says whether statements that are prepared from now on will run.
+    pub(crate) fn set_runs(&self, runs: bool) {
+        self.runs.store(runs, Relaxed);
     }
 
     fn made(&self) -> MutexGuard<'_, Made> {
@@ -176,8 +183,9 @@ const END_FROM: c_int = 4;
 /// Rows come in order of their begin; the latest first.
 const BY_BEGIN: c_int = 8;
 const BACKWARD: c_int = 16;
-/// All rows come in the order of the columns.
+/// All rows come in the order of the columns; then in that of their begin, if the next bit is set.
 const BY_COLUMNS: c_int = 32;
+const THEN_BEGIN: c_int = 64;
 
 #[repr(C)]
 struct VirtualTable {
@@ -223,41 +231,7 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
 
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
         let Some(layout) = self.table.layout() else { return Ok(false) };
-        let columns = &layout.columns;
-        // The index of the constraint for each argument; the arguments' order is that of these lines.
-        let (mut begin_from, mut begin_to, mut end_from) = (None, None, None);
-        let mut keys: BTreeMap<usize, usize> = BTreeMap::new();
-        for (index, constraint) in info.constraints().enumerate() {
-            let Ok(column) = usize::try_from(constraint.column()) else { continue };
-            if !constraint.is_usable() || column >= columns.len() {
-                continue;
-            }
-            let (is_begin, is_end) = (layout.begin == Some(column), layout.end == Some(column));
-            match constraint.operator() {
-                IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
-                    if is_key(&columns[column])
-                        && !layout.is_computed(column)
-                        && info.collation(index)? == "BINARY" =>
-                {
-                    keys.insert(column, index);
-                }
-                IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GT
-                | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GE => {
-                    if is_begin {
-                        begin_from = Some(index);
-                    } else if is_end {
-                        end_from = Some(index);
-                    }
-                }
-                IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_LT
-                | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_LE
-                    if is_begin =>
-                {
-                    begin_to = Some(index);
-                }
-                _ => {}
-            }
-        }
+        let Constraints { begin_from, begin_to, end_from, keys } = constraints(info, layout)?;
         let (mut bits, mut count) = (0, 0);
         for (index, bit) in [(begin_from, BEGIN_FROM), (begin_to, BEGIN_TO), (end_from, END_FROM)] {
             if let Some(index) = index {
@@ -276,12 +250,16 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
                 bits |= bit;
                 info.set_order_by_consumed(true);
             }
-            Some(AskedOrder::Columns(columns)) if count == 0 => {
-                bits |= BY_COLUMNS;
+            Some(AskedOrder::Columns { columns, then_begin }) if count == 0 => {
+                bits |= BY_COLUMNS | if then_begin { THEN_BEGIN } else { 0 };
                 listed = columns;
                 info.set_order_by_consumed(true);
             }
             _ => {}
+        }
+        if info.constraints().next().is_some() && self.table.runs.load(Relaxed) {
+            // The order of a join depends on how many rows there are. All columns that are read are known by now.
+            self.table.rows()?;
         }
         info.set_idx_num(bits);
         info.set_idx_str(&listed.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
@@ -297,6 +275,8 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
             base,
             table,
             rows: None,
+            listed: (String::new(), Vec::new()),
+            lookup: Lookup::default(),
             found: RowRange::Unordered(0..0),
             end_from: i64::MIN,
             rest: 0..0,
@@ -307,33 +287,80 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
     }
 }
 
+/// By what a lookup can find rows: constraints by their numbers.
+#[derive(Default)]
+struct Constraints {
+    begin_from: Option<usize>,
+    begin_to: Option<usize>,
+    end_from: Option<usize>,
+    /// By column that must be equal.
+    keys: BTreeMap<usize, usize>,
+}
+
+fn constraints(info: &IndexInfo, layout: &Layout) -> Result<Constraints> {
+    let columns = &layout.columns;
+    let mut found = Constraints::default();
+    for (index, constraint) in info.constraints().enumerate() {
+        let Ok(column) = usize::try_from(constraint.column()) else { continue };
+        if !constraint.is_usable() || column >= columns.len() {
+            continue;
+        }
+        let (is_begin, is_end) = (layout.begin == Some(column), layout.end == Some(column));
+        match constraint.operator() {
+            IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
+                if is_key(&columns[column])
+                    && !layout.is_computed(column)
+                    && info.collation(index)? == "BINARY" =>
+            {
+                found.keys.insert(column, index);
+            }
+            IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GT | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GE => {
+                if is_begin {
+                    found.begin_from = Some(index);
+                } else if is_end {
+                    found.end_from = Some(index);
+                }
+            }
+            IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_LT | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_LE
+                if is_begin =>
+            {
+                found.begin_to = Some(index);
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
 /// An order of rows that a statement asks for and a lookup can give.
 enum AskedOrder {
     /// By begin: [`BY_BEGIN`], with [`BACKWARD`] for the latest first.
     Begin(c_int),
-    /// By these columns.
-    Columns(Vec<usize>),
+    /// By these columns, and then by begin or in any order.
+    Columns { columns: Vec<usize>, then_begin: bool },
 }
 
 /// The order that a statement asks for, or the one that puts rows of a group one after the other.
 fn asked_order(info: &IndexInfo, layout: &Layout) -> Option<AskedOrder> {
     let mut columns = Vec::new();
     let mut is_descending = false;
+    // Groups may come in any order; the directions are then those of an `order by` that may name other columns.
+    let is_grouped = info.distinct() == DistinctMode::Grouped;
     for term in info.order_bys() {
         columns.push(usize::try_from(term.column()).ok()?);
-        is_descending |= term.is_order_by_desc();
+        is_descending |= term.is_order_by_desc() && !is_grouped;
     }
     if columns.len() == 1 && layout.begin == columns.first().copied() {
         return Some(AskedOrder::Begin(if is_descending { BY_BEGIN | BACKWARD } else { BY_BEGIN }));
     }
-    // Rows with equal values are in order of their begin already.
-    if columns.len() > 1 && layout.begin == columns.last().copied() {
+    let then_begin = columns.len() > 1 && layout.begin == columns.last().copied();
+    if then_begin {
         columns.pop();
     }
     let is_known =
         |column: &usize| !layout.is_computed(*column) && layout.columns.get(*column).is_some_and(is_key);
     let is_given = !is_descending && !columns.is_empty() && columns.iter().all(is_known);
-    is_given.then_some(AskedOrder::Columns(columns))
+    is_given.then_some(AskedOrder::Columns { columns, then_begin })
 }
 
 impl VirtualTable {
@@ -362,6 +389,9 @@ struct Cursor {
     table: Arc<Shared>,
     /// The rows; `None` before the first lookup.
     rows: Option<Arc<Rows>>,
+    /// The columns of the last lookup, as they are listed in `idx_str`, and their numbers.
+    listed: (String, Vec<usize>),
+    lookup: Lookup,
     found: RowRange,
     /// The least end of the rows that are looked up.
     end_from: i64,
@@ -405,8 +435,12 @@ unsafe impl VTabCursor for Cursor {
         bounds.begin_from = next(BEGIN_FROM).unwrap_or(i64::MIN);
         bounds.begin_to = next(BEGIN_TO).unwrap_or(i64::MAX);
         bounds.end_from = next(END_FROM).unwrap_or(i64::MIN);
-        let columns =
-            columns.unwrap_or_default().split(',').filter_map(|column| column.parse::<usize>().ok());
+        let text = columns.unwrap_or_default();
+        if self.listed.0 != text {
+            let numbers = text.split(',').filter_map(|column| column.parse().ok());
+            self.listed = (text.to_owned(), numbers.collect());
+        }
+        let columns = &self.listed.1;
         // A cursor serves one statement, whose columns are known when it first looks rows up.
         let rows = match self.rows.take() {
             Some(rows) => rows,
@@ -416,20 +450,21 @@ unsafe impl VTabCursor for Cursor {
                 rows
             }
         };
+        let needs_begin = bits & (BEGIN_FROM | BEGIN_TO | END_FROM | BY_BEGIN | THEN_BEGIN) != 0;
+        let order = if needs_begin { RowOrder::Begin } else { RowOrder::Any };
         self.found = if bits & BY_COLUMNS != 0 {
-            rows.sorted(&columns.collect::<Vec<_>>())
+            rows.sorted(columns, order)
         } else {
-            let equal: Vec<(usize, ValueRef<'_>)> = columns.zip(arguments).collect();
+            let mut equal: Vec<(usize, ValueRef<'_>)> = columns.iter().copied().zip(arguments).collect();
             if equal.iter().any(|(_, value)| matches!(value, ValueRef::Null)) {
                 // Nothing equals null.
                 RowRange::Unordered(0..0)
             } else {
-                // Rows are not looked up by a value that may equal several keys.
-                let key =
-                    |(column, value)| Some((column, Key::of(value, self.table.columns().get(column)?)?));
-                let (columns, key): (Vec<usize>, Vec<Key>) = equal.into_iter().filter_map(key).unzip();
-                let order = if bits & BY_BEGIN != 0 { RowOrder::Begin } else { RowOrder::Any };
-                rows.find(&columns, &key, &bounds, order)
+                let all = self.table.columns();
+                equal.retain(|(column, value)| {
+                    all.get(*column).is_some_and(|column| is_exact(*value, column))
+                });
+                rows.find(&equal, &bounds, order, &mut self.lookup)
             }
         };
         self.rows = Some(rows);

@@ -42,6 +42,11 @@ export const session = signal<Session | undefined>(undefined);
 /** Why the server does not answer. */
 export const silence = signal<string | undefined>(undefined);
 
+/** Ends the building of the store; the next answer says so. */
+export function stopIndexing() {
+  json<Session>("session/stop").catch((error) => (silence.value = String(error)));
+}
+
 /** Asks again and again; returns how to stop. */
 export function follow(): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;

@@ -130,3 +130,19 @@ test("before a reader has begun, rows come in the order of the newest store", as
   expect(await order()).toEqual(after);
   await close(opened);
 });
+
+test("indexing can be stopped, and the page says that it was", async () => {
+  const opened = await open(`${viewer.address}#view=about`);
+  const { page } = opened;
+  let isStopped = false;
+  await page.route(/\/api\/session(\/stop)?$/, async (route) => {
+    isStopped ||= route.request().url().endsWith("/stop");
+    const session = (await (await route.fetch()).json()) as Session;
+    session.index = isStopped ? { state: "absent", why: "indexing was stopped", failed: true } : { state: "building", done: 3, total: 10 };
+    await route.fulfill({ json: session });
+  });
+  await page.click(".progress button:text('Stop')");
+  await page.waitForSelector('.banner:text("not all of it: indexing was stopped")');
+  expect(await page.locator(".progress").count()).toBe(0);
+  await close(opened);
+});

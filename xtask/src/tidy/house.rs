@@ -48,7 +48,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("hodo-views", "hodo-model"),
     ("hodo-findings", "hodo-model"),
     ("hodo-server", "hodo-model hodo-store hodo-views"),
-    ("hodo-sql", "hodo-model"),
+    ("hodo-sql", "hodo-bytes hodo-model"),
     // The writer of perf.data is next to its reader; filters name functions; the emulator's spool is read with the
     // types that write it.
     (

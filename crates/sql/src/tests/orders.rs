@@ -1,6 +1,9 @@
 //! Orders and groups that lookups give without sorting.
 
-use std::time::Instant;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Instant,
+};
 
 use super::*;
 
@@ -35,6 +38,12 @@ fn orders_and_groups_are_those_of_a_sort() {
     }
     let plan = text_of("explain query plan select name, count(*) from intervals group by name");
     assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+    // Groups come in one order, and the result in another one.
+    let ordered =
+        "select tid, name, count(*) as rows from intervals group by tid, name order by rows desc, tid";
+    let plan = text_of(&format!("explain query plan {ordered}"));
+    assert!(!plan.contains("TEMP B-TREE FOR GROUP BY"), "{plan}");
+    assert_eq!(rows(ordered), rows(&ordered.replace("group by tid, name", "group by +tid, +name")));
 }
 
 /// Nulls are a group of their own, and come first.
@@ -69,4 +78,47 @@ fn the_next_event_is_one_lookup() {
     assert_eq!(sum, [[Value::Signed(10 * 9_999)]]);
     // All pairs would be some four hundred million steps.
     assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
+}
+
+/// Some intervals, one after the other, and how often they were made.
+struct Counted {
+    name: &'static str,
+    rows: u64,
+    made: AtomicUsize,
+}
+
+impl Source for Counted {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn columns(&self) -> Result<Vec<Column>, String> {
+        Ok(["begin_ns", "end_ns", "of"].map(|name| Column::integer(name, Unit::None)).to_vec())
+    }
+
+    fn table(&self, _: &[bool]) -> Result<Table, String> {
+        self.made.fetch_add(1, Relaxed);
+        let length = 1_000_000 / self.rows;
+        let row = |n: u64| [n * length, (n + 1) * length, n % 2].map(Value::Integer).to_vec();
+        Ok(Table::new(self.name, Shape::Intervals, Vec::new(), self.columns()?, (0..self.rows).map(row)))
+    }
+}
+
+/// The table with fewer rows is read, and the other one is looked up, wherever a statement names them.
+#[test]
+fn the_smaller_table_of_a_join_comes_first() {
+    let counted = |name, rows| Arc::new(Counted { name, rows, made: AtomicUsize::new(0) });
+    let overlap = "m.of = f.of and m.begin_ns < f.end_ns and m.end_ns > f.begin_ns";
+    for from in ["few f join many m", "many m join few f"] {
+        let tables = [counted("few", 10), counted("many", 10_000)];
+        let sources = || tables.iter().map(|table| Arc::clone(table) as Arc<dyn Source>);
+        let ask =
+            |sql: &str| query(sql, sources(), None, &Arc::default()).expect(sql).expect("not stopped").rows();
+        let plan = ask(&format!("explain query plan select count(*) from {from} on {overlap}"));
+        assert!(format!("{:?}", plan[0]).contains("SCAN f "), "{plan:?}");
+        let sum = ask(&format!("select count(*), sum(m.begin_ns) from {from} on {overlap}"));
+        assert_eq!(sum[0][0], Value::Signed(5_000));
+        // Once for each of the two statements, which are of two sessions.
+        assert!(tables.iter().all(|table| table.made.load(Relaxed) == 2));
+    }
 }

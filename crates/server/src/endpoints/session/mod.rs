@@ -1,4 +1,5 @@
-//! `session`: the inputs, what can be asked of them, how far the store is, whether an input was changed.
+//! `session`: the inputs, what can be asked of them, how far the store is, whether an input was changed. `session/stop` ends
+//! the building of the store.
 
 use serde_json::json;
 
@@ -7,10 +8,18 @@ use crate::{
     session::Session,
 };
 
-pub(super) const ENDPOINTS: &[Endpoint] = &[Endpoint { path: "session", work: Work::Query, answer: session }];
+pub(super) const ENDPOINTS: &[Endpoint] = &[
+    Endpoint { path: "session", work: Work::Query, answer: session },
+    Endpoint { path: "session/stop", work: Work::Query, answer: stop_indexing },
+];
 
 fn session(question: &Question<'_>) -> Result<Answer, Failure> {
     describe(question.session, &[])
+}
+
+fn stop_indexing(question: &Question<'_>) -> Result<Answer, Failure> {
+    question.session.index.give_up();
+    session(question)
 }
 
 /// Describes a session; `left_out` says what the page as a file does not have.
