@@ -1,20 +1,22 @@
 //! Rows of a table of intervals or instants, which leave as soon as no later event can change them.
 
 use hodo_clock::Nanos;
-use hodo_model::{TableBuilder, Value};
+use hodo_model::TableBuilder;
 use serde::{Deserialize, Serialize};
 
 /// The most rows that are kept at a time.
 const MOST_ROWS: usize = 1 << 21;
 
 /// Adds rows to a table, in order. Returns how many.
-pub(crate) fn add_in_order<R: Ord, C: AsRef<[Value]>>(
+pub(crate) fn add_in_order<R: Ord>(
     mut rows: Vec<R>,
     table: &mut TableBuilder,
-    cells: impl Fn(&R) -> C,
+    add: impl Fn(&mut TableBuilder, &R),
 ) -> u64 {
     rows.sort_unstable();
-    rows.iter().for_each(|row| table.row(cells(row).as_ref().iter().map(Value::cell)));
+    for row in &rows {
+        add(table, row);
+    }
     rows.len() as u64
 }
 

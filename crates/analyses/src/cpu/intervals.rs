@@ -4,9 +4,10 @@
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit, Value,
+    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit,
     kernel::{Kind, Thread, Threads, field::switch},
     only,
+    table::Cell,
 };
 use serde::{Deserialize, Serialize};
 
@@ -119,10 +120,10 @@ fn add_rows(intervals: Vec<(Nanos, SliceRow)>, context: &FinishContext<'_>, rows
             wanted.push((to, SliceRow { thread, ..row }));
         }
     }
-    crate::settling::add_in_order(wanted, rows, |&(to, SliceRow { cpu, from, thread })| {
-        let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into(), u64::from(cpu).into()];
-        let unknown = [Value::Null, Value::Null, Value::Null];
-        row.extend(thread.map_or(unknown, |thread| context.threads.cells(thread)));
-        row
+    crate::settling::add_in_order(wanted, rows, |table, &(to, SliceRow { cpu, from, thread })| {
+        let duration = to.0.saturating_sub(from.0);
+        let [comm, tid, pid] =
+            thread.map_or([Cell::Null; 3], |thread| context.threads.borrowed_cells(thread));
+        table.row([from.0.into(), duration.into(), u64::from(cpu).into(), comm, tid, pid]);
     })
 }

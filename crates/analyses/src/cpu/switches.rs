@@ -2,7 +2,7 @@
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit, Value,
+    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit,
     kernel::{Kind, PrevState, Thread, Threads, field::switch},
     only,
 };
@@ -105,12 +105,20 @@ fn add_rows(switches: Vec<(Nanos, SwitchRow)>, context: &FinishContext<'_>, rows
             wanted.push((time, row));
         }
     }
-    add_in_order(wanted, rows, |&(time, SwitchRow { cpu, previous, state, next, priority })| {
-        let mut row: Vec<Value> = vec![time.0.into(), u64::from(cpu).into()];
-        row.extend(context.threads.cells(thread(previous, cpu)));
-        row.push(PrevState::of(state).name().into());
-        row.extend(context.threads.cells(thread(next, cpu)));
-        row.push(priority.into());
-        row
+    add_in_order(wanted, rows, |table, &(time, SwitchRow { cpu, previous, state, next, priority })| {
+        let [prev_comm, prev_tid, prev_pid] = context.threads.borrowed_cells(thread(previous, cpu));
+        let [next_comm, next_tid, next_pid] = context.threads.borrowed_cells(thread(next, cpu));
+        table.row([
+            time.0.into(),
+            u64::from(cpu).into(),
+            prev_comm,
+            prev_tid,
+            prev_pid,
+            PrevState::of(state).name().into(),
+            next_comm,
+            next_tid,
+            next_pid,
+            priority.into(),
+        ]);
     })
 }

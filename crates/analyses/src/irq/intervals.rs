@@ -2,9 +2,10 @@
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit, Value,
+    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit,
     kernel::{Kind, Record, Threads, field},
     only,
+    table::Cell,
 };
 use serde::{Deserialize, Serialize};
 
@@ -123,15 +124,15 @@ impl Analysis for InterruptIntervals {
 /// Adds the runs on the selected CPUs by end. Returns how many.
 fn add_rows(mut runs: Vec<(Nanos, HandlerRow)>, context: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
     runs.retain(|(_, run)| context.selection.wants_cpu(run.cpu));
-    crate::settling::add_in_order(runs, rows, |(end, run)| {
-        let name = if run.name.is_empty() { Value::Null } else { Value::from(&*run.name) };
-        [
+    crate::settling::add_in_order(runs, rows, |table, (end, run)| {
+        let name = if run.name.is_empty() { Cell::Null } else { Cell::Text(&run.name) };
+        table.row([
             run.begin.0.into(),
             end.0.saturating_sub(run.begin.0).into(),
             u64::from(run.cpu).into(),
             run.phase.name().into(),
             u64::from(run.number).into(),
             name,
-        ]
+        ]);
     })
 }

@@ -150,7 +150,7 @@ fn add_rows(
     rows: &mut TableBuilder,
 ) -> u64 {
     changes.retain(|(_, (cpu, _))| context.selection.wants_cpu(*cpu));
-    crate::settling::add_in_order(changes, rows, |&(time, (cpu, length))| {
-        [time.0.into(), u64::from(cpu).into(), length.into()]
+    crate::settling::add_in_order(changes, rows, |table, &(time, (cpu, length))| {
+        table.row([time.0.into(), u64::from(cpu).into(), length.into()]);
     })
 }

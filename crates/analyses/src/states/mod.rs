@@ -351,15 +351,24 @@ fn add_rows(
             wanted.push((to, tid, begin.unwrap_or(context.span.0), state));
         }
     }
-    add_in_order(wanted, rows, |&(to, tid, from, state)| {
-        let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into()];
-        row.extend(cells(context.threads, tid));
+    add_in_order(wanted, rows, |table, &(to, tid, from, state)| {
+        let duration = to.0.saturating_sub(from.0);
+        let [comm, tid, pid] = context.threads.borrowed_cells(Thread::new(tid.into(), 0));
         let (named, call) = match state {
             Activity::Running(_) => ("running", None),
             Activity::Runnable(_) => ("runnable", None),
             Activity::Blocked(wait, call) => (wait.name(), call),
         };
-        row.extend([named.into(), state.cpu().into(), name(context.names, call)]);
-        row
+        let call = call.and_then(|call| context.names.get(call as usize)).map(String::as_str);
+        table.row([
+            from.0.into(),
+            duration.into(),
+            comm,
+            tid,
+            pid,
+            named.into(),
+            state.cpu().into(),
+            call.into(),
+        ]);
     })
 }

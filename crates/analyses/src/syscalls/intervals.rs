@@ -1,7 +1,7 @@
 //! `syscalls --by interval`: each call, from its begin to its end.
 
 use hodo_clock::Nanos;
-use hodo_model::{Column, EventAnalysis, FinishContext, Heading, Shape, Table, TableBuilder, Unit, Value};
+use hodo_model::{Column, EventAnalysis, FinishContext, Heading, Shape, Table, TableBuilder, Unit};
 
 use crate::{
     columns::{interval_columns, thread_columns},
@@ -59,10 +59,22 @@ fn add_rows(calls: Vec<(Nanos, EndedCall)>, context: &FinishContext<'_>, rows: &
             wanted.push((end, call));
         }
     }
-    crate::settling::add_in_order(wanted, rows, |&(end, EndedCall { cpu, thread, begin, name, result })| {
-        let mut row: Vec<Value> = vec![begin.0.into(), end.0.saturating_sub(begin.0).into()];
-        row.extend(context.threads.cells(thread));
-        row.extend([called(context.names, name).into(), result.into(), u64::from(cpu).into()]);
-        row
-    })
+    crate::settling::add_in_order(
+        wanted,
+        rows,
+        |table, &(end, EndedCall { cpu, thread, begin, name, result })| {
+            let (duration, call) = (end.0.saturating_sub(begin.0), called(context.names, name));
+            let [comm, tid, pid] = context.threads.borrowed_cells(thread);
+            table.row([
+                begin.0.into(),
+                duration.into(),
+                comm,
+                tid,
+                pid,
+                call.into(),
+                result.into(),
+                u64::from(cpu).into(),
+            ]);
+        },
+    )
 }

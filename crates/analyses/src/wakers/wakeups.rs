@@ -86,11 +86,10 @@ fn add_rows(wakeups: Vec<(Nanos, WakeupRow)>, context: &FinishContext<'_>, rows:
             wanted.push((time, WakeupRow { waker, ..row }));
         }
     }
-    add_in_order(wanted, rows, |&(time, WakeupRow { cpu, waker, woken })| {
-        let mut row: Vec<Value> = vec![time.0.into()];
-        row.extend(context.threads.cells(waker));
-        row.extend(context.threads.cells(Thread::new(woken.into(), 0)));
-        row.push(u64::from(cpu).into());
-        row
+    add_in_order(wanted, rows, |table, &(time, WakeupRow { cpu, waker, woken })| {
+        let waker = context.threads.borrowed_cells(waker);
+        let woken = context.threads.borrowed_cells(Thread::new(woken.into(), 0));
+        let threads = waker.into_iter().chain(woken);
+        table.row([time.0.into()].into_iter().chain(threads).chain([u64::from(cpu).into()]));
     })
 }

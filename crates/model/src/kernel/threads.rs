@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Cpus, KernelEvent, Kind, field};
-use crate::{Selection, Value};
+use crate::{Selection, Value, table::Cell};
 
 /// A thread, the idle thread of a CPU, or the placeholder for the thread that runs on a CPU when the chunk begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -269,5 +269,12 @@ impl Threads {
     /// Table cells that identify a thread: name, thread id and process id.
     pub fn cells(&self, thread: Thread) -> [Value; 3] {
         [self.comm(thread).into(), thread.tid().into(), self.pid(thread).into()]
+    }
+
+    /// The same cells, with a borrowed name.
+    pub fn borrowed_cells(&self, thread: Thread) -> [Cell<'_>; 3] {
+        let facts = self.facts.get(&thread);
+        let comm = facts.and_then(|facts| facts.comm.as_deref());
+        [comm.into(), thread.tid().into(), facts.and_then(|facts| facts.pid).into()]
     }
 }
