@@ -6,7 +6,9 @@ use arrow_array::{
     types::{Int32Type, Int64Type, UInt64Type},
 };
 use arrow_schema::DataType;
+use hodo_bytes::prefetch;
 use hodo_model::table::{Cell, Cells};
+use rusqlite::types::ValueRef;
 
 /// The cells of a column in a batch. It shares the array.
 #[derive(Debug)]
@@ -51,6 +53,33 @@ impl BatchColumn {
                 read(Cell::Text(names.value(numbers.value(row) as usize)))
             }
             BatchColumn::Other(array) => read(Cells::of(array.as_ref()).cell(row)),
+        }
+    }
+
+    /// Announces to the processor that the cell of a row will be read. This affects the speed only.
+    #[inline]
+    pub(crate) fn prefetch(&self, row: usize) {
+        match self {
+            BatchColumn::Integers(cells) => prefetch(cells.values().inner(), row * size_of::<u64>()),
+            BatchColumn::Signed(cells) => prefetch(cells.values().inner(), row * size_of::<i64>()),
+            BatchColumn::Names { numbers, .. } => prefetch(numbers.values().inner(), row * size_of::<i32>()),
+            BatchColumn::Other(_) => {}
+        }
+    }
+
+    /// By row: whether the cell is this value.
+    pub(crate) fn equal<'c>(&'c self, value: ValueRef<'c>) -> Box<dyn Fn(usize) -> bool + 'c> {
+        match (self, value) {
+            (BatchColumn::Names { numbers, names }, ValueRef::Text(text)) => {
+                let is_text: Vec<bool> =
+                    (0..names.len()).map(|name| names.value(name).as_bytes() == text).collect();
+                Box::new(move |row| numbers.is_valid(row) && is_text[numbers.value(row) as usize])
+            }
+            (_, ValueRef::Text(text)) => Box::new(move |row| {
+                self.with_cell(row, |cell| matches!(cell, Cell::Text(cell) if cell.as_bytes() == text))
+            }),
+            (_, ValueRef::Integer(integer)) => Box::new(move |row| self.integer(row) == Some(integer)),
+            _ => Box::new(|_| false),
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use hodo_model::{Column, Table, Type, Unit, table::RecordBatch};
 use rusqlite::types::ValueRef;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     cells::BatchColumn,
@@ -101,8 +101,8 @@ pub(crate) enum RowRange {
     Ordered(Range<usize>),
     /// With equal keys, in order of time.
     Equal(Arc<Keys>, Range<usize>),
-    /// In order of some columns.
-    Sorted(Arc<Vec<u32>>),
+    /// Those of a list: all rows in order of some columns, or rows that were found.
+    Listed(Arc<Vec<u32>>),
 }
 
 impl RowRange {
@@ -111,7 +111,7 @@ impl RowRange {
             RowRange::Unordered(range) | RowRange::Ordered(range) | RowRange::Equal(_, range) => {
                 range.clone()
             }
-            RowRange::Sorted(rows) => 0..rows.len(),
+            RowRange::Listed(rows) => 0..rows.len(),
         }
     }
 }
@@ -157,6 +157,8 @@ pub(crate) struct Rows {
     ordered: OnceLock<Ordered>,
     /// By columns: rows by key.
     keys: ByColumns<Keys>,
+    /// The columns by which rows were looked up once.
+    scanned: Mutex<FxHashSet<Vec<usize>>>,
     /// By columns: rows in their order.
     sorted: ByColumns<Vec<u32>>,
 }
@@ -180,9 +182,9 @@ impl Rows {
             start += batch.num_rows();
         }
         let columns = table.batches().iter().map(BatchColumn::all).collect();
-        let (keys, sorted) = (Mutex::default(), Mutex::default());
+        let (keys, scanned, sorted) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (is_in_order, ordered) = (OnceLock::new(), OnceLock::new());
-        Ok(Rows { table, starts, columns, layout, is_in_order, ordered, keys, sorted })
+        Ok(Rows { table, starts, columns, layout, is_in_order, ordered, keys, scanned, sorted })
     }
 
     /// A place to begin [`locate`](Rows::locate) from.
@@ -238,6 +240,10 @@ impl Rows {
             };
         }
         let columns = || equal.iter().map(|(column, _)| *column);
+        // A look at each row costs less than to group all of them, if no other lookup follows.
+        if order == RowOrder::Any && lookup.keys.is_none() && self.is_first(columns().collect()) {
+            return RowRange::Listed(Arc::new(self.scan(equal)));
+        }
         let is_same = lookup.order == order && columns().eq(lookup.columns.iter().copied());
         let keys = lookup.keys.take().filter(|_| is_same).unwrap_or_else(|| {
             (lookup.order, lookup.columns) = (order, columns().collect());
@@ -248,10 +254,26 @@ impl Rows {
         RowRange::Equal(keys, range)
     }
 
+    fn is_first(&self, columns: Vec<usize>) -> bool {
+        self.scanned.lock().unwrap_or_else(PoisonError::into_inner).insert(columns)
+    }
+
+    /// The rows that have the values in these columns.
+    fn scan(&self, equal: &[(usize, ValueRef<'_>)]) -> Vec<u32> {
+        let mut found = Vec::new();
+        for (number, batch) in self.table.batches().iter().enumerate() {
+            let tests: Vec<_> =
+                equal.iter().map(|&(column, value)| self.columns[number][column].equal(value)).collect();
+            let rows = (0..batch.num_rows()).filter(|&row| tests.iter().all(|test| test(row)));
+            found.extend(rows.map(|row| (self.starts[number] + row) as u32));
+        }
+        found
+    }
+
     /// All rows in the order of some columns, and in `order` where these are equal.
     pub(crate) fn sorted(&self, columns: &[usize], order: RowOrder) -> RowRange {
         let sorted = || in_order_of(self, columns, order);
-        RowRange::Sorted(made(&self.sorted, (order, columns.to_vec()), sorted))
+        RowRange::Listed(made(&self.sorted, (order, columns.to_vec()), sorted))
     }
 
     /// The first position of a range, from `from` on, whose row ends at `end_from` or later; the range's end if there is none.
@@ -259,7 +281,7 @@ impl Rows {
         let (ordered, end) = match range {
             RowRange::Ordered(range) => (self.ordered(), range.end),
             RowRange::Equal(keys, range) => (&keys.ordered, range.end),
-            RowRange::Unordered(_) | RowRange::Sorted(_) => return from,
+            RowRange::Unordered(_) | RowRange::Listed(_) => return from,
         };
         if end_from == i64::MIN || self.layout.end.is_none() {
             return from;
@@ -271,13 +293,25 @@ impl Rows {
         ends.next(from, end, end_from)
     }
 
+    /// Announces to the processor that the cells of a row in a list will be read, some rows before they are. Rows of a list lie
+    /// apart, so that each of their cells would be waited for.
+    pub(crate) fn prefetch(&self, list: &[u32], position: usize, columns: &[usize], place: &mut BatchRows) {
+        /// Rows that SQLite reads while memory answers.
+        const AHEAD: usize = 12;
+        let Some(&row) = list.get(position + AHEAD) else { return };
+        self.locate(row as usize, place);
+        for &column in columns {
+            self.columns[place.batch][column].prefetch(row as usize - place.rows.start);
+        }
+    }
+
     /// The row at a position of such a range.
     pub(crate) fn row(&self, range: &RowRange, position: usize) -> usize {
         match range {
             RowRange::Unordered(_) => position,
             RowRange::Ordered(_) => self.ordered().rows[position] as usize,
             RowRange::Equal(keys, _) => keys.ordered.rows[position] as usize,
-            RowRange::Sorted(rows) => rows[position] as usize,
+            RowRange::Listed(rows) => rows[position] as usize,
         }
     }
 

@@ -113,6 +113,14 @@ impl Shared {
         }
     }
 
+    /// The columns that the statement reads, but the computed one.
+    fn read_columns(&self) -> Vec<usize> {
+        let is_read = |column: &usize| self.read[*column].load(Relaxed);
+        let own =
+            self.columns().len() - usize::from(self.layout().is_some_and(|layout| layout.duration.is_some()));
+        (0..own).filter(is_read).collect()
+    }
+
     /// Why the table can't be computed.
     pub(crate) fn failure(&self) -> Option<String> {
         let layout = self.layout.get().and_then(|layout| layout.as_ref().err());
@@ -283,6 +291,8 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
             is_backward: false,
             row: 0,
             place: BatchRows::default(),
+            read: Vec::new(),
+            ahead: BatchRows::default(),
         })
     }
 }
@@ -401,6 +411,9 @@ struct Cursor {
     /// The row of the table at the position, and its batch.
     row: usize,
     place: BatchRows,
+    /// The columns that the statement reads, and the batch of the row whose cells were prefetched last.
+    read: Vec<usize>,
+    ahead: BatchRows,
 }
 
 impl Cursor {
@@ -413,6 +426,9 @@ impl Cursor {
         if !self.rest.is_empty() {
             let position = if self.is_backward { self.rest.end - 1 } else { self.rest.start };
             self.row = rows.row(&self.found, position);
+            if let RowRange::Listed(list) = &self.found {
+                rows.prefetch(list, position, &self.read, &mut self.ahead);
+            }
             rows.locate(self.row, &mut self.place);
         }
     }
@@ -447,6 +463,8 @@ unsafe impl VTabCursor for Cursor {
             None => {
                 let rows = self.table.rows()?;
                 self.place = rows.first_batch();
+                self.ahead = rows.first_batch();
+                self.read = self.table.read_columns();
                 rows
             }
         };
