@@ -20,7 +20,7 @@ const MUTATIONS: &str = "3";
 /// Judges with the given number of damaged copies, and with more jobs.
 pub(super) fn run(arguments: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
-    let folder = command::target().join("judge/libipt");
+    let folder = command::target().join("judge/interface");
     fs::create_dir_all(&folder)?;
     let transcript = folder.join("transcript");
     let mut gcc = Command::new("gcc");

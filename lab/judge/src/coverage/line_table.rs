@@ -142,7 +142,10 @@ impl LineTable {
     fn of(ranges: &[Range], source: usize, code: &Code) -> LineTable {
         let mut table = LineTable::default();
         for &Range { line, begin, end, .. } in ranges.iter().filter(|range| range.source == Some(source)) {
-            table.with_code.insert(line);
+            // A row without an instruction is of an empty `asm`, for one.
+            if begin < end {
+                table.with_code.insert(line);
+            }
             if code.kinds(begin, end).find(|&kind| kind != Kind::Nothing) == Some(Kind::Jump) {
                 table.with_lone_jump.insert(line);
             }
