@@ -93,6 +93,9 @@ mod tests {
         let all = questions(&page);
         assert_eq!(all.len(), 25);
         assert_eq!(all[0].title, "Time in each system call");
-        assert!(all.iter().all(|question| question.statement.starts_with("select ")), "{all:?}");
+        let begins = ["select ", "with "];
+        let is_statement =
+            |question: &Question| begins.iter().any(|begin| question.statement.starts_with(begin));
+        assert!(all.iter().all(is_statement), "{all:?}");
     }
 }
