@@ -22,6 +22,9 @@ const INTERRUPT: u16 = 0xe;
 /// The traced context and virtual context. perf takes the latter for the thread if it is traced, as where the kernel runs at EL2.
 pub(crate) const PROCESS: u32 = 1234;
 
+/// Instructions before the end of a thread without times: perf loses what the last commit contains after a time.
+const LAST: usize = 1000;
+
 /// The trace ID of the source.
 pub(crate) const TRACE_ID: u8 = 0x10;
 
@@ -101,7 +104,8 @@ pub(crate) fn encode_losing(
         execute(&mut encoder, instruction, to, !is_last && index.is_multiple_of(5), settings)?;
         // A time between two waypoints would be one before the instructions that are already passed.
         if !matches!(instruction.step.terminator, Terminator::None | Terminator::Trap | Terminator::Wait) {
-            beside(&mut encoder, index, configuration);
+            let is_near_end = index >= 8 && index + LAST > ran.len();
+            beside(&mut encoder, index, configuration, is_near_end);
         }
     }
     if is_on {
@@ -157,8 +161,8 @@ fn continuation(instruction: &Instruction) -> u64 {
 }
 
 /// Writes what is beside the flow, now and then.
-fn beside(encoder: &mut Encoder, index: usize, configuration: &Configuration) {
-    if configuration.timestamps.is_some_and(|distance| index % distance < 8) {
+fn beside(encoder: &mut Encoder, index: usize, configuration: &Configuration, is_near_end: bool) {
+    if !is_near_end && configuration.timestamps.is_some_and(|distance| index % distance < 8) {
         encoder.timestamp(index as u64 + 1);
     }
     if index.is_multiple_of(7) {
