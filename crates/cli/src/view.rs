@@ -187,6 +187,7 @@ impl Opened {
         };
         let streamed = self.experiment.stream(
             request,
+            None,
             &mut |batch| {
                 add(batch);
                 true

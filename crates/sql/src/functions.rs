@@ -73,13 +73,14 @@ impl Aggregate<Sample, Value> for Percentile {
     }
 
     fn step(&self, context: &mut Context<'_>, sample: &mut Sample) -> Result<()> {
-        match context.get::<Value>(0)? {
-            Value::Integer(integer) => sample.integers.push(integer),
-            Value::Real(real) => sample.reals.push(real),
-            Value::Null => {}
+        match context.get_raw(0) {
+            ValueRef::Integer(integer) => sample.integers.push(integer),
+            ValueRef::Real(real) => sample.reals.push(real),
+            ValueRef::Null => {}
             _ => return Err(Error::UserFunctionError("percentile of a text: it needs numbers".into())),
         }
-        if self.fixed_share.is_none() {
+        // It is mostly the same for all rows, and read once.
+        if self.fixed_share.is_none() && (sample.integers.len() + sample.reals.len() <= 1) {
             sample.share = share(context.get(1)?)?;
         }
         Ok(())

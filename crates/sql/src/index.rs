@@ -217,10 +217,9 @@ impl Rows {
         self.layout.begin
     }
 
-    /// The begin of a row; `None` if it is null.
-    pub(crate) fn begin_of(&self, row: u32) -> Option<i64> {
-        let mut place = self.first_batch();
-        self.locate(row as usize, &mut place);
+    /// The begin of a row; `None` if it is null. Moves `place` as [`locate`](Rows::locate) does.
+    pub(crate) fn begin_of(&self, row: u32, place: &mut BatchRows) -> Option<i64> {
+        self.locate(row as usize, place);
         self.columns[place.batch][self.layout.begin?].integer(row as usize - place.rows.start)
     }
 
@@ -272,8 +271,13 @@ impl Rows {
 
     /// All rows in the order of some columns, and in `order` where these are equal.
     pub(crate) fn sorted(&self, columns: &[usize], order: RowOrder) -> RowRange {
-        let sorted = || in_order_of(self, columns, order);
+        let sorted = || in_order_of(self, columns, self.in_order(order));
         RowRange::Listed(made(&self.sorted, (order, columns.to_vec()), sorted))
+    }
+
+    /// The rows that have the values in some columns, in the order of others.
+    pub(crate) fn found_sorted(&self, equal: &[(usize, ValueRef<'_>)], columns: &[usize]) -> RowRange {
+        RowRange::Listed(Arc::new(in_order_of(self, columns, self.scan(equal).iter().copied())))
     }
 
     /// The first position of a range, from `from` on, whose row ends at `end_from` or later; the range's end if there is none.
@@ -352,7 +356,7 @@ impl Rows {
     }
 
     /// All rows in an order. The begin null is the least.
-    pub(crate) fn in_order(&self, order: RowOrder) -> impl Iterator<Item = u32> {
+    pub(crate) fn in_order(&self, order: RowOrder) -> impl Iterator<Item = u32> + Clone {
         let rows = (order == RowOrder::Begin && !self.is_in_order()).then(|| &self.ordered().rows);
         let at = move |position: u32| rows.map_or(position, |rows| rows[position as usize]);
         (0..self.table.row_count() as u32).map(at)

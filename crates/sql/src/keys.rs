@@ -98,21 +98,21 @@ struct Groups {
     numbers: FxHashMap<Box<[Code]>, u32>,
     /// By group: its rows.
     sizes: Vec<usize>,
-    /// The group of each row, in the order in which rows are read.
+    /// The group of each row of the list.
     of_rows: Vec<u32>,
 }
 
 impl Groups {
-    fn of(rows: &Rows, columns: &[usize], order: RowOrder) -> Groups {
+    fn of(rows: &Rows, columns: &[usize], list: impl Iterator<Item = u32>) -> Groups {
         let mut coders: Vec<Vec<Coder<'_>>> = (0..rows.batch_count())
             .map(|batch| columns.iter().map(|&column| Coder::new(&rows.columns(batch)[column])).collect())
             .collect();
         let mut texts: Vec<Texts> = columns.iter().map(|_| Texts::default()).collect();
         let mut numbers: FxHashMap<Box<[Code]>, u32> = FxHashMap::default();
-        let (mut sizes, mut of_rows) = (Vec::new(), Vec::with_capacity(rows.table.row_count()));
+        let (mut sizes, mut of_rows) = (Vec::new(), Vec::with_capacity(list.size_hint().0));
         let mut place = rows.first_batch();
         let mut key: Vec<Code> = Vec::new();
-        for row in rows.in_order(order) {
+        for row in list {
             rows.locate(row as usize, &mut place);
             key.clear();
             for (coder, texts) in coders[place.batch].iter_mut().zip(&mut texts) {
@@ -174,7 +174,7 @@ pub(crate) struct Keys {
 impl Keys {
     /// Groups rows, each group in an order.
     pub(crate) fn of(rows: &Rows, columns: &[usize], order: RowOrder) -> Keys {
-        let Groups { texts, numbers, sizes, of_rows } = Groups::of(rows, columns, order);
+        let Groups { texts, numbers, sizes, of_rows } = Groups::of(rows, columns, rows.in_order(order));
         let starts = starts(sizes.into_iter());
         let mut grouped = vec![0; of_rows.len()];
         let mut begins = match order {
@@ -221,27 +221,31 @@ impl Keys {
     }
 }
 
-/// The rows in the order of some columns, and in `order` where these are equal.
-pub(crate) fn in_order_of(rows: &Rows, columns: &[usize], order: RowOrder) -> Vec<u32> {
-    if let Some(begin) = rows.begin()
-        && columns[0] == begin
-    {
+/// The rows of a list in the order of some columns; those that are equal in these stay in the list's order.
+pub(crate) fn in_order_of(
+    rows: &Rows,
+    columns: &[usize],
+    list: impl Iterator<Item = u32> + Clone,
+) -> Vec<u32> {
+    if rows.begin() == Some(columns[0]) {
         // Few rows begin at the same time.
-        let mut sorted: Vec<u32> = rows.in_order(RowOrder::Begin).collect();
-        for rows_of_begin in sorted.chunk_by_mut(|a, b| rows.begin_of(*a) == rows.begin_of(*b)) {
-            rows_of_begin.sort_by(|&a, &b| compare(rows, &columns[1..], a, b));
+        let mut place = rows.first_batch();
+        let mut sorted: Vec<_> = list.map(|row| (rows.begin_of(row, &mut place), row)).collect();
+        sorted.sort_by_key(|(begin, _)| *begin);
+        for same in sorted.chunk_by_mut(|a, b| a.0 == b.0) {
+            same.sort_by(|a, b| compare(rows, &columns[1..], a.1, b.1));
         }
-        return sorted;
+        return sorted.into_iter().map(|(_, row)| row).collect();
     }
-    let groups = Groups::of(rows, columns, order);
+    let groups = Groups::of(rows, columns, list.clone());
     let sorted = groups.sorted();
     let starts = starts(sorted.iter().map(|&group| groups.sizes[group as usize]));
     let mut next = vec![0; sorted.len()];
     for (&group, start) in sorted.iter().zip(starts) {
         next[group as usize] = start;
     }
-    let mut rows_in_order = vec![0; rows.table.row_count()];
-    for (row, group) in rows.in_order(order).zip(groups.of_rows) {
+    let mut rows_in_order = vec![0; groups.of_rows.len()];
+    for (row, group) in list.zip(groups.of_rows) {
         let position = &mut next[group as usize];
         rows_in_order[*position] = row;
         *position += 1;

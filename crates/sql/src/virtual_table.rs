@@ -31,8 +31,7 @@ use crate::{
 
 /// Rows that a table is assumed to have before it is computed.
 const ASSUMED_ROWS: f64 = 1e6;
-/// Which share of a table's rows SQLite's planner is to expect: between two bounds, and beyond one bound.
-const SHARE_BETWEEN: f64 = 0.01;
+/// Which share of a table's rows SQLite's planner is to expect beyond one bound.
 const SHARE_BEYOND: f64 = 0.3;
 /// The cost of a lookup besides its rows, in rows.
 const LOOKUP_COST: f64 = 10.0;
@@ -184,16 +183,15 @@ fn declared(kind: Type) -> &'static str {
 }
 
 /// What a lookup is: bits of `idx_num`. The first three say which bounds it gets as arguments. `idx_str` lists the columns
-/// that must be equal, or those of the order, with commas between them.
+/// that must be equal and, after a semicolon, those of the order, with commas between them.
 const BEGIN_FROM: c_int = 1;
 const BEGIN_TO: c_int = 2;
 const END_FROM: c_int = 4;
 /// Rows come in order of their begin; the latest first.
 const BY_BEGIN: c_int = 8;
 const BACKWARD: c_int = 16;
-/// All rows come in the order of the columns; then in that of their begin, if the next bit is set.
-const BY_COLUMNS: c_int = 32;
-const THEN_BEGIN: c_int = 64;
+/// Rows that are equal in some columns come in order of their begin.
+const THEN_BEGIN: c_int = 32;
 
 #[repr(C)]
 struct VirtualTable {
@@ -252,15 +250,20 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
             count += 1;
             info.constraint_usage(index).set_argv_index(count);
         }
-        let mut listed: Vec<usize> = keys.keys().copied().collect();
+        // A lookup that happens once may sort what it finds.
+        let has_constants = keys.values().all(|&index| matches!(info.rhs_value(index), Ok(Some(_))));
+        let is_once = count as usize == keys.len() && has_constants;
+        let mut order = Vec::new();
         match asked_order(info, layout) {
             Some(AskedOrder::Begin(bit)) => {
                 bits |= bit;
                 info.set_order_by_consumed(true);
             }
-            Some(AskedOrder::Columns { columns, then_begin }) if count == 0 => {
-                bits |= BY_COLUMNS | if then_begin { THEN_BEGIN } else { 0 };
-                listed = columns;
+            Some(AskedOrder::Columns { columns, then_begin })
+                if is_once && (keys.is_empty() || !then_begin) =>
+            {
+                bits |= if then_begin { THEN_BEGIN } else { 0 };
+                order = columns;
                 info.set_order_by_consumed(true);
             }
             _ => {}
@@ -270,7 +273,7 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
             self.table.rows()?;
         }
         info.set_idx_num(bits);
-        info.set_idx_str(&listed.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
+        info.set_idx_str(&format!("{};{}", listed(keys.keys()), listed(&order)));
         let rows = self.expected_rows(bits, keys.len());
         info.set_estimated_cost(rows + LOOKUP_COST);
         info.set_estimated_rows(rows as i64 + 1);
@@ -283,7 +286,7 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
             base,
             table,
             rows: None,
-            listed: (String::new(), Vec::new()),
+            columns: LookupColumns::default(),
             lookup: Lookup::default(),
             found: RowRange::Unordered(0..0),
             end_from: i64::MIN,
@@ -295,6 +298,11 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
             ahead: BatchRows::default(),
         })
     }
+}
+
+/// The numbers of columns, with commas between them.
+fn listed<'c>(columns: impl IntoIterator<Item = &'c usize>) -> String {
+    columns.into_iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// By what a lookup can find rows: constraints by their numbers.
@@ -379,15 +387,31 @@ impl VirtualTable {
         let rows = self.table.made().rows.as_ref().map_or(ASSUMED_ROWS, |rows| rows.table.row_count() as f64);
         let has_upper = bits & BEGIN_TO != 0;
         let has_lower = bits & (BEGIN_FROM | END_FROM) != 0;
-        let share = if has_upper && has_lower {
-            SHARE_BETWEEN
-        } else if has_upper || has_lower {
-            SHARE_BEYOND
-        } else {
-            1.0
-        };
-        // A column is expected to have √rows distinct values, so that a key finds √rows.
-        share * (0..keys).fold(rows, |rows, _| rows.sqrt())
+        let share = if has_upper != has_lower { SHARE_BEYOND } else { 1.0 };
+        // A column is expected to have √rows distinct values, so that a key finds √rows; as many begin between two bounds.
+        let narrowed = keys + usize::from(has_upper && has_lower);
+        share * (0..narrowed).fold(rows, |rows, _| rows.sqrt())
+    }
+}
+
+/// The columns of a lookup.
+#[derive(Default)]
+struct LookupColumns {
+    /// As they are listed in `idx_str`.
+    text: String,
+    keys: Vec<usize>,
+    order: Vec<usize>,
+}
+
+impl LookupColumns {
+    /// Reads `idx_str`, which is mostly that of the last lookup.
+    fn read(&mut self, text: &str) {
+        if self.text == text {
+            return;
+        }
+        let numbers = |text: &str| text.split(',').filter_map(|column| column.parse().ok()).collect();
+        let (keys, order) = text.split_once(';').unwrap_or((text, ""));
+        *self = LookupColumns { text: text.to_owned(), keys: numbers(keys), order: numbers(order) };
     }
 }
 
@@ -399,8 +423,7 @@ struct Cursor {
     table: Arc<Shared>,
     /// The rows; `None` before the first lookup.
     rows: Option<Arc<Rows>>,
-    /// The columns of the last lookup, as they are listed in `idx_str`, and their numbers.
-    listed: (String, Vec<usize>),
+    columns: LookupColumns,
     lookup: Lookup,
     found: RowRange,
     /// The least end of the rows that are looked up.
@@ -451,12 +474,8 @@ unsafe impl VTabCursor for Cursor {
         bounds.begin_from = next(BEGIN_FROM).unwrap_or(i64::MIN);
         bounds.begin_to = next(BEGIN_TO).unwrap_or(i64::MAX);
         bounds.end_from = next(END_FROM).unwrap_or(i64::MIN);
-        let text = columns.unwrap_or_default();
-        if self.listed.0 != text {
-            let numbers = text.split(',').filter_map(|column| column.parse().ok());
-            self.listed = (text.to_owned(), numbers.collect());
-        }
-        let columns = &self.listed.1;
+        self.columns.read(columns.unwrap_or_default());
+        let LookupColumns { keys, order: order_columns, .. } = &self.columns;
         // A cursor serves one statement, whose columns are known when it first looks rows up.
         let rows = match self.rows.take() {
             Some(rows) => rows,
@@ -470,19 +489,17 @@ unsafe impl VTabCursor for Cursor {
         };
         let needs_begin = bits & (BEGIN_FROM | BEGIN_TO | END_FROM | BY_BEGIN | THEN_BEGIN) != 0;
         let order = if needs_begin { RowOrder::Begin } else { RowOrder::Any };
-        self.found = if bits & BY_COLUMNS != 0 {
-            rows.sorted(columns, order)
+        let mut equal: Vec<(usize, ValueRef<'_>)> = keys.iter().copied().zip(arguments).collect();
+        self.found = if equal.iter().any(|(_, value)| matches!(value, ValueRef::Null)) {
+            // Nothing equals null.
+            RowRange::Unordered(0..0)
         } else {
-            let mut equal: Vec<(usize, ValueRef<'_>)> = columns.iter().copied().zip(arguments).collect();
-            if equal.iter().any(|(_, value)| matches!(value, ValueRef::Null)) {
-                // Nothing equals null.
-                RowRange::Unordered(0..0)
-            } else {
-                let all = self.table.columns();
-                equal.retain(|(column, value)| {
-                    all.get(*column).is_some_and(|column| is_exact(*value, column))
-                });
-                rows.find(&equal, &bounds, order, &mut self.lookup)
+            let all = self.table.columns();
+            equal.retain(|(column, value)| all.get(*column).is_some_and(|column| is_exact(*value, column)));
+            match (order_columns.is_empty(), equal.is_empty()) {
+                (true, _) => rows.find(&equal, &bounds, order, &mut self.lookup),
+                (false, true) => rows.sorted(order_columns, order),
+                (false, false) => rows.found_sorted(&equal, order_columns),
             }
         };
         self.rows = Some(rows);

@@ -1,4 +1,5 @@
-//! What a program really ran, as the emulator's plugin wrote it: each instruction of each thread, and the code.
+//! What a program really ran, as the emulator's plugin wrote it: each instruction of each thread, and the code. Of a machine:
+//! what each processor ran, kernel and user space.
 
 use std::{
     collections::BTreeMap,
@@ -9,12 +10,15 @@ use std::{
 
 use hodo_code::{Isa, Step, Terminator};
 use object::{Object, ObjectSymbol};
-use workbench::account;
+use workbench::{account, machine::foreign::Machine};
 
 use crate::Outcome;
 
 /// The bytes of instructions, by address.
 pub(crate) type Code = BTreeMap<u64, Vec<u8>>;
+
+/// Instructions of a machine's processor, at most.
+const MOST: u64 = 100_000_000;
 
 /// An instruction of a program.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +38,10 @@ impl Instruction {
     pub(crate) fn after(&self) -> u64 {
         self.address + u64::from(self.step.length)
     }
+
+    fn jumps_to_itself(&self) -> bool {
+        self.step.terminator == Terminator::Jump && self.step.target == self.address
+    }
 }
 
 /// What ended tracing.
@@ -43,7 +51,15 @@ pub(crate) enum Stop {
     SystemCall,
     /// A signal, whose handler returns to this address.
     Signal(u64),
+    /// An exception of this type, which returns to `from`; its handler, at `to`, is traced.
+    Exception { kind: u16, from: u64, to: u64 },
 }
+
+/// Exception types of system calls, faults of instructions and data, and interrupts.
+pub(crate) const CALL: u16 = 2;
+const INSTRUCTION_FAULT: u16 = 0xb;
+const DATA_FAULT: u16 = 0xc;
+pub(crate) const INTERRUPT: u16 = 0xe;
 
 /// What a thread ran.
 #[derive(Default)]
@@ -60,8 +76,8 @@ pub(crate) struct Account {
     pub(crate) code: Code,
     instructions: Vec<Instruction>,
     pub(crate) threads: Vec<Thread>,
-    /// Whether it is a program of AArch64.
-    pub(crate) is_64: bool,
+    /// Whether it is a program of AArch64, which perf decodes.
+    pub(crate) perf_reads: bool,
 }
 
 /// The instructions that a thread ran.
@@ -95,7 +111,7 @@ impl Account {
         let mut emulator = Command::new(if file.is_64() { "qemu-aarch64" } else { "qemu-arm" });
         // Where Debian's cross compilers have the shared libraries.
         emulator.args(["-L", "/usr/aarch64-linux-gnu"]);
-        let plugin = account::compile_plugin(folder)?;
+        let plugin = account::compile_plugin("account", folder)?;
         let command: Vec<&Path> = command.iter().map(Path::new).collect();
         let began = account::Account::record(emulator, &command, &plugin, &folder.join("account"))?;
         let sets = Sets::read(&file);
@@ -116,7 +132,44 @@ impl Account {
         }
         let threads = (0..began.threads()).map(|thread| Thread::read(began.events(thread), &instructions));
         let threads = threads.collect();
-        Ok(Account { code, instructions, threads, is_64: file.is_64() })
+        Ok(Account { code, instructions, threads, perf_reads: file.is_64() })
+    }
+
+    /// Runs a machine with a program as its first process, from the program's first instruction on. What a processor runs after
+    /// code that differs from what ran there before is left out.
+    pub(crate) fn record_machine(program: &Path, folder: &Path) -> Outcome<Account> {
+        let machine = Machine::arm()?;
+        let entry = object::File::parse(&*fs::read(program)?)?.entry();
+        let plugin = account::compile_plugin("machine_account", folder)?;
+        let (emulator, base) = (machine.boot(program, folder)?, folder.join("account"));
+        let began = account::Account::record_machine(emulator, (entry, MOST), &plugin, &base)?;
+        let isa = Isa::A64;
+        let mut instructions = Vec::new();
+        for &account::Translated { address, bytes, .. } in &began.translated {
+            let instruction = isa.instruction(&bytes, address);
+            let step = instruction.map_err(|_| format!("{address:x}: {bytes:x?} is no instruction"))?.step();
+            instructions.push(Instruction { address, isa, step });
+        }
+        let mut code: Code = BTreeMap::new();
+        let mut threads = Vec::new();
+        for number in 0..began.threads() {
+            let thread = Thread::read(began.events(number), &instructions);
+            let mut known = vec![false; instructions.len()];
+            let changed = thread.ran.iter().position(|&ran| {
+                if std::mem::replace(&mut known[ran as usize], true) {
+                    return false;
+                }
+                let bytes = &began.translated[ran as usize].bytes[..];
+                let address = instructions[ran as usize].address;
+                *code.entry(address).or_insert_with(|| bytes.to_vec()) != bytes
+            });
+            if let Some(at) = changed {
+                let address = instructions[thread.ran[at] as usize].address;
+                println!("  processor {number}: the code at {address:x} changes after {at} instructions");
+            }
+            threads.push(changed.map_or_else(|| thread.first(usize::MAX), |at| thread.first(at)));
+        }
+        Ok(Account { code, instructions, threads, perf_reads: false })
     }
 
     pub(crate) fn ran<'a>(&'a self, thread: &'a Thread) -> Ran<'a> {
@@ -143,13 +196,26 @@ impl Thread {
                     thread.ran.extend(begun.take());
                     thread.stops.push((thread.ran.len(), Stop::SystemCall));
                 }
+                account::Event::Exception { from, to, is_interrupt } => {
+                    let mut kind = if is_interrupt { INTERRUPT } else { INSTRUCTION_FAULT };
+                    if let Some(number) = begun.take() {
+                        let last = &instructions[number as usize];
+                        if is_interrupt || last.address != from || last.jumps_to_itself() {
+                            thread.ran.push(number);
+                            if !is_interrupt && last.step.terminator == Terminator::Trap {
+                                kind = CALL;
+                            }
+                        } else {
+                            kind = DATA_FAULT;
+                        }
+                    }
+                    thread.stops.push((thread.ran.len(), Stop::Exception { kind, from, to }));
+                }
                 account::Event::Signal(address) => {
                     // Without a begun instruction, it came during a system call.
                     let Some(number) = begun.take() else { continue };
                     let last = &instructions[number as usize];
-                    let jumps_to_itself =
-                        last.step.terminator == Terminator::Jump && last.step.target == address;
-                    if last.address != address || jumps_to_itself {
+                    if last.address != address || last.jumps_to_itself() {
                         thread.ran.push(number);
                     }
                     thread.stops.push((thread.ran.len(), Stop::Signal(address)));

@@ -40,7 +40,7 @@ const EACH: usize = 500_000;
 /// Trials of each thread in each way to spoil a trace.
 const TRIALS: u64 = 2;
 
-const USAGE: &str = "usage: hodo-arm --folder FOLDER classes | snapshot PLACE… | speed PLACE | [--config NAME]… PROGRAM [ARGUMENT]…";
+const USAGE: &str = "usage: hodo-arm --folder FOLDER classes | snapshot PLACE… | speed PLACE | [--config NAME]… (machine FIRST_PROCESS | PROGRAM [ARGUMENT]…)";
 
 fn main() -> ExitCode {
     match run() {
@@ -74,7 +74,10 @@ fn run() -> Outcome {
         [snapshot, places @ ..] if snapshot == "snapshot" => return foreign::judge(places, &folder),
         _ => {}
     }
-    let account = Account::record(&command, &folder)?;
+    let account = match &command[..] {
+        [machine, program] if machine == "machine" => Account::record_machine(Path::new(program), &folder)?,
+        _ => Account::record(&command, &folder)?,
+    };
     let mut differences = 0;
     for configuration in CONFIGURATIONS {
         if wanted.is_empty() || wanted.iter().any(|name| name == configuration.name) {
@@ -104,7 +107,7 @@ fn judge(account: &Account, configuration: &Configuration, folder: &Path) -> Out
         let place = folder.join(format!("{}-{number}", configuration.name));
         let dumps = snapshot::write(&place, &account.code, &trace, configuration)?;
         let mut verdicts = vec![("ours", own), ("OpenCSD", snapshot::compare(&place, ran))];
-        if configuration.perf_reads && account.is_64 {
+        if configuration.perf_reads && account.perf_reads {
             let timed = Configuration { timestamps: Some(500), frames: true, ..*configuration };
             let file = folder.join("perf.data");
             let thread = thread.first(BRANCHES);

@@ -85,7 +85,10 @@ pub(crate) fn compare_branches(file: &Path, ran: Ran<'_>, stops: &[(usize, Stop)
     })?;
     match expected.find(|&(_, to)| to != 0) {
         None => Ok(()),
-        Some(next) => Err(format!("{count} branches, {next:x?} is missing")),
+        Some(next) => {
+            let rest = expected.filter(|&(_, to)| to != 0).count();
+            Err(format!("{count} branches, {next:x?} is missing, and {rest} after it"))
+        }
     }
 }
 
@@ -168,7 +171,11 @@ fn script(
         line.clear();
     }
     drop(lines);
-    child.wait().map_err(text)?;
+    let status = child.wait().map_err(text)?;
+    // It may be ended by a pipe that nobody reads.
+    if result.is_ok() && !status.success() {
+        return Err(format!("perf ended: {status}"));
+    }
     result
 }
 

@@ -11,13 +11,9 @@ use hodo_etm::{
 
 use crate::{
     Outcome,
-    account::{Instruction, Ran, Stop},
+    account::{CALL, INTERRUPT, Instruction, Ran, Stop},
     configurations::Configuration,
 };
-
-/// Exception types of system calls and interrupts.
-const CALL: u16 = 2;
-const INTERRUPT: u16 = 0xe;
 
 /// The traced context and virtual context. perf takes the latter for the thread if it is traced, as where the kernel runs at EL2.
 pub(crate) const PROCESS: u32 = 1234;
@@ -28,11 +24,11 @@ const LAST: usize = 1000;
 /// The trace ID of the source.
 pub(crate) const TRACE_ID: u8 = 0x10;
 
-/// The context of a program.
-fn context(is_64: bool) -> Context {
+/// The context at an address: the kernel has the upper half.
+fn context(address: u64, is_64: bool) -> Context {
     Context {
         is_same: false,
-        level: 0,
+        level: (address >> 63) as u8,
         is_64,
         is_non_secure: true,
         virtual_context: Some(PROCESS),
@@ -59,7 +55,7 @@ pub(crate) fn encode_losing(
     let settings = &configuration.settings;
     let mut encoder = Encoder::new(*settings);
     let Some(first) = ran.get(0) else { return Ok(Vec::new()) };
-    let context = context(first.isa == Isa::A64);
+    let context = |address| context(address, first.isa == Isa::A64);
     let mut stops = stops.iter().peekable();
     let mut is_on = false;
     for index in 0..=ran.len() {
@@ -74,20 +70,19 @@ pub(crate) fn encode_losing(
         while let Some((_, stop)) = stops.next_if(|(after, _)| *after == index) {
             let last = index.checked_sub(1).and_then(|last| ran.get(last));
             let mark = last.map_or(0, Instruction::mark);
-            let (kind, from) = match (stop, last) {
-                (Stop::SystemCall, Some(last)) => (CALL, last.after()),
-                (Stop::SystemCall, None) => return Err("a system call before the first instruction".into()),
-                (&Stop::Signal(from), _) => (INTERRUPT, from),
-            };
+            let (kind, from, handler) = exception(stop, last)?;
             if !is_on {
-                encoder.begin(from | mark, context);
+                encoder.begin(from | mark, context(from));
             }
             encoder.exception(kind, from | mark);
-            is_on = false;
+            if let Some(handler) = handler {
+                encoder.handler(handler, context(handler));
+            }
+            is_on = handler.is_some();
         }
         let Some(instruction) = ran.get(index) else { break };
         if !is_on {
-            encoder.begin(instruction.address | instruction.mark(), context);
+            encoder.begin(instruction.address | instruction.mark(), context(instruction.address));
             is_on = true;
         }
         let (to, is_last) = match (stops.peek(), ran.get(index + 1)) {
@@ -97,11 +92,15 @@ pub(crate) fn encode_losing(
             (Some((after, Stop::SystemCall)), _) if *after == index + 1 => {
                 (instruction.after() | instruction.mark(), true)
             }
+            (Some(&&(after, Stop::Exception { from, .. })), _) if after == index + 1 => (from, true),
             (_, Some(next)) => (next.address | next.mark(), false),
             // The thread ended with its process.
             (_, None) => (continuation(instruction), true),
         };
         execute(&mut encoder, instruction, to, !is_last && index.is_multiple_of(5), settings)?;
+        if context(to) != context(instruction.address) {
+            encoder.context(context(to), to);
+        }
         // A time between two waypoints would be one before the instructions that are already passed.
         if !matches!(instruction.step.terminator, Terminator::None | Terminator::Trap | Terminator::Wait) {
             let is_near_end = index >= 8 && index + LAST > ran.len();
@@ -114,6 +113,16 @@ pub(crate) fn encode_losing(
     }
     let bytes = encoder.finish();
     Ok(if configuration.frames { frames_of(TRACE_ID, &bytes) } else { bytes })
+}
+
+/// Returns the type of the exception that a stop is, the address that it returns to, and its handler if that is traced.
+fn exception(stop: &Stop, last: Option<&Instruction>) -> Outcome<(u16, u64, Option<u64>)> {
+    match (stop, last) {
+        (Stop::SystemCall, Some(last)) => Ok((CALL, last.after(), None)),
+        (Stop::SystemCall, None) => Err("a system call before the first instruction".into()),
+        (&Stop::Signal(from), _) => Ok((INTERRUPT, from, None)),
+        (&Stop::Exception { kind, from, to }, _) => Ok((kind, from, Some(to))),
+    }
 }
 
 /// Encodes an instruction after which execution continues at `to`; a taken branch may have been predicted wrongly.

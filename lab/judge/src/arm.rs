@@ -45,23 +45,33 @@ const PROGRAMS: &[Program] = &[
     linked_dynamically("throws-dynamic", "throws.cpp"),
 ];
 
-/// Judges these programs, or all, and the classes of instructions; with `--snapshot`, folders that others wrote.
+/// The name of a machine's kernel, with its first process.
+const MACHINE: &str = "machine";
+const FIRST_PROCESS: Program = linked_statically("first_process", "first_process.c");
+
+/// Judges these programs, or all with a machine's kernel, and the classes of instructions; with `--snapshot`, folders that others wrote.
 pub(super) fn run(names: &[String]) -> Outcome {
     if let [snapshot, places @ ..] = names
         && snapshot == "--snapshot"
     {
         return start(Path::new("snapshot"), &places.iter().map(String::as_str).collect::<Vec<_>>());
     }
-    if names.iter().any(|name| PROGRAMS.iter().all(|program| program.name != name)) {
+    let is_wanted = |known: &str| names.is_empty() || names.iter().any(|name| name == known);
+    if names.iter().any(|name| name != MACHINE && PROGRAMS.iter().all(|program| program.name != name)) {
         return Err(USAGE.into());
     }
     start(Path::new("classes"), &[])?;
     for program in PROGRAMS {
-        if names.is_empty() || names.iter().any(|name| name == program.name) {
+        if is_wanted(program.name) {
             let compiled = compile(program)?;
             println!("{}", program.name);
             start(&compiled, program.arguments)?;
         }
+    }
+    if is_wanted(MACHINE) {
+        println!("{MACHINE}");
+        let first_process = compile(&FIRST_PROCESS)?;
+        start(Path::new(MACHINE), &[&first_process.to_string_lossy()])?;
     }
     Ok(())
 }

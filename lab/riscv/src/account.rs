@@ -14,7 +14,7 @@ use hodo_etrace::{
 };
 use hodo_isa::riscv::{self, Instruction, Kind, Set};
 use object::{Object, ObjectSegment};
-use workbench::{Outcome, account};
+use workbench::{Outcome, account, machine::foreign::Machine};
 
 /// Causes of the traps that signals stand for: a load page fault, and the timer's interrupt.
 const FAULT: u64 = 13;
@@ -27,6 +27,13 @@ struct Translated {
     instruction: Instruction,
 }
 
+impl Translated {
+    /// Whether it did not retire, if an exception that came after its begin returns to `address`.
+    fn may_fail_at(&self, address: u64) -> bool {
+        self.address == address && self.instruction.kind.direct_target() != Some(address)
+    }
+}
+
 /// The code of a program, and the files with its threads.
 pub(crate) struct Account {
     translated: Vec<Translated>,
@@ -36,18 +43,32 @@ pub(crate) struct Account {
     /// another path fits.
     pub(crate) code: BTreeMap<u64, Vec<u8>>,
     began: account::Account,
+    is_machine: bool,
     /// Events of a thread that are followed, at most.
     pub(crate) longest: usize,
 }
 
-/// What happened to a thread.
+/// Instructions of a machine's processor, at most.
+const MOST: u64 = 50_000_000;
+/// Where the firmware of QEMU's machine is.
+const FIRMWARE: Range<u64> = 0x8000_0000..0x8020_0000;
+
+/// Returns the privilege at an address: firmware, kernel in the upper half, user space.
+fn privilege(address: u64) -> u8 {
+    match address {
+        _ if FIRMWARE.contains(&address) => 3,
+        _ => (address >> 63) as u8,
+    }
+}
+
+/// What happened to a thread, or to a machine's processor.
 #[derive(Clone, Copy)]
 pub(crate) enum Event {
     /// An instruction retired.
     Retired(u64, Instruction),
     /// A system call, by the `ecall` at this address.
     SystemCall(u64),
-    /// A signal; its handler returns to this address.
+    /// A signal; its handler returns to this address. A machine's exception or interrupt.
     Signal { address: u64, is_fault: bool },
 }
 
@@ -67,6 +88,21 @@ impl Account {
         let mut emulator = Command::new("qemu-riscv64");
         emulator.current_dir(base.parent().ok_or("no folder")?);
         let began = account::Account::record(emulator, &[program], plugin, base)?;
+        Account::of(began, executable(program)?, false)
+    }
+
+    /// Runs a machine with a program as its first process, from the program's first instruction on: firmware, kernel and user
+    /// space.
+    pub(crate) fn record_machine(first: &Path, folder: &Path) -> Outcome<Account> {
+        let machine = Machine::riscv()?;
+        let entry = object::File::parse(&*fs::read(first)?)?.entry();
+        let plugin = account::compile_plugin("machine_account", folder)?;
+        let (emulator, base) = (machine.boot(first, folder)?, folder.join("account"));
+        let began = account::Account::record_machine(emulator, (entry, MOST), &plugin, &base)?;
+        Account::of(began, executable(first)?, true)
+    }
+
+    fn of(began: account::Account, mut code: BTreeMap<u64, Vec<u8>>, is_machine: bool) -> Outcome<Account> {
         let mut translated = Vec::new();
         let mut bytes: HashMap<u64, [u8; 4]> = HashMap::new();
         for &account::Translated { address, length, bytes: raw } in &began.translated {
@@ -81,7 +117,6 @@ impl Account {
             translated.push(Translated { address, instruction });
         }
         let ran = contiguous(&bytes);
-        let mut code = executable(program)?;
         let is_in_file = |address: u64, code: &BTreeMap<u64, Vec<u8>>| {
             let before = code.range(..=address).next_back();
             before.is_some_and(|(start, bytes)| address - start < bytes.len() as u64)
@@ -91,7 +126,7 @@ impl Account {
                 code.insert(address, bytes.clone());
             }
         }
-        Ok(Account { translated, ran, code, began, longest: usize::MAX })
+        Ok(Account { translated, ran, code, began, is_machine, longest: usize::MAX })
     }
 
     pub(crate) fn threads(&self) -> usize {
@@ -112,17 +147,22 @@ impl Account {
                 account::Event::Signal(address) => {
                     // Without a begun instruction, it came during a system call, which ended tracing.
                     let Some(last) = begun.take() else { continue };
-                    let is_fault =
-                        last.address == address && last.instruction.kind.direct_target() != Some(address);
+                    let is_fault = last.may_fail_at(address);
                     if !is_fault {
                         take(Event::Retired(last.address, last.instruction));
                     }
                     take(Event::Signal { address, is_fault });
                 }
+                account::Event::Exception { from, is_interrupt, .. } => {
+                    if let Some(last) = begun.take().filter(|last| is_interrupt || !last.may_fail_at(from)) {
+                        take(Event::Retired(last.address, last.instruction));
+                    }
+                    take(Event::Signal { address: from, is_fault: !is_interrupt });
+                }
                 account::Event::Began(number) => {
                     match begun.replace(self.translated[number as usize]) {
                         // QEMU answers riscv_flush_icache itself, without the plugin's callback.
-                        Some(last) if last.instruction.kind == Kind::EnvironmentCall => {
+                        Some(last) if last.instruction.kind == Kind::EnvironmentCall && !self.is_machine => {
                             take(Event::SystemCall(last.address));
                         }
                         Some(last) => take(Event::Retired(last.address, last.instruction)),
@@ -160,7 +200,12 @@ impl Account {
             match event {
                 Event::Retired(address, instruction) => {
                     after_branch = matches!(instruction.kind, Kind::Branch { .. });
-                    encoder.retire(&Retired { address, instruction, privilege: 0, notify: false });
+                    encoder.retire(&Retired {
+                        address,
+                        instruction,
+                        privilege: privilege(address),
+                        notify: false,
+                    });
                 }
                 Event::SystemCall(ecall) => encoder.end(Some(ecall)),
                 Event::Signal { address, is_fault: false }
@@ -183,7 +228,12 @@ impl Account {
     pub(crate) fn encode_messages(&self, thread: usize, encoder: &mut ntrace::Encoder) {
         self.follow(thread, |event| match event {
             Event::Retired(address, instruction) => {
-                encoder.retire(&Retired { address, instruction, privilege: 0, notify: false });
+                encoder.retire(&Retired {
+                    address,
+                    instruction,
+                    privilege: privilege(address),
+                    notify: false,
+                });
             }
             Event::SystemCall(ecall) => encoder.end(Some(ecall)),
             Event::Signal { address, is_fault } => {

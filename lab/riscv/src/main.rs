@@ -44,7 +44,11 @@ const PROGRAMS: &[Program] = &[
     Program { name: "eight_threads", source: "eight_threads.c" },
     Program { name: "throws", source: "throws.cpp" },
     Program { name: "made_code", source: "made_code.c" },
+    Program { name: MACHINE, source: "first_process.c" },
 ];
+
+/// The program that a machine runs as its first process; its kernel is judged, too.
+const MACHINE: &str = "machine";
 
 /// How programs are encoded.
 struct Mode {
@@ -207,7 +211,7 @@ fn main() -> Outcome {
     let only: Vec<String> = std::env::args().skip(1).collect();
     let folder = command::target().join("judge/riscv");
     std::fs::create_dir_all(&folder)?;
-    let plugin = workbench::account::compile_plugin(&folder)?;
+    let plugin = workbench::account::compile_plugin("account", &folder)?;
     if only == ["--fixture"] {
         return write_fixture(&plugin, &folder);
     }
@@ -276,7 +280,10 @@ fn record(program: &Program, plugin: &Path, folder: &Path) -> Outcome<Account> {
     let mut compile = Command::new(compiler);
     compile.args(["-O2", "-static", "-pthread", "-w", "-o"]).arg(&executable);
     command::quietly(compile.arg(command::root().join("lab/workloads").join(program.source)))?;
-    Account::record(&executable, plugin, &folder.join("account"))
+    match program.name {
+        MACHINE => Account::record_machine(&executable, &folder),
+        _ => Account::record(&executable, plugin, &folder.join("account")),
+    }
 }
 
 /// Judges a program in a mode; returns the number of differences.

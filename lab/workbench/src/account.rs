@@ -10,6 +10,11 @@ use crate::{Outcome, command};
 
 const SYSTEM_CALL: u32 = 0xffff_ffff;
 const SIGNAL: u32 = 0xffff_fffe;
+const DISCONTINUITY: u32 = 0xffff_fffd;
+/// The kind of an interrupt.
+const INTERRUPT: u32 = 1;
+/// The kind of a call that the emulator itself serves.
+const HOST_CALL: u32 = 4;
 /// Words of a translated instruction in the file of the code.
 const ENTRY: usize = 5;
 
@@ -34,6 +39,16 @@ pub enum Event {
     /// A signal's handler was entered; it returns to this address. The instruction that began last did not retire if it is
     /// the one at this address, and does not jump to itself.
     Signal(u64),
+    /// In a machine: an exception, before the instruction at `from`, which begins a handler at `to`. The instruction that began
+    /// last did not retire if it is the one at `from`, does not jump to itself, and this is no interrupt.
+    Exception {
+        /// Where the processor would have gone on.
+        from: u64,
+        /// Where it does.
+        to: u64,
+        /// Whether it does not come from an instruction.
+        is_interrupt: bool,
+    },
 }
 
 /// The files of a program that ran.
@@ -51,6 +66,28 @@ impl Account {
     /// The emulator can't be started, or a signal ends it.
     pub fn record(mut emulator: Command, program: &[&Path], plugin: &Path, base: &Path) -> Outcome<Account> {
         emulator.arg("-plugin").arg(format!("{},out={}", plugin.display(), base.display())).args(program);
+        Account::of(emulator, base)
+    }
+
+    /// Runs a machine under an emulator from the moment on when a processor reaches the instruction at `from`, and at most `most`
+    /// instructions of each processor. Else as [`Account::record`].
+    ///
+    /// # Errors
+    /// As [`Account::record`].
+    pub fn record_machine(
+        mut emulator: Command,
+        (from, most): (u64, u64),
+        plugin: &Path,
+        base: &Path,
+    ) -> Outcome<Account> {
+        let options = format!("{},out={},from={from},most={most}", plugin.display(), base.display());
+        emulator.arg("-plugin").arg(options);
+        let mut account = Account::of(emulator, base)?;
+        account.drop_others();
+        Ok(account)
+    }
+
+    fn of(mut emulator: Command, base: &Path) -> Outcome<Account> {
         let status = emulator.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
         if status.code().is_none() {
             return Err(format!("{emulator:?} ended: {status}").into());
@@ -78,6 +115,30 @@ impl Account {
         Ok(Account { translated, threads })
     }
 
+    /// Drops instructions that did not begin: those of a machine before the account was opened.
+    fn drop_others(&mut self) {
+        let mut kept = Vec::new();
+        let mut numbers = vec![None; self.translated.len()];
+        for words in &mut self.threads {
+            let mut at = 0;
+            while at < words.len() {
+                at += match words[at] {
+                    SYSTEM_CALL => 2,
+                    SIGNAL => 3,
+                    DISCONTINUITY => 6,
+                    number => {
+                        words[at] = *numbers[number as usize].get_or_insert_with(|| {
+                            kept.push(self.translated[number as usize]);
+                            kept.len() as u32 - 1
+                        });
+                        1
+                    }
+                };
+            }
+        }
+        self.translated = kept;
+    }
+
     /// The number of threads that ran.
     pub fn threads(&self) -> usize {
         self.threads.len()
@@ -87,29 +148,42 @@ impl Account {
     pub fn events(&self, thread: usize) -> impl Iterator<Item = Event> {
         let mut words = self.threads[thread].iter().copied();
         std::iter::from_fn(move || {
-            Some(match words.next()? {
+            let mut next = words.next()?;
+            // What the emulator serves itself ends as any instruction.
+            while next == DISCONTINUITY && words.clone().next() == Some(HOST_CALL) {
+                next = words.by_ref().nth(5)?;
+            }
+            Some(match next {
                 SYSTEM_CALL => {
                     // The call's number.
                     words.next()?;
                     Event::SystemCall
                 }
-                SIGNAL => Event::Signal(u64::from(words.next()?) | u64::from(words.next()?) << 32),
+                SIGNAL => Event::Signal(address(&mut words)?),
+                DISCONTINUITY => {
+                    let is_interrupt = words.next()? == INTERRUPT;
+                    Event::Exception { from: address(&mut words)?, to: address(&mut words)?, is_interrupt }
+                }
                 number => Event::Began(number),
             })
         })
     }
 }
 
-/// Compiles the plugin.
+/// Compiles a plugin of `lab/judges`: `account`, or `machine_account`.
 ///
 /// # Errors
 /// The compiler fails.
-pub fn compile_plugin(folder: &Path) -> Outcome<PathBuf> {
-    let plugin = folder.join("account.so");
+pub fn compile_plugin(name: &str, folder: &Path) -> Outcome<PathBuf> {
+    let plugin = folder.join(name).with_extension("so");
     let mut gcc = Command::new("gcc");
     gcc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(&plugin);
-    command::quietly(gcc.arg(command::root().join("lab/judges/account.c")))?;
+    command::quietly(gcc.arg(command::root().join("lab/judges").join(name).with_extension("c")))?;
     Ok(plugin)
+}
+
+fn address(words: &mut impl Iterator<Item = u32>) -> Option<u64> {
+    Some(u64::from(words.next()?) | u64::from(words.next()?) << 32)
 }
 
 fn words(file: &Path) -> Outcome<Vec<u32>> {

@@ -28,11 +28,13 @@ pub(crate) enum Archive {
 /// An apt with separate folders.
 pub(crate) struct Apt {
     folder: PathBuf,
+    /// The architecture of the packages.
+    architecture: String,
 }
 
 impl Apt {
     /// An apt with up-to-date lists of these suites of the archive.
-    pub(crate) fn new(folder: &Path, archive: Archive, suites: &[&str]) -> Outcome<Apt> {
+    pub(crate) fn new(folder: &Path, archive: Archive, architecture: &str, suites: &[&str]) -> Outcome<Apt> {
         let folders = [
             "state/lists/partial",
             "cache/archives/partial",
@@ -59,7 +61,7 @@ impl Apt {
                 symlink(entry.path(), link)?;
             }
         }
-        let apt = Apt { folder: folder.to_owned() };
+        let apt = Apt { folder: folder.to_owned(), architecture: architecture.to_owned() };
         quietly(apt.command("apt-get").args(["-qq", "update"]))?;
         Ok(apt)
     }
@@ -80,13 +82,11 @@ impl Apt {
             command.arg("-o").arg(format!("{option}={}", self.folder.join(path).display()));
         }
         // The user as which apt fetches may not be able to read the folder.
-        let settings = [
-            "APT::Architecture=amd64",
-            "APT::Sandbox::User=",
-            "Acquire::Languages=none",
-            "Debug::NoLocking=1",
-        ];
+        let settings = ["APT::Sandbox::User=", "Acquire::Languages=none", "Debug::NoLocking=1"];
         settings.iter().for_each(|option| _ = command.arg("-o").arg(option));
+        for option in ["APT::Architecture", "APT::Architectures"] {
+            command.arg("-o").arg(format!("{option}={}", self.architecture));
+        }
         command
     }
 

@@ -27,7 +27,7 @@ pub fn fetch(package: &str, folder: &Path) -> Outcome<PathBuf> {
         let fresh = folder.join("fresh");
         _ = fs::remove_dir_all(&fresh);
         fs::create_dir_all(&fresh)?;
-        let archive = Apt::new(&folder.join("apt"), Archive::Sources, &[SUITE])?.source(package)?;
+        let archive = Apt::new(&folder.join("apt"), Archive::Sources, "amd64", &[SUITE])?.source(package)?;
         quietly(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&fresh))?;
         fs::rename(&fresh, &sources)?;
         fs::remove_dir_all(folder.join("apt"))?;

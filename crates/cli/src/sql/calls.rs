@@ -27,7 +27,7 @@ impl OfCalls {
     }
 
     fn read(&self, trace: &Trace<'_>, sink: &mut Sink<'_, '_>) -> Result<Losses, String> {
-        let Common { experiment, stop, quiet } = &*self.common;
+        let Common { experiment, stop, quiet, .. } = &*self.common;
         let span =
             experiment.with(|traces| input::span(&self.input, traces)).map_err(|why| why.to_string())?;
         let begin = |total| Progress::new_stopped_by(stop, total, *quiet);

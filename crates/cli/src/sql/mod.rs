@@ -123,8 +123,9 @@ pub fn sources(
     command: &Sql,
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<Arc<dyn Source>>, Failure> {
-    let sources = sources::all(experiment, command, stop)?;
-    let Some(cache) = cache(command, experiment) else { return Ok(sources) };
+    let cache = cache(command, experiment);
+    let sources = sources::all(experiment, command, stop, cache.is_some())?;
+    let Some(cache) = cache else { return Ok(sources) };
     let selection = selection(command);
     Ok(sources.into_iter().map(|source| cache.keep(source, &selection)).collect())
 }

@@ -31,6 +31,8 @@ pub(super) struct Common {
     pub(super) experiment: Arc<Experiment>,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) quiet: bool,
+    /// Whether the tables are kept for other statements, and so made with the cells of all columns.
+    is_kept: bool,
 }
 
 /// Returns the tables that the inputs may have. A report comes before a class of events of the same name.
@@ -38,11 +40,13 @@ pub(super) fn all(
     experiment: &Arc<Experiment>,
     command: &Sql,
     stop: &Arc<AtomicBool>,
+    is_kept: bool,
 ) -> Result<Vec<Arc<dyn Source>>, Failure> {
     let common = Arc::new(Common {
         experiment: Arc::clone(experiment),
         stop: Arc::clone(stop),
         quiet: command.input.quiet,
+        is_kept,
     });
     let root = command.root.root().filter(|_| experiment.contents.flow);
     let root = root.map(|root| function::root(&root, experiment)).transpose()?;
@@ -132,7 +136,7 @@ struct OfReport {
 
 impl OfReport {
     fn run(&self, request: &Request) -> Result<Table, String> {
-        let Common { experiment, stop, quiet } = &*self.common;
+        let Common { experiment, stop, quiet, .. } = &*self.common;
         let progress = Progress::new_stopped_by(stop, experiment.work(request), *quiet);
         let outcome = experiment.run(request, &mut |done| progress.set(done));
         progress.finish();
@@ -154,9 +158,9 @@ impl OfReport {
 
 impl OfReport {
     /// Makes a table whose rows leave as they settle, which takes two passes.
-    fn stream(&self, heading: Heading) -> Result<Table, String> {
+    fn stream(&self, heading: Heading, read: Option<&[bool]>) -> Result<Table, String> {
         const PASSES: u64 = 2;
-        let Common { experiment, stop, quiet } = &*self.common;
+        let Common { experiment, stop, quiet, .. } = &*self.common;
         let work = PASSES * experiment.work(&self.request);
         let progress = Progress::new_stopped_by(stop, work, *quiet);
         let mut builder = heading.builder();
@@ -164,7 +168,7 @@ impl OfReport {
             builder.add_batch(batch);
             true
         };
-        let outcome = experiment.stream(&self.request, &mut add, &mut |done| progress.set(done));
+        let outcome = experiment.stream(&self.request, read, &mut add, &mut |done| progress.set(done));
         progress.finish();
         let tables = outcome.map_err(|refusal| format!("the table `{}`: {refusal}", self.name))?.tables;
         if stop.load(Relaxed) {
@@ -220,12 +224,13 @@ impl Source for OfReport {
         columns.clone()
     }
 
-    fn table(&self, _: &[bool]) -> Result<Table, String> {
+    fn table(&self, read: &[bool]) -> Result<Table, String> {
+        let read = Some(read).filter(|_| !self.common.is_kept);
         let made = self.rows.lock().unwrap_or_else(PoisonError::into_inner).take();
         let table = match (made, self.common.experiment.heading(&self.request)) {
             (Some(made), _) => made,
             // All rows: a table that is made at once keeps a bounded number of them.
-            (None, Some(heading)) => self.stream(heading)?,
+            (None, Some(heading)) => self.stream(heading, read)?,
             (None, None) => self.run(&self.request)?,
         };
         if self.columns()? == table.columns() {
@@ -236,7 +241,7 @@ impl Source for OfReport {
     }
 
     fn has_all_columns(&self) -> bool {
-        true
+        self.common.is_kept || self.common.experiment.heading(&self.request).is_none()
     }
 }
 
@@ -260,7 +265,7 @@ impl Source for OfEvents {
     }
 
     fn table(&self, read: &[bool]) -> Result<Table, String> {
-        let Common { experiment, stop, quiet } = &*self.common;
+        let Common { experiment, stop, quiet, .. } = &*self.common;
         let mut builder = self.table.builder();
         let losses = experiment.with(|traces| {
             let progress = Progress::new_stopped_by(stop, traces.event_bytes(), *quiet);

@@ -1,11 +1,11 @@
 //! An experiment and what it owns.
 
-use std::fmt;
+use std::{fmt, sync::Mutex};
 
 use hodo_formats::Contents;
 use self_cell::self_cell;
 
-use super::clocks::TraceClock;
+use super::{clocks::TraceClock, stream::FirstPass};
 use crate::{
     files::Files,
     input::{Input, OpenError, Options},
@@ -35,6 +35,8 @@ pub struct Experiment {
     pub problems: Vec<OpenError>,
     /// The clocks of the traces; empty until they are [placed](Experiment::place).
     pub clocks: Vec<TraceClock>,
+    /// The first pass of the last stream.
+    pub(super) first_pass: Mutex<Option<FirstPass>>,
 }
 
 impl fmt::Debug for Experiment {
@@ -66,7 +68,8 @@ impl Experiment {
             Ok(traces)
         })?;
         let contents = opened.with_dependent(|_, traces| traces.contents);
-        Ok(Experiment { opened, contents, problems, clocks: Vec::new() })
+        let first_pass = Mutex::default();
+        Ok(Experiment { opened, contents, problems, clocks: Vec::new(), first_pass })
     }
 
     /// Returns the inputs.
@@ -76,6 +79,7 @@ impl Experiment {
 
     /// Calls `work` with mutable access to the traces.
     pub(super) fn with_mut<R>(&mut self, work: impl FnOnce(&mut Traces<'_>) -> R) -> R {
+        self.first_pass = Mutex::default();
         self.opened.with_dependent_mut(|_, traces| work(traces))
     }
 

@@ -8,13 +8,15 @@
 //!
 //! A row contains names that may be known only at the end of the trace, so streaming a table takes two passes.
 
+use std::sync::{Arc, PoisonError};
+
 use hodo_model::{
     Analysis, AnyAnalysis, FinishContext, Heading, Interest, Item, NoSources, Shape, Start, Table,
     TableBuilder, kernel::Threads, pass::Pass, table::RecordBatch,
 };
 
 use super::{
-    Experiment, Outcome, Request,
+    Experiment, Outcome, Request, Times,
     request::Analyses,
     run::{EventResults, Plan, State, check_events, finish_events},
 };
@@ -46,6 +48,12 @@ impl Analysis for Names {
     }
 }
 
+/// A first pass, for the streams of the same times that follow.
+pub(super) struct FirstPass {
+    times: Times,
+    results: Arc<EventResults>,
+}
+
 impl Experiment {
     /// Returns the heading of the requested table if [`Experiment::stream`] supports it: the request has a single event
     /// report, its rows settle, and there are events.
@@ -58,18 +66,19 @@ impl Experiment {
     }
 
     /// Streams a table that has a [heading](Experiment::heading). `rows` receives batches of rows as they settle, and
-    /// stops the stream by returning `false`. The table of the outcome contains the last rows, and the summary and
-    /// losses of the whole trace. `progress` is as for [`Experiment::run`].
+    /// stops the stream by returning `false`; cells of columns without a flag in `read` are null. The table of the outcome
+    /// contains the last rows, and the summary and losses of the whole trace. `progress` is as for [`Experiment::run`].
     ///
     /// # Errors
     /// Returns a refusal if the request does not fit the traces.
     pub fn stream(
         &self,
         request: &Request,
+        read: Option<&[bool]>,
         rows: &mut (dyn FnMut(&RecordBatch) -> bool + Send),
         progress: Progress<'_>,
     ) -> Result<Outcome, Refusal> {
-        self.stream_all(std::slice::from_ref(request), &mut |_, batch| rows(batch), progress)
+        self.stream_all(std::slice::from_ref(request), read, &mut |_, batch| rows(batch), progress)
     }
 
     /// Streams several tables in one pass. `rows` also receives the number of the request. The requests differ only in
@@ -80,6 +89,7 @@ impl Experiment {
     pub(crate) fn stream_all(
         &self,
         requests: &[Request],
+        read: Option<&[bool]>,
         rows: &mut (dyn FnMut(usize, &RecordBatch) -> bool + Send),
         progress: Progress<'_>,
     ) -> Result<Outcome, Refusal> {
@@ -97,14 +107,17 @@ impl Experiment {
             let plan_of_events = Plan::new(traces, request, None)?;
             let slices = plan(traces, &plan_of_events.events);
             let bytes = traces.event_bytes();
-            let names: [&dyn AnyAnalysis; 1] = [&Names];
-            let first = plan_of_events.fold_events(&Pass::new(&names), &mut |done| progress(done));
+            let first = self.first_pass(&plan_of_events, &request.times, &mut |done| progress(done));
             let (span, threads) = (first.folded.span(), first.folded.states.threads());
             let of_events = analyses.of_events();
             let pass = Pass::new(&of_events);
             let heading =
                 |analysis: &&dyn AnyAnalysis| analysis.heading().expect("the request has a heading");
-            let mut builders: Vec<_> = of_events.iter().map(|own| heading(own).builder()).collect();
+            let builder = |own| match (heading(own).builder(), read) {
+                (builder, Some(read)) => builder.leaving_out(read),
+                (builder, None) => builder,
+            };
+            let mut builders: Vec<_> = of_events.iter().map(builder).collect();
             let mut losses = plan_of_events.losses();
             let (folded, names) = fold_all(
                 traces,
@@ -125,6 +138,26 @@ impl Experiment {
             let state = State { events, ..State::default() };
             Ok(finish_events(state, &analyses, request.threads))
         })
+    }
+}
+
+impl Experiment {
+    /// Makes the first pass, unless the stream before made it.
+    fn first_pass(&self, plan: &Plan<'_, '_>, times: &Times, progress: Progress<'_>) -> Arc<EventResults> {
+        let mut last = self.first_pass.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = last.as_ref().filter(|last| last.times == *times) {
+            return Arc::clone(&last.results);
+        }
+        let names: [&dyn AnyAnalysis; 1] = [&Names];
+        let mut is_whole = true;
+        let results = Arc::new(plan.fold_events(&Pass::new(&names), &mut |done| {
+            is_whole &= progress(done);
+            is_whole
+        }));
+        if is_whole {
+            *last = Some(FirstPass { times: times.clone(), results: Arc::clone(&results) });
+        }
+        results
     }
 }
 

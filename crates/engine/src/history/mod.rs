@@ -262,6 +262,7 @@ impl Indexing<'_> {
             let (feeds, writers): (Vec<_>, Vec<_>) = rows.into_iter().map(|rows| write(scope, rows)).unzip();
             let outcome = experiment.stream_all(
                 &requests,
+                None,
                 &mut |table, batch| feeds[table].send(batch.clone()).is_ok(),
                 &mut |done| {
                     keep_going = progress(done);

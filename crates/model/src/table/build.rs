@@ -6,6 +6,7 @@ use arrow_array::{
     Array, ArrayRef, DictionaryArray, Int32Array, ListArray, RecordBatch, RecordBatchOptions,
     builder::{BooleanBuilder, Float64Builder, Int32Builder, Int64Builder, StringBuilder, UInt64Builder},
     cast::AsArray,
+    new_null_array,
     types::Int32Type,
 };
 use arrow_buffer::{NullBufferBuilder, OffsetBufferBuilder};
@@ -68,6 +69,17 @@ impl TableBuilder {
         let nulls = vec![None; columns.len()];
         let (open, done) = (Vec::new(), Vec::new());
         TableBuilder { name, shape, columns, schema, growing, rows: 0, open, done, nulls }
+    }
+
+    /// Lets all cells of columns without a flag in `read` be null, whatever rows say. For rows that are only streamed or finished.
+    #[must_use]
+    pub fn leaving_out(mut self, read: &[bool]) -> TableBuilder {
+        for ((growing, column), is_read) in self.growing.iter_mut().zip(&self.columns).zip(read) {
+            if !is_read {
+                *growing = ColumnBuilder::Unread(column.kind, 0);
+            }
+        }
+        self
     }
 
     /// The schema of the batches. It has no summary, which is not known yet.
@@ -189,6 +201,8 @@ enum ColumnBuilder {
     Real(Float64Builder),
     Boolean(BooleanBuilder),
     List(Box<Lists>),
+    /// A column without cells, of this type and with this number of rows.
+    Unread(Type, usize),
 }
 
 /// Names, each stored once in a dictionary.
@@ -258,6 +272,7 @@ impl ColumnBuilder {
                 lists.ends.push_length(count);
                 lists.known.append_non_null();
             }
+            (ColumnBuilder::Unread(_, rows), _) => *rows += 1,
             (column, Cell::Null) => column.push_null(),
             _ => return false,
         }
@@ -276,6 +291,7 @@ impl ColumnBuilder {
                 lists.ends.push_length(0);
                 lists.known.append_null();
             }
+            ColumnBuilder::Unread(_, rows) => *rows += 1,
         }
     }
 
@@ -304,6 +320,7 @@ impl ColumnBuilder {
                 let field = Arc::new(kind.item_field());
                 Arc::new(ListArray::new(field, ends.finish(), items.take(), known.finish()))
             }
+            ColumnBuilder::Unread(kind, rows) => new_null_array(&kind.arrow(), std::mem::take(rows)),
         }
     }
 
@@ -364,6 +381,26 @@ mod tests {
         };
         assert_eq!((unread(0), unread(2)), (unread(1), unread(3)));
         assert_ne!(unread(0), unread(2));
+    }
+
+    #[test]
+    fn columns_that_are_left_out_are_null() {
+        let list = Type::List(&Type::Integer);
+        let kinds = [Type::Integer, Type::Name, Type::Text, Type::Signed, Type::Boolean, list];
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let column = |(name, kind)| Column { name, kind, ..Column::integer("a", Unit::None) };
+        let columns: Vec<Column> = names.into_iter().zip(kinds).map(column).collect();
+        let items = [Value::Integer(2), Value::Integer(3)];
+        let row =
+            [1u64.into(), "b".into(), "c".into(), Value::Signed(-4), true.into(), items.to_vec().into()];
+        for left_out in 0..names.len() {
+            let read: Vec<bool> = (0..names.len()).map(|column| column != left_out).collect();
+            let mut builder = TableBuilder::new("test", Shape::Counters, columns.clone()).leaving_out(&read);
+            (0..3).for_each(|_| builder.row(row.iter().map(Value::cell)));
+            let mut expected = row.to_vec();
+            expected[left_out] = Value::Null;
+            assert_eq!(builder.finish(Vec::new()).rows(), vec![expected; 3]);
+        }
     }
 
     #[test]

@@ -38,6 +38,11 @@ fn orders_and_groups_are_those_of_a_sort() {
     }
     let plan = text_of("explain query plan select name, count(*) from intervals group by name");
     assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+    // A lookup that happens once sorts what it finds.
+    let found = "select name, count(*) from intervals where tid = 2 group by name";
+    let plan = text_of(&format!("explain query plan {found}"));
+    assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+    assert_eq!(rows(found), rows(&found.replace("by name", "by +name")));
     // Groups come in one order, and the result in another one.
     let ordered =
         "select tid, name, count(*) as rows from intervals group by tid, name order by rows desc, tid";

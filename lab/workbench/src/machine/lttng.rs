@@ -39,7 +39,7 @@ pub(super) fn ensure(folder: &Path) -> Outcome {
     let release = release(&kernel)?;
     let fresh = folder.join("fresh");
     _ = fs::remove_dir_all(&fresh);
-    let apt = Apt::new(&folder.join("apt/lttng"), Archive::Packages, &KERNEL_SUITES)?;
+    let apt = Apt::new(&folder.join("apt/lttng"), Archive::Packages, "amd64", &KERNEL_SUITES)?;
     let headers = format!("linux-headers-{release}");
     let needed = apt.needed(&headers).map_err(|error| {
         format!(

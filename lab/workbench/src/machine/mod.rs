@@ -6,6 +6,7 @@
 //! crates of this repository ──────────────► hodo-guest, linked statically
 //! ```
 
+pub mod foreign;
 mod lttng;
 
 use std::{
@@ -86,9 +87,9 @@ fn fetch(folder: &Path) -> Outcome {
     setup::machine()?;
     let fresh = folder.join("fresh");
     _ = fs::remove_dir_all(&fresh);
-    let qemu = Apt::new(&folder.join("apt/qemu"), Archive::Packages, &QEMU_SUITES)?;
+    let qemu = Apt::new(&folder.join("apt/qemu"), Archive::Packages, "amd64", &QEMU_SUITES)?;
     unpack(&qemu.with_all_needed(QEMU, QEMU_SUITES[0])?, &fresh.join("qemu"))?;
-    let kernels = Apt::new(&folder.join("apt/kernel"), Archive::Packages, &KERNEL_SUITES)?;
+    let kernels = Apt::new(&folder.join("apt/kernel"), Archive::Packages, "amd64", &KERNEL_SUITES)?;
     let current = kernels.needed(KERNEL)?;
     unpack(&kernels.fetch_alone(&current)?, &fresh.join("kernel"))?;
     kernel(&fresh.join("kernel"))?;
@@ -103,13 +104,6 @@ fn fetch(folder: &Path) -> Outcome {
 
 /// Moves the kernel and its modules to their final place, and drops the rest of the package.
 fn kernel(folder: &Path) -> Outcome {
-    let entry = |folder: PathBuf, prefix: &str| -> Outcome<PathBuf> {
-        let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let mut found = entries.flatten().map(|entry| entry.path());
-        let is_wanted =
-            |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
-        found.find(is_wanted).ok_or_else(|| format!("{} has no {prefix}…", folder.display()).into())
-    };
     let image = fs::read(entry(folder.join("boot"), "vmlinuz")?)?;
     fs::write(folder.join("vmlinux"), unpacked(&image)?)?;
     let merged = folder.join("usr/lib/modules");
@@ -117,6 +111,15 @@ fn kernel(folder: &Path) -> Outcome {
     fs::rename(entry(modules, "")?, folder.join("modules"))?;
     ["boot", "lib", "usr"].iter().for_each(|part| _ = fs::remove_dir_all(folder.join(part)));
     Ok(())
+}
+
+/// The entry of a folder whose name begins so.
+fn entry(folder: PathBuf, prefix: &str) -> Outcome<PathBuf> {
+    let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut found = entries.flatten().map(|entry| entry.path());
+    let is_wanted =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+    found.find(is_wanted).ok_or_else(|| format!("{} has no {prefix}…", folder.display()).into())
 }
 
 /// The kernel within a bzImage, which contains it compressed by xz (Linux, Documentation/arch/x86/boot.rst).
