@@ -79,8 +79,10 @@ impl<'e> Comparison<'e> {
 
     /// The opinion, at the end of the stream.
     fn end(self) -> Opinion {
-        let Comparison { expected, at, mut opinion, .. } = self;
-        if opinion.difference.is_none() && at != expected.len() {
+        let Comparison { expected, at, after_gap, since_gap, mut opinion, .. } = self;
+        // A gap may last to the end.
+        let is_hidden = after_gap && since_gap.is_empty();
+        if opinion.difference.is_none() && at != expected.len() && !is_hidden {
             opinion.difference = Some(format!("{at} instructions of {}", expected.len()));
         }
         opinion
