@@ -327,7 +327,9 @@ impl Encoder {
     /// and those that do not begin there infer it.
     fn infers(&self, current: &Retired, next: &Retired) -> bool {
         match (current.instruction.kind, next.instruction.kind) {
-            (Kind::Upper { register, .. }, Kind::Indirect { base, .. }) => self.options.sijump && register == base,
+            (Kind::Upper { register, .. }, Kind::Indirect { base, .. }) => {
+                self.options.sijump && register == base
+            }
             _ => false,
         }
     }
