@@ -130,6 +130,11 @@ impl Block {
         self.offsets.iter().map(|&offset| self.pc + u64::from(offset))
     }
 
+    /// Whether its last instruction is an indirect branch.
+    pub(crate) fn is_indirect(&self) -> bool {
+        matches!(self.kind, Kind::Return | Kind::Jump | Kind::CallIndirect)
+    }
+
     /// Whether control flow may continue at `address` after the whole block ran.
     pub(crate) fn may_continue_at(&self, address: u64) -> bool {
         match self.kind {
@@ -155,7 +160,11 @@ impl LastInstruction {
         let Isa::X86(bits) = isa else {
             let step = isa.instruction(read.bytes, read.address).ok()?.step();
             let fall = read.address.wrapping_add(step.length.into());
-            let kind = kind_of(step.terminator, step.target == fall);
+            let kind = match step.terminator {
+                // In T32, an instruction before may have given it a condition.
+                Terminator::Jump | Terminator::Call if isa == Isa::T32 => Kind::Conditional,
+                terminator => kind_of(terminator, step.target == fall),
+            };
             return Some(LastInstruction { kind, taken: step.target, fall, may_run_alone: false });
         };
         let mut decoder = Decoder::with_ip(bits as u32, read.bytes, read.address, DecoderOptions::NONE);

@@ -77,7 +77,11 @@ fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
     // SAFETY: QEMU passes a NUL-terminated name.
     let name = unsafe { CStr::from_ptr(info.target_name) };
     let target = Target::from_name(name.to_bytes())
-        .filter(|&target| target != Target::Aarch64 || !info.system_emulation)
+        .filter(|&target| match target {
+            Target::X86_64 | Target::Riscv64 => true,
+            Target::Aarch64 => !info.system_emulation,
+            Target::CortexM => info.system_emulation,
+        })
         .ok_or_else(|| format!("it does not emulate {}", name.to_string_lossy()))?;
     target::set(target);
     let is_machine = info.system_emulation && target == Target::X86_64;

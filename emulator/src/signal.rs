@@ -27,6 +27,8 @@ impl Registers {
             Target::X86_64 => 4,
             Target::Aarch64 => 31,
             Target::Riscv64 => 2,
+            // It runs no program.
+            Target::CortexM => 0,
         })
     }
 
@@ -86,6 +88,8 @@ pub(crate) fn delivered(
         Target::X86_64 => delivered_x86(thread, previous, pc, registers),
         Target::Aarch64 => generic::AARCH64.delivered(thread, previous, pc, registers),
         Target::Riscv64 => generic::RISCV64.delivered(thread, previous, pc, registers),
+        // It runs no program.
+        Target::CortexM => None,
     }
 }
 

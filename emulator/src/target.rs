@@ -15,6 +15,8 @@ pub enum Target {
     Aarch64,
     /// 64-bit RISC-V with the usual extensions.
     Riscv64,
+    /// A Cortex-M, which runs no program of Linux.
+    CortexM,
 }
 
 static CURRENT: OnceLock<Target> = OnceLock::new();
@@ -25,7 +27,7 @@ const AARCH64_SIGRETURN: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0x
 const RISCV64_SIGRETURN: [u8; 8] = [0x93, 0x08, 0xb0, 0x08, 0x73, 0x00, 0x00, 0x00];
 
 impl Target {
-    /// All of them.
+    /// Those that run Linux's programs.
     pub const ALL: [Target; 3] = [Target::X86_64, Target::Aarch64, Target::Riscv64];
 
     /// The name, as QEMU has it.
@@ -34,12 +36,14 @@ impl Target {
             Target::X86_64 => "x86_64",
             Target::Aarch64 => "aarch64",
             Target::Riscv64 => "riscv64",
+            Target::CortexM => "arm",
         }
     }
 
     /// The target with QEMU's name.
     pub fn from_name(name: &[u8]) -> Option<Target> {
-        Target::ALL.into_iter().find(|target| target.name().as_bytes() == name)
+        let all = Target::ALL.into_iter().chain([Target::CortexM]);
+        all.into_iter().find(|target| target.name().as_bytes() == name)
     }
 
     /// The target of a 64-bit program in little-endian order, by the first bytes of its ELF file.
@@ -57,6 +61,7 @@ impl Target {
             Target::X86_64 => 62,
             Target::Aarch64 => 183,
             Target::Riscv64 => 243,
+            Target::CortexM => 40,
         }
     }
 
@@ -71,6 +76,7 @@ impl Target {
             Target::X86_64 => Isa::X86_64,
             Target::Aarch64 => Isa::A64,
             Target::Riscv64 => Isa::RV64,
+            Target::CortexM => Isa::T32,
         }
     }
 
@@ -78,14 +84,14 @@ impl Target {
     pub(crate) fn calls(self) -> &'static CallNumbers {
         match self {
             Target::X86_64 => &X86_64,
-            Target::Aarch64 | Target::Riscv64 => &GENERIC,
+            Target::Aarch64 | Target::Riscv64 | Target::CortexM => &GENERIC,
         }
     }
 
     /// The code that returns from signal handlers, if QEMU provides it.
     pub(crate) fn signal_return(self) -> Option<[u8; 8]> {
         match self {
-            Target::X86_64 => None,
+            Target::X86_64 | Target::CortexM => None,
             Target::Aarch64 => Some(AARCH64_SIGRETURN),
             Target::Riscv64 => Some(RISCV64_SIGRETURN),
         }

@@ -101,7 +101,7 @@ fn set_up(arguments: &[String]) -> Outcome {
             machine::ensure()?;
             return machine::ensure_lttng();
         }
-        [option] if option == "--board" => return board::ensure(),
+        [option] if option == "--board" => return board::ensure().map(|_| ()),
         _ => return Err("usage: cargo xtask setup [--machine | --board]".into()),
     }
     setup::ensure(Need::Fuzz)?;

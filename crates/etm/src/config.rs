@@ -24,6 +24,9 @@ pub struct Registers {
 pub struct Config {
     /// Whether it is an ETE, not an ETMv4.
     pub is_ete: bool,
+    /// Whether the processor is of M-profile, whose exceptions have numbers of their own: one with 32-bit addresses and without
+    /// context IDs (TRCIDR2.IASIZE, CIDSIZE).
+    pub is_m_profile: bool,
     /// Whether returns and other indirect branches to the top of the return stack have no address (TRCCONFIGR.RS).
     pub return_stack: bool,
     /// Whether cycles are counted (TRCCONFIGR.CCI).
@@ -65,6 +68,9 @@ impl Default for Config {
 /// The deepest speculation that is followed; known units have less than 256.
 const DEEPEST: u32 = 1 << 10;
 
+/// TRCIDR2.IASIZE.
+const ADDRESSES_OF_32_BITS: u32 = 0b00100;
+
 /// Bits of TRCCONFIGR.
 const CYCLE_COUNTS: u32 = 1 << 4;
 const CONTEXT_ID: u32 = 1 << 6;
@@ -83,6 +89,7 @@ impl Config {
         let is_ete = registers.device_architecture & 0xfff == 0xa13 && major == 0xf;
         Config {
             is_ete,
+            is_m_profile: id2 & 0x1f == ADDRESSES_OF_32_BITS && size(id2 >> 5 & 0x1f) == 0,
             return_stack: config & RETURN_STACK != 0,
             cycle_counts: config & CYCLE_COUNTS != 0,
             commits_apart: id0 >> 29 & 1 == 1 && id0 >> 7 & 1 == 1,

@@ -21,6 +21,8 @@ pub struct Settings {
     pub return_stack: bool,
     /// The least number of cycles that is counted; `None` if none are.
     pub cycle_threshold: Option<u32>,
+    /// Whether the processor is of M-profile.
+    pub is_m_profile: bool,
     /// Whether cycle counts contain commits.
     pub cycles_commit: bool,
     /// Whether packets contain the context ID and the virtual context, of four bytes each.
@@ -35,6 +37,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             is_ete: false,
+            is_m_profile: false,
             return_stack: false,
             cycle_threshold: None,
             cycles_commit: false,
@@ -61,8 +64,8 @@ impl Settings {
             // Timestamps of 64 bits, return stack, cycle counting; the lowest bit is always set.
             id0: 0x0800_0ea1 | u32::from(!self.cycles_commit) << 29,
             id1: if self.is_ete { 0x4100_fff3 } else { 0x4100_f433 },
-            // Addresses of eight bytes, context ID and virtual context of four.
-            id2: 0x0000_1088,
+            // Addresses of eight bytes, context ID and virtual context of four; of four bytes, and none.
+            id2: if self.is_m_profile { 0x0000_0004 } else { 0x0000_1088 },
             id8: self.speculation_depth,
             device_architecture: if self.is_ete { 0x4770_5a13 } else { 0 },
         }
@@ -98,6 +101,8 @@ pub struct Encoder {
     popped: Option<u64>,
     /// The time that the next timestamp is compressed against.
     stamp: u64,
+    /// The time of synchronizations, if they contain it.
+    now: Option<u64>,
     /// Cycles since the last count.
     cycles: u32,
     uncommitted: u32,
@@ -118,6 +123,7 @@ impl Encoder {
             pending: None,
             popped: None,
             stamp: 0,
+            now: None,
             cycles: 0,
             uncommitted: 0,
             synchronized_at: 0,
@@ -201,6 +207,12 @@ impl Encoder {
         self.write_address(from);
     }
 
+    /// The last indirect branch ended a handler of M-profile: it goes on where the exception came.
+    pub fn exception_return(&mut self) {
+        self.flush();
+        self.out.push(0x07); // Exception Return
+    }
+
     /// Continues in the handler of an exception.
     pub fn handler(&mut self, address: u64, context: Context) {
         self.write_context_address(address, context);
@@ -240,6 +252,11 @@ impl Encoder {
             self.variable(cycles);
         }
         self.stamp = time;
+    }
+
+    /// Lets the synchronizations that follow contain this time, as decoding may begin there.
+    pub fn pass_time(&mut self, now: u64) {
+        self.now = Some(now);
     }
 
     /// Writes a count of the cycles since the last one, if there are enough. Its commits are those of all elements.
@@ -385,6 +402,9 @@ impl Encoder {
         self.stamp = 0;
         self.calls.clear();
         self.has_address = false;
+        if let Some(now) = self.now {
+            self.timestamp(now);
+        }
         self.synchronized_at = self.out.len();
     }
 

@@ -159,7 +159,7 @@ fn no_qemu(target: Target) -> Error {
     let name = target.qemu();
     let otherwise = match target {
         Target::X86_64 => format!("; or {}", machine::offer()),
-        Target::Aarch64 | Target::Riscv64 => String::new(),
+        Target::Aarch64 | Target::Riscv64 | Target::CortexM => String::new(),
     };
     Error::Missing(format!(
         "{name}, which emulates the processor, is not installed; on Debian 12: apt-get install qemu-user{otherwise}"
@@ -175,7 +175,7 @@ fn check_qemu(qemu: &Path, target: Target) -> Result<String, Error> {
     if !run("--help")?.contains("-plugin") {
         let otherwise = match target {
             Target::X86_64 => format!("; or {}", machine::offer()),
-            Target::Aarch64 | Target::Riscv64 => String::new(),
+            Target::Aarch64 | Target::Riscv64 | Target::CortexM => String::new(),
         };
         return Err(Error::Missing(format!(
             "{} loads no plugins, as the qemu-user of Debian 13 and later. What helps: Debian 12's qemu-user 7.2 \

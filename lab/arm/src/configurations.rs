@@ -14,8 +14,9 @@ pub(crate) struct Configuration {
     pub(crate) perf_reads: bool,
 }
 
-const PLAIN: Settings = Settings {
+pub(crate) const PLAIN: Settings = Settings {
     is_ete: false,
+    is_m_profile: false,
     return_stack: false,
     cycle_threshold: None,
     cycles_commit: false,

@@ -9,6 +9,7 @@
 //! The emulator knows no trace unit: the encoder of `hodo-etm` stands for one, and OpenCSD judges what it writes.
 
 mod account;
+mod board;
 mod classes;
 mod configurations;
 mod damage;
@@ -40,7 +41,7 @@ const EACH: usize = 500_000;
 /// Trials of each thread in each way to spoil a trace.
 const TRIALS: u64 = 2;
 
-const USAGE: &str = "usage: hodo-arm --folder FOLDER classes | snapshot PLACE… | speed PLACE | [--config NAME]… (machine FIRST_PROCESS | PROGRAM [ARGUMENT]…)";
+const USAGE: &str = "usage: hodo-arm --folder FOLDER classes | snapshot PLACE… | speed PLACE | board RECORDING PROGRAM | [--config NAME]… (machine FIRST_PROCESS | PROGRAM [ARGUMENT]…)";
 
 fn main() -> ExitCode {
     match run() {
@@ -70,6 +71,9 @@ fn run() -> Outcome {
     std::fs::create_dir_all(&folder)?;
     match &command[..] {
         [classes] if classes == "classes" => return classes::judge(&folder),
+        [board, recording, program] if board == "board" => {
+            return board::judge(Path::new(recording), Path::new(program), &folder);
+        }
         [speed, place] if speed == "speed" => return speed::measure(Path::new(place)),
         [snapshot, places @ ..] if snapshot == "snapshot" => return foreign::judge(places, &folder),
         _ => {}

@@ -51,10 +51,11 @@ pub(crate) fn write(
     let sources = "[source_buffers]\nETM_0=ETB_0\n[core_trace_sources]\ncpu_0=ETM_0\n";
     fs::write(folder.join("trace.ini"), buffers + sources)?;
     fs::write(folder.join("etm.ini"), unit(configuration))?;
-    let mut core =
-        "[device]\nname=cpu_0\nclass=core\ntype=Cortex-A53\n[regs]\nPC(size:64)=0\nSP(size:64)=0\n\
-                    SCTLR_EL1=0x1007\nCPSR=0x1C5\n"
-            .to_owned();
+    let kind = if configuration.settings.is_m_profile { "Cortex-M3" } else { "Cortex-A53" };
+    let mut core = format!(
+        "[device]\nname=cpu_0\nclass=core\ntype={kind}\n[regs]\nPC(size:64)=0\nSP(size:64)=0\n\
+         SCTLR_EL1=0x1007\nCPSR=0x1C5\n"
+    );
     let mut dumps = Vec::new();
     // Version 1.3.3 misreads several ranges of one file, so each has its own.
     for (number, (address, mut bytes)) in near(contiguous(code)).into_iter().enumerate() {

@@ -47,6 +47,9 @@ const PROGRAMS: &[Program] = &[
 
 /// The name of a machine's kernel, with its first process.
 const MACHINE: &str = "machine";
+/// The name of a board's Cortex-M, and its program.
+const BOARD: &str = "board";
+const SLAVE: &str = "slave-cortex-m3.elf";
 const FIRST_PROCESS: Program = linked_statically("first_process", "first_process.c");
 
 /// Judges these programs, or all with a machine's kernel, and the classes of instructions; with `--snapshot`, folders that others wrote.
@@ -57,7 +60,10 @@ pub(super) fn run(names: &[String]) -> Outcome {
         return start(Path::new("snapshot"), &places.iter().map(String::as_str).collect::<Vec<_>>());
     }
     let is_wanted = |known: &str| names.is_empty() || names.iter().any(|name| name == known);
-    if names.iter().any(|name| name != MACHINE && PROGRAMS.iter().all(|program| program.name != name)) {
+    if names
+        .iter()
+        .any(|name| name != MACHINE && name != BOARD && PROGRAMS.iter().all(|program| program.name != name))
+    {
         return Err(USAGE.into());
     }
     start(Path::new("classes"), &[])?;
@@ -73,7 +79,31 @@ pub(super) fn run(names: &[String]) -> Outcome {
         let first_process = compile(&FIRST_PROCESS)?;
         start(Path::new(MACHINE), &[&first_process.to_string_lossy()])?;
     }
+    if is_wanted(BOARD) {
+        println!("{BOARD}");
+        board()?;
+    }
     Ok(())
+}
+
+/// Records a board with a Cortex-M, and judges its hardware trace.
+fn board() -> Outcome {
+    let program = workbench::board::ensure()?.join(SLAVE);
+    command::run(&mut command::cargo(&["build", "--release", "-p", "hodo", "-p", "hodo-emulator"]))?;
+    let recording = folder().join(BOARD);
+    _ = std::fs::remove_dir_all(&recording);
+    let mut record = Command::new(command::hodo());
+    record.args([
+        "record",
+        "-q",
+        "--engine",
+        "board",
+        "--board",
+        "slaves=0,cortex-m3=1,time=5s,trace=hardware",
+    ]);
+    command::run(record.arg(&recording))?;
+    let trace = recording.join("slave-0/hardware/trace.data");
+    start(Path::new(BOARD), &[&trace.to_string_lossy(), &program.to_string_lossy()])
 }
 
 fn compile(program: &Program) -> Outcome<PathBuf> {

@@ -57,11 +57,11 @@ fn folder() -> Outcome<PathBuf> {
     folder.ok_or_else(|| "neither HODO_BOARD, XDG_CACHE_HOME nor HOME is set".into())
 }
 
-/// Installs the emulators and compilers, and rebuilds the programs of master and slaves.
+/// Installs the emulators and compilers, and rebuilds the programs of master and slaves. Returns their folder.
 ///
 /// # Errors
 /// If a requirement is missing, or a step fails.
-pub fn ensure() -> Outcome {
+pub fn ensure() -> Outcome<PathBuf> {
     setup::board()?;
     let barectf = barectf()?;
     let folder = folder()?;
@@ -79,7 +79,7 @@ pub fn ensure() -> Outcome {
     _ = fs::remove_dir_all(&folder);
     fs::rename(&fresh, &folder)?;
     println!("setup: a board is in {}", folder.display());
-    Ok(())
+    Ok(folder)
 }
 
 /// Compiles and runs `embedded/bench`: what tracepoints cost, in the guest's own instructions, one line for each bench.
@@ -87,8 +87,7 @@ pub fn ensure() -> Outcome {
 /// # Errors
 /// What is missing, or failed.
 pub fn bench() -> Outcome<String> {
-    ensure()?;
-    let (folder, program) = (folder()?, command::target().join("board-bench.elf"));
+    let (folder, program) = (ensure()?, command::target().join("board-bench.elf"));
     let mut gcc = compiler("riscv64-unknown-elf-gcc", "slave", &folder);
     gcc.args(RISCV64_FLAGS).args(BARE).arg("-I").arg(source("board/freestanding"));
     gcc.arg("-T").arg(source("board/riscv64/link.ld"));

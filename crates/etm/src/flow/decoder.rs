@@ -395,7 +395,7 @@ impl<'t> Decoder<'t> {
                 }
             }
         }
-        self.state = State::Excepted(Left { from: to.value, kind: exception.kind });
+        self.state = State::Excepted(Left { from: to.value, exception });
     }
 
     /// Follows a number of instructions that ran without atoms. Their path is known if only the last one may be a branch, whose

@@ -94,7 +94,7 @@ impl<'t> Decoder<'t> {
             TRACE_INFO => self.trace_info(fields),
             0x02 | 0x03 => self.timestamp(header, fields),
             0x04 => Ok(Packet::TraceOn),
-            0x06 => exception(fields),
+            0x06 => exception(fields, self.config.is_m_profile),
             0x05 => Ok(Packet::Ignore),
             0x07 => Ok(Packet::ExceptionReturn),
             0x09 if self.config.is_ete => {
@@ -341,15 +341,15 @@ fn extension(fields: &mut Fields<'_>) -> Parsed<Packet> {
     }
 }
 
-fn exception(fields: &mut Fields<'_>) -> Parsed<Packet> {
+fn exception(fields: &mut Fields<'_>, is_m_profile: bool) -> Parsed<Packet> {
     let first = fields.byte()?;
     let mut kind = u16::from(first >> 1 & 0x1f);
     if first & 0x80 != 0 {
         kind |= u16::from(fields.byte()? & 0x1f) << 5;
     }
     match (first >> 6 & 1, first & 1) {
-        (0, 1) => Ok(Packet::Exception(Exception { kind, is_target: false })),
-        (1, 0) => Ok(Packet::Exception(Exception { kind, is_target: true })),
+        (0, 1) => Ok(Packet::Exception(Exception { kind, is_target: false, is_m_profile })),
+        (1, 0) => Ok(Packet::Exception(Exception { kind, is_target: true, is_m_profile })),
         _ => Err(PacketError::Malformed(first)),
     }
 }

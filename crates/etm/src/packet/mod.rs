@@ -144,6 +144,8 @@ pub struct Exception {
     pub kind: u16,
     /// Whether the address that follows is also the target of the branch just before it.
     pub is_target: bool,
+    /// Whether the type is one of M-profile: the number of the exception, for interrupts from 8 on another one.
+    pub is_m_profile: bool,
 }
 
 impl Address {
@@ -165,9 +167,21 @@ impl Atoms {
 }
 
 impl Exception {
-    /// Returns the name of an exception's type, of A- and R-profile (IHI 0064, "Exception instruction trace packet").
+    /// Returns the name of an exception's type (IHI 0064, "Exception instruction trace packet").
     pub fn name(self) -> &'static str {
         match self.kind {
+            0x01 if self.is_m_profile => "reset",
+            0x02 if self.is_m_profile => "NMI",
+            0x03 if self.is_m_profile => "HardFault",
+            0x04 if self.is_m_profile => "MemManage",
+            0x05 if self.is_m_profile => "BusFault",
+            0x06 if self.is_m_profile => "UsageFault",
+            0x0b if self.is_m_profile => "SVC",
+            0x0c if self.is_m_profile => "DebugMonitor",
+            0x0e if self.is_m_profile => "PendSV",
+            0x0f if self.is_m_profile => "SysTick",
+            0x10..=0x17 | 0x208..=0x3ef if self.is_m_profile => "IRQ",
+            _ if self.is_m_profile => "exception",
             0x00 => "reset",
             0x01 => "debug halt",
             0x02 => "call",

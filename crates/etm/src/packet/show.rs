@@ -105,7 +105,10 @@ mod tests {
             (Packet::Atoms(Atoms { bits: 0b011, count: 3 }), "ATOM EEN"),
             (Packet::Address(Address { value: 0x1002, is_t32: true }), "ADDRESS 1002 T32"),
             (Packet::Cancel { atoms: Atoms::one(true), count: 3, mispredict: true }, "CANCEL E 3 MISPREDICT"),
-            (Packet::Exception(Exception { kind: 0xe, is_target: false }), "EXCEPTION 0e (IRQ)"),
+            (
+                Packet::Exception(Exception { kind: 0xe, is_target: false, is_m_profile: false }),
+                "EXCEPTION 0e (IRQ)",
+            ),
             (Packet::Cycles { commits: 1, count: None }, "CYCLE COUNT unknown commit 1"),
             (
                 Packet::Context(Context {

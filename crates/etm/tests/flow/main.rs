@@ -104,6 +104,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         |([is_ete, return_stack, cycles_commit, context_ids], cycle_threshold, synchronization, depth)| {
             Settings {
                 is_ete,
+                is_m_profile: false,
                 return_stack,
                 cycle_threshold,
                 cycles_commit: cycles_commit && depth > 0,
@@ -403,6 +404,7 @@ proptest! {
 fn elements_that_are_never_committed_end_the_flow() {
     let settings = Settings {
         is_ete: false,
+        is_m_profile: false,
         return_stack: false,
         cycle_threshold: None,
         cycles_commit: false,

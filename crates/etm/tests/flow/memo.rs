@@ -168,6 +168,7 @@ fn a_plain_trace_is_reported_by_paths() {
     for return_stack in [false, true] {
         let settings = Settings {
             is_ete: false,
+            is_m_profile: false,
             return_stack,
             cycle_threshold: None,
             cycles_commit: false,

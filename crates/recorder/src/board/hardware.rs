@@ -1,4 +1,4 @@
-//! The hardware traces of a board's RISC-V slaves: what each hart ran, as E-Trace with times of the slave's own clock.
+//! The hardware traces of a board's slaves: what each ran, as E-Trace or ETMv4, with times of the slave's own clock.
 //!
 //! ```text
 //! QEMU, plugin ──► SPOOL/trace-N ──units──► FOLDER/slave-N/hardware/trace.data
@@ -60,16 +60,24 @@ fn spool_of(spool: &Path, slave: u32) -> PathBuf {
 }
 
 /// Writes the trace of a slave that has ended. Returns messages for the user.
-pub(super) fn write(spool: &Path, slave: u32, programs: &Path, out: &Path) -> Result<Vec<String>, Error> {
+pub(super) fn write(
+    spool: &Path,
+    (slave, kind): (u32, Kind),
+    programs: &Path,
+    out: &Path,
+) -> Result<Vec<String>, Error> {
     let folder = spool_of(spool, slave);
-    let program = programs.join(Kind::Riscv64.program());
-    let clock = SlaveClock::read(&settings::ram(spool, slave))?;
+    let program = programs.join(kind.program());
+    let clock = SlaveClock::read(&settings::ram(spool, slave), kind)?;
     note_code(&folder, slave, &program)?;
     let sealed = folder.with_extension("sealed");
     let may_run = false;
     let threads = seal(&folder, &sealed, may_run).map_err(Error::file(&folder))?;
-    let engine = format!("{}, slave {slave}", Kind::Riscv64.emulator());
-    let target = Target::Riscv64;
+    let engine = format!("{}, slave {slave}", kind.emulator());
+    let target = match kind {
+        Kind::Riscv64 => Target::Riscv64,
+        Kind::CortexM3 => Target::CortexM,
+    };
     let convert = |counter| clock.nanos(counter);
     let times = units::Clock::Counter(&convert);
     let collected = Collected::read(&sealed, engine, target, &threads, &BTreeSet::new(), times)?;
@@ -125,6 +133,8 @@ const STEPS: usize = 4;
 
 /// The clock of a slave: the same integer arithmetic as in `embedded/board/oscillator.c`.
 struct SlaveClock {
+    /// Whether readings of the counter are converted to nanoseconds of the master; else they are nanoseconds.
+    is_converted: bool,
     raw_base: u64,
     base: u64,
     multiplier: u32,
@@ -146,10 +156,11 @@ fn scale(value: u64, parts: u32) -> u64 {
 
 impl SlaveClock {
     /// Reads the settings from the slave's memory.
-    fn read(ram: &Path) -> Result<SlaveClock, Error> {
+    fn read(ram: &Path, kind: Kind) -> Result<SlaveClock, Error> {
         let bytes = fs::read(ram).map_err(Error::file(ram))?;
         let cut = || Error::file(ram)(io::ErrorKind::UnexpectedEof.into());
-        SlaveClock::parse(bytes.get(SHARED..).ok_or_else(cut)?).ok_or_else(cut)
+        let clock = SlaveClock::parse(bytes.get(SHARED..).ok_or_else(cut)?).ok_or_else(cut)?;
+        Ok(SlaveClock { is_converted: kind == Kind::Riscv64, ..clock })
     }
 
     /// Reads `struct board_shared`.
@@ -161,6 +172,7 @@ impl SlaveClock {
             .map(|step| Some((at(7 + 2 * step)?, at(8 + 2 * step)?.cast_signed())))
             .collect::<Option<_>>()?;
         Some(SlaveClock {
+            is_converted: true,
             raw_base: at(0)?,
             base: at(1)?,
             multiplier: counts as u32,
@@ -176,7 +188,10 @@ impl SlaveClock {
     /// What the clock showed at a reading of the time-stamp counter, in nanoseconds; before the slave began, what it showed
     /// then.
     fn nanos(&self, counter: u64) -> u64 {
-        let truth = self.base.wrapping_add(scale(counter.saturating_sub(self.raw_base), self.multiplier));
+        let truth = match self.is_converted {
+            true => self.base.wrapping_add(scale(counter.saturating_sub(self.raw_base), self.multiplier)),
+            false => counter,
+        };
         TICK * self.ticks(truth.saturating_sub(self.started))
     }
 

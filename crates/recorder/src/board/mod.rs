@@ -67,8 +67,9 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let output = run(settings, &programs, fresh.path(), spool.path())?;
     let mut warnings = warnings(&output);
     if settings.hardware {
-        for slave in 0..settings.slaves {
-            warnings.extend(hardware::write(spool.path(), slave, &programs, fresh.path())?);
+        for slave in 0..settings.count() {
+            let of_kind = (slave, kind_of(settings, slave));
+            warnings.extend(hardware::write(spool.path(), of_kind, &programs, fresh.path())?);
         }
     }
     let bytes = size(fresh.path()).map_err(Error::file(fresh.path()))?;
@@ -147,6 +148,11 @@ fn run(settings: &BoardSettings, programs: &Path, out: &Path, spool: &Path) -> R
     )))
 }
 
+/// The kind of a slave, by its number.
+fn kind_of(settings: &BoardSettings, slave: u32) -> Kind {
+    if slave < settings.slaves { Kind::Riscv64 } else { Kind::CortexM3 }
+}
+
 /// Starts the slaves.
 fn start(
     settings: &BoardSettings,
@@ -157,10 +163,10 @@ fn start(
 ) -> Result<(), Error> {
     let messages = fs::File::create(spool.join("messages")).map_err(Error::file(spool))?;
     for slave in 0..settings.count() {
-        let kind = if slave < settings.slaves { Kind::Riscv64 } else { Kind::CortexM3 };
+        let kind = kind_of(settings, slave);
         let mut command = processors.emulator(kind.emulator());
         emulator(&mut command, kind, programs, spool, slave);
-        if settings.hardware && kind == Kind::Riscv64 {
+        if settings.hardware {
             command.arg("-plugin").arg(hardware::prepare(spool, slave)?);
         }
         let messages = messages.try_clone().map_err(Error::file(spool))?;

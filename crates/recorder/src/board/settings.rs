@@ -42,7 +42,7 @@ pub struct BoardSettings {
     pub sobel: bool,
     /// Time after the start at which an urgent task wakes on slaves 1, 5, 9 … and takes two thirds of their processor.
     pub urgent: Option<Duration>,
-    /// Whether RISC-V slaves record a hardware trace.
+    /// Whether slaves record a hardware trace.
     pub hardware: bool,
     /// Steps of the first slave's clock: time since its start, and number of ticks of 100 ns.
     pub steps: Vec<(Duration, i64)>,

@@ -109,6 +109,10 @@ impl<'a> Code<'a> {
         Code { isa, images, chosen: (0, 0), blocks: HashMap::new(), current: None }
     }
 
+    pub(super) fn isa(&self) -> Isa {
+        self.isa
+    }
+
     /// Chooses the program that a process ran from this time on.
     pub(super) fn choose(&mut self, pid: u32, time: u64) {
         let after = self

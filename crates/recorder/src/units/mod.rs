@@ -105,6 +105,7 @@ pub(crate) fn unit(target: Target) -> Option<TraceUnit<'static>> {
     match target {
         Target::X86_64 => None,
         Target::Aarch64 => Some(TraceUnit::CoreSight(arm::SETTINGS.registers())),
+        Target::CortexM => Some(TraceUnit::CoreSight(arm::M_SETTINGS.registers())),
         Target::Riscv64 => Some(TraceUnit::RiscV(riscv::SETTINGS)),
     }
 }
@@ -114,6 +115,7 @@ pub(crate) fn event(target: Target) -> Event {
     let text = match target {
         Target::X86_64 => return Event::default(),
         Target::Aarch64 => "cs_etm/timestamp,retstack/u",
+        Target::CortexM => "cs_etm/timestamp/",
         Target::Riscv64 => "riscv_trace//u",
     };
     // The time follows from the number of instructions; a target in the trace is simpler than a return stack.
@@ -150,6 +152,7 @@ fn encode_record(
     let privilege = clock.privilege();
     Ok(match target {
         Target::Riscv64 => Walk::new(code, riscv::Hart::new(privilege), start, clock).follow(&packets),
+        Target::CortexM => Walk::new(code, arm::Processor::new_m(), start, clock).follow(&packets),
         _ => Walk::new(code, arm::Processor::new(), start, clock).follow(&packets),
     })
 }

@@ -1,6 +1,6 @@
 //! Follows the plugin's packets through the code.
 
-use hodo_code::Terminator;
+use hodo_code::{Isa, Terminator};
 use hodo_intel_pt::{
     LastIp,
     packet::{Decoder, IpPayload, Packet, Tnt},
@@ -149,11 +149,22 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
         self.next = Some(next);
     }
 
+    /// Whether the packets say if an instruction branches: in T32, one before it may give any branch a condition.
+    fn is_conditional(&self, instruction: &Instruction) -> bool {
+        match instruction.step.terminator {
+            Terminator::Conditional => true,
+            Terminator::Jump | Terminator::Call => self.code.isa() == Isa::T32,
+            _ => false,
+        }
+    }
+
     /// Runs an instruction whose follower the code determines. Returns `false` for others.
     fn execute_plain(&mut self, instruction: &Instruction) -> bool {
         let next = match instruction.step.terminator {
             Terminator::None | Terminator::Barrier | Terminator::Wait => instruction.end(),
-            Terminator::Jump | Terminator::Call => instruction.step.target,
+            Terminator::Jump | Terminator::Call if !self.is_conditional(instruction) => {
+                instruction.step.target
+            }
             _ => return false,
         };
         self.execute(instruction, next);
@@ -173,7 +184,7 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
     fn branches(&mut self, tnt: Tnt) -> Result<(), Trouble> {
         for index in (0..tnt.count).rev() {
             let Some(branch) = self.advance()? else { return Ok(()) };
-            if branch.step.terminator != Terminator::Conditional {
+            if !self.is_conditional(&branch) {
                 return Err(Trouble::Packet(branch.address));
             }
             let is_taken = tnt.bits >> index & 1 == 1;
@@ -191,7 +202,7 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
         }
         let Some(branch) = self.advance()? else { return Ok(()) };
         match branch.step.terminator {
-            Terminator::Conditional => return Err(Trouble::Packet(branch.address)),
+            _ if self.is_conditional(&branch) => return Err(Trouble::Packet(branch.address)),
             // The kernel was not seen to run.
             Terminator::Trap => {
                 self.trap(&branch);
@@ -220,8 +231,8 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
 
     /// Runs the instructions before an address.
     fn run_to(&mut self, address: u64) -> Result<(), Trouble> {
-        while let Some(instruction) = self.peek()?
-            && instruction.address != address
+        while self.next.is_some_and(|next| next != address)
+            && let Some(instruction) = self.peek()?
         {
             if !self.execute_plain(&instruction) {
                 return Err(Trouble::Packet(instruction.address));
