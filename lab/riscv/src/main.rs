@@ -1,14 +1,20 @@
 //! `cargo judge riscv`: programs of riscv64 run under QEMU's user mode with a plugin that writes what really ran. Our
 //! encoder makes E-Trace of it in several configurations; our decoder, as a whole and cut at synchronization points, and
-//! the crate `riscv-etrace`, where it knows the configuration, must find every address. `cargo judge riscv --fixture` writes
-//! `fixtures/riscv`: a raw dump of a small program, as a sink would hold it.
+//! the crate `riscv-etrace`, where it knows the configuration, must find every address. With `--reference FOLDER` before the names, the
+//! public reference decoders in that folder must, too. `cargo judge riscv --fixture` writes `fixtures/riscv`: a raw dump of a small program, as a sink would hold it.
 
 mod account;
+mod codec;
 mod ours;
 mod peer;
+mod reference;
 mod trials;
 
-use std::{ops::Range, path::Path, process::Command};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use hodo_code::{NoLabels, Program as Code};
 use hodo_etrace::{
@@ -25,6 +31,7 @@ use workbench::{Outcome, command};
 use self::{
     account::{Account, Interrupts},
     ours::Opinion,
+    reference::Reference,
     trials::Totals,
 };
 
@@ -208,19 +215,31 @@ const MESSAGE_MODES: &[MessageMode] = &[
 ];
 
 fn main() -> Outcome {
-    let only: Vec<String> = std::env::args().skip(1).collect();
+    let mut only: Vec<String> = std::env::args().skip(1).collect();
+    let checkouts = match &only[..] {
+        [option, checkouts, ..] if option == "--reference" => Some(PathBuf::from(checkouts)),
+        _ => None,
+    };
+    if checkouts.is_some() {
+        only.drain(..2);
+    }
     let folder = command::target().join("judge/riscv");
     std::fs::create_dir_all(&folder)?;
     let plugin = workbench::account::compile_plugin("account", &folder)?;
     if only == ["--fixture"] {
         return write_fixture(&plugin, &folder);
     }
+    let reference = checkouts.map(|checkouts| Reference::new(&checkouts, &folder)).transpose()?;
     let mut wrong = 0;
     for program in PROGRAMS {
         if !is_asked(&only, program.name, PROGRAMS.iter().map(|program| program.name)) {
             continue;
         }
         let mut account = record(program, &plugin, &folder)?;
+        if let Some(reference) = &reference {
+            wrong += reference.judge(program.name, &mut account)?;
+            continue;
+        }
         let names = || MODES.iter().map(|mode| mode.name).chain(MESSAGE_MODES.iter().map(|mode| mode.name));
         for mode in MODES.iter().filter(|mode| is_asked(&only, mode.name, names())) {
             wrong += judge(program, mode, &account);
