@@ -56,6 +56,15 @@ impl BatchColumn {
         }
     }
 
+    /// The number of a row's name in the dictionary of the batch; `None` for nulls and for other types.
+    #[inline]
+    pub(crate) fn name(&self, row: usize) -> Option<usize> {
+        match self {
+            BatchColumn::Names { numbers, .. } if numbers.is_valid(row) => Some(numbers.value(row) as usize),
+            _ => None,
+        }
+    }
+
     /// Announces to the processor that the cell of a row will be read. This affects the speed only.
     #[inline]
     pub(crate) fn prefetch(&self, row: usize) {

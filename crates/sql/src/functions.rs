@@ -1,6 +1,9 @@
 //! Functions that SQLite lacks: the aggregates `median(x)` and `percentile(x, p)`, and `regexp`.
 
-use std::cmp::Ordering;
+use std::{
+    cmp::Ordering,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use regex::{Regex, RegexBuilder};
 use rusqlite::{
@@ -17,6 +20,18 @@ const PATTERN_BYTES: usize = 1 << 20;
 struct Percentile {
     /// The share of `median`; `percentile` has it as an argument.
     fixed_share: Option<f64>,
+    /// The room of samples that are done: groups mostly follow each other.
+    rooms: Mutex<Vec<Vec<i64>>>,
+}
+
+impl Percentile {
+    fn new(fixed_share: Option<f64>) -> Percentile {
+        Percentile { fixed_share, rooms: Mutex::default() }
+    }
+
+    fn rooms(&self) -> MutexGuard<'_, Vec<Vec<i64>>> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The state of the aggregate.
@@ -69,7 +84,8 @@ impl Number {
 
 impl Aggregate<Sample, Value> for Percentile {
     fn init(&self, _: &mut Context<'_>) -> Result<Sample> {
-        Ok(Sample { share: self.fixed_share.unwrap_or_default(), ..Sample::default() })
+        let integers = self.rooms().pop().unwrap_or_default();
+        Ok(Sample { share: self.fixed_share.unwrap_or_default(), integers, ..Sample::default() })
     }
 
     fn step(&self, context: &mut Context<'_>, sample: &mut Sample) -> Result<()> {
@@ -95,7 +111,10 @@ impl Aggregate<Sample, Value> for Percentile {
             return Ok(Value::Null);
         }
         if reals.is_empty() {
-            return Ok((*integers.select_nth_unstable(index).1).into());
+            let value = *integers.select_nth_unstable(index).1;
+            integers.clear();
+            self.rooms().push(integers);
+            return Ok(value.into());
         }
         let mut values: Vec<Number> = integers.into_iter().map(Number::Integer).collect();
         values.extend(reals.into_iter().map(Number::Real));
@@ -133,8 +152,8 @@ fn regexp(context: &Context<'_>) -> Result<Option<bool>> {
 pub(crate) fn register(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function(c"regexp", 2, flags, |context| regexp(context))?;
-    connection.create_aggregate_function(c"median", 1, flags, Percentile { fixed_share: Some(0.5) })?;
-    connection.create_aggregate_function(c"percentile", 2, flags, Percentile { fixed_share: None })
+    connection.create_aggregate_function(c"median", 1, flags, Percentile::new(Some(0.5)))?;
+    connection.create_aggregate_function(c"percentile", 2, flags, Percentile::new(None))
 }
 
 #[cfg(test)]

@@ -112,8 +112,19 @@ impl Groups {
         let (mut sizes, mut of_rows) = (Vec::new(), Vec::with_capacity(list.size_hint().0));
         let mut place = rows.first_batch();
         let mut key: Vec<Code> = Vec::new();
+        // Of a single column of names, by batch and number in its dictionary: the group.
+        let mut of_names: Vec<Vec<Option<u32>>> = vec![Vec::new(); coders.len()];
         for row in list {
             rows.locate(row as usize, &mut place);
+            let name = match &coders[place.batch][..] {
+                [coder] => coder.column.name(row as usize - place.rows.start),
+                _ => None,
+            };
+            if let Some(group) = name.and_then(|name| *of_names[place.batch].get(name)?) {
+                sizes[group as usize] += 1;
+                of_rows.push(group);
+                continue;
+            }
             key.clear();
             for (coder, texts) in coders[place.batch].iter_mut().zip(&mut texts) {
                 key.push(coder.code(row as usize - place.rows.start, texts));
@@ -127,6 +138,11 @@ impl Groups {
                     next
                 }
             };
+            if let Some(name) = name {
+                let known = &mut of_names[place.batch];
+                known.resize(known.len().max(name + 1), None);
+                known[name] = Some(group);
+            }
             sizes[group as usize] += 1;
             of_rows.push(group);
         }
