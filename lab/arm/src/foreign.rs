@@ -132,11 +132,17 @@ const FIRST_FILE: &str = "snapshot.ini";
 
 impl Files {
     pub(crate) fn read(folder: &Path) -> Outcome<Files> {
-        let mut files = BTreeMap::new();
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            if let (true, Some(name)) = (path.is_file(), path.file_name()) {
-                files.insert(name.to_string_lossy().into_owned(), fs::read(&path)?);
+        let (mut files, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
+        while let Some(inner) = folders.pop() {
+            for entry in fs::read_dir(inner)? {
+                let path = entry?.path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => {
+                        let name = path.strip_prefix(folder)?.to_string_lossy().into_owned();
+                        files.insert(name, fs::read(&path)?);
+                    }
+                }
             }
         }
         Ok(Files { folder: folder.to_string_lossy().into_owned(), files })
@@ -151,7 +157,7 @@ impl Files {
 
     /// The bytes of a file that the recording names.
     fn bytes(&self, path: &Path) -> Option<&[u8]> {
-        self.files.get(&*path.file_name()?.to_string_lossy()).map(Vec::as_slice)
+        self.files.get(&*path.strip_prefix(&self.folder).ok()?.to_string_lossy()).map(Vec::as_slice)
     }
 }
 

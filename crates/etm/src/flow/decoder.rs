@@ -6,7 +6,7 @@ mod packets;
 use std::ops::Range;
 
 use hodo_clock::Tsc;
-use hodo_code::{Graph, Labels, Program};
+use hodo_code::{Graph, Isa, Labels, Program};
 use hodo_flow::{Event, Expected, Gap, Sink, Switch, Trouble};
 
 pub use memo::Memos;
@@ -46,7 +46,7 @@ enum State {
     Off,
     /// The flow is unknown, since the gap that is open.
     Lost,
-    /// As [`State::Lost`], up to the end of the segment: the trace contradicts itself or the code.
+    /// As [`State::Lost`], up to the end of the segment: bytes are no packet.
     GivenUp,
 }
 
@@ -269,7 +269,7 @@ impl<'t> Decoder<'t> {
             }
             Element::SourceAddress(address) => self.source_address(address, target),
             Element::Q { count, address } => {
-                self.counted(count, target);
+                self.counted(count, address.map(|address| address.value), target);
                 if let Some(address) = address {
                     self.address(address, target);
                 }
@@ -337,7 +337,7 @@ impl<'t> Decoder<'t> {
             State::On if self.walk.ip == address.value && self.walk.isa == isa => {}
             State::On => {
                 let expected = Expected::Reach(address.value);
-                return self.lose(Trouble::Contradiction { at: self.walk.ip, expected });
+                self.lose(Trouble::Contradiction { at: self.walk.ip, expected });
             }
             State::Excepted(left) => left.report(Some(address.value), target.sink),
             State::Start | State::AfterIndirect(_) | State::Off | State::Lost => {}
@@ -400,12 +400,17 @@ impl<'t> Decoder<'t> {
 
     /// Follows a number of instructions that ran without atoms. Their path is known if only the last one may be a branch, whose
     /// target is the address that follows.
-    fn counted<L: Labels, S: Sink>(&mut self, count: Option<u32>, target: &mut Target<'_, '_, L, S>) {
+    fn counted<L: Labels, S: Sink>(
+        &mut self,
+        count: Option<u32>,
+        to: Option<u64>,
+        target: &mut Target<'_, '_, L, S>,
+    ) {
         if self.state != State::On && !self.arrive_without_address() {
             return;
         }
         let (walk, graph, sink) = self.walk_graph_sink(target);
-        match count.filter(|&count| count > 0).and_then(|count| walk.counted(graph, sink, count)) {
+        match count.filter(|&count| count > 0).and_then(|count| walk.counted(graph, sink, count, to)) {
             Some(Reached::Position) => {}
             Some(Reached::Unknown(at)) => self.state = State::AfterIndirect(at),
             None => self.lose(Trouble::NotTraced { at: self.walk.ip }),
@@ -455,6 +460,12 @@ impl<'t> Decoder<'t> {
             return;
         }
         self.is_64 = context.is_64;
+        // The context of an address may follow it.
+        self.walk.isa = match self.walk.isa {
+            Isa::A32 if self.is_64 => Isa::A64,
+            Isa::A64 if !self.is_64 => Isa::A32,
+            isa => isa,
+        };
         let id = match self.config.thread_ids {
             ThreadIds::None => None,
             ThreadIds::ContextId => context.context_id,
@@ -522,7 +533,8 @@ impl<'t> Decoder<'t> {
         self.walk.returns.hidden = trouble.hides().or(self.walk.returns.hidden);
         self.exception = None;
         if self.state != State::GivenUp {
-            self.state = if is_doubtful { State::GivenUp } else { State::Lost };
+            // Behind bytes that are no packet, nothing is certain; behind other troubles the next address is.
+            self.state = if matches!(trouble, Trouble::Packet(_)) { State::GivenUp } else { State::Lost };
         }
         let (from, since) = (self.at as u64, self.time.map(Tsc));
         let doubtful_since = is_doubtful.then_some(self.span.start as u64);

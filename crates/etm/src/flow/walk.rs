@@ -260,6 +260,7 @@ impl Walk {
         graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
         count: u32,
+        to: Option<u64>,
     ) -> Option<Reached> {
         let (mut left, mut at, mut blocks) = (count, self.ip, Vec::new());
         let reached = loop {
@@ -278,15 +279,19 @@ impl Walk {
             at = block.end;
         };
         let last = blocks.pop()?;
-        for id in blocks {
-            self.report(graph, id, graph.block(id).instructions as usize, false, sink);
-        }
         let count = match reached {
             Reached::Position => left,
             Reached::Unknown(_) => graph.block(last).instructions,
         } as usize;
         let lengths = &graph.lengths(graph.block(last))[..count];
         let end = at.wrapping_add(lengths.iter().map(|&length| u64::from(length)).sum());
+        if reached == Reached::Position && to.is_some_and(|to| to != end) {
+            // A branch among them was taken.
+            return None;
+        }
+        for id in blocks {
+            self.report(graph, id, graph.block(id).instructions as usize, false, sink);
+        }
         if count > 0 {
             self.report(graph, last, count, false, sink);
         }

@@ -59,9 +59,9 @@ pub fn referenced(text: &[u8]) -> Vec<String> {
     names
 }
 
-/// The files of a buffer, which may be several, in order.
+/// The names in a list, such as the files of a buffer, in order.
 fn files(value: &str) -> impl Iterator<Item = &str> {
-    value.split(',').map(str::trim)
+    value.split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
 /// A processor, and the ranges of memory that are in files.
