@@ -77,10 +77,8 @@ fn the_return_stack_keeps_the_instruction_set() {
 #[test]
 fn the_context_of_an_address_may_follow_it() {
     // The context of A64, trace on, the address 1010, the context of A32, E.
-    let ran = decode(
-        Settings::default(),
-        &[0x81, 0x30, 0x04, 0x9a, 0x04, 0x08, 0x00, 0x00, 0x81, 0x20, 0xf7],
-    );
+    let ran =
+        decode(Settings::default(), &[0x81, 0x30, 0x04, 0x9a, 0x04, 0x08, 0x00, 0x00, 0x81, 0x20, 0xf7]);
     assert_eq!((&ran.instructions[..], ran.gaps.len()), (&[(0x1010, Isa::A32)][..], 0), "{:?}", ran.gaps);
 }
 
