@@ -83,9 +83,23 @@ fn a_segment_ends_where_the_next_one_begins() {
     assert_eq!(next(&[&at(0), E, &at(2)]), ["1000"]);
     let gap = "gap: the code at 1000 does not lead to 1008, as the trace requires, doubtful since byte 0";
     assert_eq!(next(&[&at(2), E]), ["1000", gap]);
-    // Tracing was off in between, or the address comes too late.
+    // Tracing was off in between.
     assert_eq!(next(&[&[0x04], &at(2), E]), ["1000"]);
-    assert_eq!(next(&[E, &at(2)]), ["1000"]);
+    // What runs before the address.
+    assert_eq!(next(&[E, E, &at(0)]), ["1000"; 3]);
+    assert_eq!(next(&[E, &at(2)]), ["1000", "1000", gap]);
+}
+
+#[test]
+fn atoms_before_the_address_are_of_the_segment_before() {
+    let trace = [&A_SYNC[..], &[0x01, 0x01, 0x00], E, &at(2), E].concat();
+    let (space, code) = (&mut AddressSpace::new(), [BRANCH; LENGTH].map(u32::to_le_bytes).concat());
+    space.map(START..START + code.len() as u64, Content { bytes: &code, origin: Origin::default() }, 0);
+    let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
+    let mut lines = Lines::default();
+    let decoder = Decoder::new(&trace, 0..trace.len(), &Settings::default().config(), &schedule);
+    decoder.behind_another().decode(&mut [Program::new(space, &NoLabels)], &mut lines);
+    assert_eq!(lines.0, ["1008"]);
 }
 
 #[test]

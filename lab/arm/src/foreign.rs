@@ -183,12 +183,15 @@ fn decode(space: &AddressSpace<'_>, pieces: &[Piece<'_>], config: &Config) -> De
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     for piece in pieces {
         let bytes = piece.bytes;
-        let mut next = find_sync(bytes);
+        let first = find_sync(bytes);
+        let mut next = first;
         while let Some(start) = next {
             let behind = start + A_SYNC.len();
             next = find_sync(&bytes[behind..]).map(|at| behind + at);
             let span = start..next.unwrap_or(bytes.len());
-            Decoder::new(bytes, span, config, &schedule).decode(&mut programs, &mut decoded);
+            let decoder = Decoder::new(bytes, span, config, &schedule);
+            let decoder = if first == Some(start) { decoder } else { decoder.behind_another() };
+            decoder.decode(&mut programs, &mut decoded);
         }
     }
     decoded

@@ -303,6 +303,8 @@ impl<'x, 'f> Segment<'x, 'f> {
         if let ExtentKind::Etm(config) = self.extent.kind() {
             let decoder = hodo_etm::flow::Decoder::new(&bytes, 0..length, config, &self.stream.schedule);
             let decoder = decoder.with_threads(&self.stream.contexts);
+            let is_first = self.extent.first_segment() == Some(start);
+            let decoder = if is_first { decoder } else { decoder.behind_another() };
             return match reading.memo {
                 true => decoder.decode_with_memo(programs, etm_memos, sink),
                 false => decoder.decode(programs, sink),

@@ -113,6 +113,8 @@ pub struct Decoder<'t> {
     cycles: u64,
     gap: Option<Gap>,
     ahead: Ahead,
+    /// Whether the segment before this one is decoded up to the first address of this one. With speculation it is not.
+    is_continued: bool,
     schedule: &'t [Switch],
     threads: &'t [ThreadContext],
     /// The current thread, if its context ID is known.
@@ -147,12 +149,19 @@ impl<'t> Decoder<'t> {
             cycles: 0,
             gap: None,
             ahead: Ahead::Unread,
+            is_continued: false,
             schedule,
             threads: &[],
             thread: None,
             program: schedule[0].program,
             context: schedule[0].context,
         }
+    }
+
+    /// Says that the segment before this one is decoded, too. What runs before the first address belongs to that one: units may
+    /// send atoms between a Trace Info and the address.
+    pub fn behind_another(self) -> Decoder<'t> {
+        Decoder { is_continued: self.config.speculation_depth == 0, ..self }
     }
 
     /// Adds threads that are known by their context ID, sorted by it and by time. Context packets then decide which thread
@@ -226,8 +235,17 @@ impl<'t> Decoder<'t> {
                 }
             }
         }
-        while self.ahead == Ahead::Unread && matches!(self.state, State::On | State::Excepted(_)) {
+        let is_committed = self.config.speculation_depth == 0;
+        while self.ahead == Ahead::Unread
+            && matches!(self.state, State::On | State::AfterIndirect(_) | State::Excepted(_))
+        {
             match self.packets.next_packet() {
+                // The unit has forgotten its return stack.
+                Ok(Some(Packet::TraceInfo(_))) => self.walk.returns.clear(),
+                Ok(Some(Packet::Atoms(atoms))) if is_committed => {
+                    self.at = self.span.end;
+                    self.atoms(atoms, target);
+                }
                 Ok(Some(packet)) => self.ahead = self.ahead.after(packet),
                 Ok(None) | Err(_) => self.ahead = Ahead::Unknown,
             }
@@ -304,6 +322,7 @@ impl<'t> Decoder<'t> {
             State::On => return true,
             State::Lost | State::GivenUp => return false,
             State::AfterIndirect(at) => at,
+            State::Start if self.is_continued => return false,
             // The unit sends the address late: what runs until then is unknown.
             State::Start | State::Off => {
                 self.lose(Trouble::LostAddress);
