@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "account.h"
+
 enum { SYSCALL = 0xffffffff, SIGNAL = 0xfffffffe };
 enum { THREADS = 256, SIGNALS = 65, INSTRUCTIONS = 1 << 22 };
 /* The frame of a handler is at its stack pointer: siginfo, then ucontext with the saved registers. */
@@ -58,29 +60,9 @@ uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
 __attribute__((visibility("default"))) int qemu_plugin_version = 1;
 
 static FILE *code, *logs[THREADS];
-static char *base;
 static uint64_t handlers[SIGNALS], addresses[INSTRUCTIONS];
 static uint32_t instructions;
 static pthread_mutex_t translating = PTHREAD_MUTEX_INITIALIZER;
-
-static void fail(const char *what) {
-    perror(what);
-    abort();
-}
-
-static FILE *create(const char *suffix) {
-    char *name;
-    if (asprintf(&name, "%s.%s", base, suffix) < 0) fail("asprintf");
-    FILE *file = fopen(name, "wb");
-    if (!file) fail(name);
-    setvbuf(file, NULL, _IOFBF, 1 << 20);
-    free(name);
-    return file;
-}
-
-static void put(FILE *file, uint32_t word) {
-    if (fwrite_unlocked(&word, sizeof word, 1, file) != 1) fail("write");
-}
 
 static FILE *log_of(unsigned vcpu) {
     if (vcpu >= THREADS) fail("too many threads");

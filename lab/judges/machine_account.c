@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "account.h"
+
 enum { DISCONTINUITY = 0xfffffffd };
 enum { PROCESSORS = 64, DISCON_ALL = 7 };
 
@@ -37,29 +39,9 @@ __attribute__((visibility("default"))) int qemu_plugin_version = 7;
 
 static FILE *code, *logs[PROCESSORS];
 static uint64_t counts[PROCESSORS], from, most = UINT64_MAX;
-static char *base;
 static uint32_t instructions;
 static atomic_bool is_open;
 static pthread_mutex_t translating = PTHREAD_MUTEX_INITIALIZER;
-
-static void fail(const char *what) {
-    perror(what);
-    abort();
-}
-
-static FILE *create(const char *suffix) {
-    char *name;
-    if (asprintf(&name, "%s.%s", base, suffix) < 0) fail("asprintf");
-    FILE *file = fopen(name, "wb");
-    if (!file) fail(name);
-    setvbuf(file, NULL, _IOFBF, 1 << 20);
-    free(name);
-    return file;
-}
-
-static void put(FILE *file, uint32_t word) {
-    if (fwrite_unlocked(&word, sizeof word, 1, file) != 1) fail("write");
-}
 
 static void put_address(FILE *file, uint64_t address) { put(file, (uint32_t)address), put(file, address >> 32); }
 

@@ -172,7 +172,7 @@ fn script(
     }
     drop(lines);
     let status = child.wait().map_err(text)?;
-    // It may be ended by a pipe that nobody reads.
+    // After a difference nobody reads on, which ends it.
     if result.is_ok() && !status.success() {
         return Err(format!("perf ended: {status}"));
     }
