@@ -137,7 +137,7 @@ impl Encoder {
             self.synchronize();
         }
         self.out.push(0x04); // Trace On
-        self.calls.clear();
+        self.forget_calls();
         self.pending = None;
         self.write_context_address(address, context);
     }
@@ -311,6 +311,7 @@ impl Encoder {
     /// Adds a conditional branch whose outcome was predicted wrongly at first.
     pub fn mispredicted(&mut self, taken: bool) {
         self.write_pending();
+        self.popped = None;
         self.atom(!taken);
         self.flush();
         if self.settings.speculation_depth > 0 {
@@ -341,6 +342,11 @@ impl Encoder {
             }
             self.calls.push(after);
         }
+    }
+
+    fn forget_calls(&mut self) {
+        self.calls.clear();
+        self.popped = None;
     }
 
     fn atom(&mut self, taken: bool) {
@@ -400,7 +406,7 @@ impl Encoder {
         }
         self.recent = [Address::default(); 3];
         self.stamp = 0;
-        self.calls.clear();
+        self.forget_calls();
         self.has_address = false;
         if let Some(now) = self.now {
             self.timestamp(now);

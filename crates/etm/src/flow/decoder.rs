@@ -480,11 +480,11 @@ impl<'t> Decoder<'t> {
         }
         self.is_64 = context.is_64;
         // The context of an address may follow it.
-        self.walk.isa = match self.walk.isa {
-            Isa::A32 if self.is_64 => Isa::A64,
-            Isa::A64 if !self.is_64 => Isa::A32,
-            isa => isa,
-        };
+        match self.walk.isa {
+            Isa::A32 | Isa::T32 if self.is_64 => self.walk.set(self.walk.ip, Isa::A64),
+            Isa::A64 if !self.is_64 => self.walk.set(self.walk.ip, Isa::A32),
+            _ => {}
+        }
         let id = match self.config.thread_ids {
             ThreadIds::None => None,
             ThreadIds::ContextId => context.context_id,
