@@ -529,6 +529,9 @@ unsafe impl VTabCursor for Cursor {
         let Some(cells) = rows.columns(self.place.batch).get(column as usize) else {
             return context.set_result(rows.computed_end(self.place.batch, row));
         };
+        if let Some(integer) = cells.integer(row) {
+            return context.set_result(ToSqlOutput::Borrowed(ValueRef::Integer(integer)));
+        }
         cells.with_cell(row, |cell| {
             let list;
             let value = match cell {

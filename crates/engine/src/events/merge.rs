@@ -10,6 +10,26 @@ use super::{Traces, slices::Part};
 /// The time of an item, and the index of its source.
 type Key = (OriginNanos, usize);
 
+/// Which classes of events are read, by trace, stream and class.
+#[derive(Clone, Debug)]
+pub struct Classes(Vec<Vec<Vec<bool>>>);
+
+impl Classes {
+    /// The classes for which `is_read` holds: it gets the indices of trace, stream and class.
+    pub fn new(traces: &Traces<'_>, is_read: impl Fn(usize, usize, usize) -> bool) -> Classes {
+        let mut all = Vec::new();
+        for (trace_index, trace) in traces.events.iter().enumerate() {
+            let mut of_trace = Vec::new();
+            for (stream_index, stream) in trace.streams.iter().enumerate() {
+                let classes = 0..trace.stream_class(stream).events.len();
+                of_trace.push(classes.map(|class| is_read(trace_index, stream_index, class)).collect());
+            }
+            all.push(of_trace);
+        }
+        Classes(all)
+    }
+}
+
 /// A stream of a slice.
 #[derive(Debug)]
 pub struct Source<'t, 'a> {
@@ -22,12 +42,14 @@ pub struct Source<'t, 'a> {
     /// Reads the stream.
     pub cursor: Cursor<'t, 'a>,
     part: Part,
+    /// By class: whether its events are read.
+    classes: &'t [bool],
     /// The next item and its time.
     pub next: Option<(Option<OriginNanos>, Item)>,
 }
 
 impl<'t, 'a> Source<'t, 'a> {
-    fn new(traces: &'t Traces<'a>, part: &Part) -> Source<'t, 'a> {
+    fn new(traces: &'t Traces<'a>, part: &Part, classes: &'t Classes) -> Source<'t, 'a> {
         let trace = &traces.events[part.trace];
         let stream: &Stream<'a> = &trace.streams[part.stream];
         let cursor = Cursor::new(trace, stream, part.packets.clone());
@@ -37,6 +59,7 @@ impl<'t, 'a> Source<'t, 'a> {
             stream_index: part.stream,
             cursor,
             part: part.clone(),
+            classes: &classes.0[part.trace][part.stream],
             next: None,
         };
         source.advance();
@@ -63,7 +86,8 @@ impl<'t, 'a> Source<'t, 'a> {
 
     /// Advances to the next item within the slice.
     fn advance(&mut self) {
-        self.next = self.cursor.next_item();
+        let classes = self.classes;
+        self.next = self.cursor.next_where(|_, class, _| classes[class as usize]);
         if let Some((packet, to)) = self.part.stop_at
             && self.is_within(packet, |time| time >= to)
         {
@@ -84,9 +108,9 @@ pub struct Merge<'t, 'a> {
 }
 
 impl<'t, 'a> Merge<'t, 'a> {
-    /// Begins with the first items of a slice.
-    pub fn new(traces: &'t Traces<'a>, parts: &[Part]) -> Merge<'t, 'a> {
-        let sources: Vec<_> = parts.iter().map(|part| Source::new(traces, part)).collect();
+    /// Begins with the first items of a slice: losses, and events of these classes.
+    pub fn new(traces: &'t Traces<'a>, parts: &[Part], classes: &'t Classes) -> Merge<'t, 'a> {
+        let sources: Vec<_> = parts.iter().map(|part| Source::new(traces, part, classes)).collect();
         let keys =
             sources.iter().enumerate().filter_map(|(index, source)| Some(Reverse((source.time()?, index))));
         let heap = keys.collect();

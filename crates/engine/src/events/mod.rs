@@ -48,7 +48,7 @@ pub(crate) use fold::{Folded, Totals, fold_all, reads_wakeups, tables};
 pub use folders::METADATA;
 pub use info::{ClockInfo, EventInfo, StreamInfo, TraceInfo, info};
 pub use live::{LiveAddress, LiveError, live_count, live_sessions, live_slices};
-pub use merge::{Merge, Source};
+pub use merge::{Classes, Merge, Source};
 pub use notes::note_lines;
 pub use periods::no_such_period;
 pub use ranges::{PacketRange, each_range};

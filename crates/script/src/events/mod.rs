@@ -10,7 +10,7 @@ use std::io::Write;
 use hodo_clock::{OriginNanos, TimeBounds, TimeMap};
 use hodo_engine::{
     EventReading, Losses, Traces,
-    events::{Filter, Merge, Slice, Source, Wanted, plan},
+    events::{Classes, Filter, Merge, Slice, Source, Wanted, plan},
     in_order,
 };
 use hodo_formats::events::{Event, Item, Trouble};
@@ -128,14 +128,10 @@ impl<'o> Script<'o> {
         mut progress: impl FnMut(u64) -> bool + Send,
     ) {
         let format = self.format;
-        let writer = Writer {
-            traces,
-            filter: Filter::new(traces, wanted),
-            names: names(traces),
-            clocks: clocks(traces),
-            format,
-            reading,
-        };
+        let filter = Filter::new(traces, wanted);
+        let classes = Classes::new(traces, |trace, stream, class| filter.wants_class(trace, stream, class));
+        let writer =
+            Writer { traces, filter, classes, names: names(traces), clocks: clocks(traces), format, reading };
         let work = |(): &mut (), slice: &Slice| writer.page(slice);
         in_order(
             slices,
@@ -175,6 +171,7 @@ impl<'o> Script<'o> {
 struct Writer<'t, 'a> {
     traces: &'t Traces<'a>,
     filter: Filter,
+    classes: Classes,
     names: Vec<Vec<StreamNames>>,
     /// The number of each trace's clock; empty if all times are exact.
     clocks: Vec<usize>,
@@ -193,7 +190,7 @@ impl Writer<'_, '_> {
             losses: Vec::new(),
             bytes: slice.bytes,
         };
-        let mut merge = Merge::new(self.traces, &slice.parts);
+        let mut merge = Merge::new(self.traces, &slice.parts, &self.classes);
         let mut packets = vec![PacketText::default(); merge.sources.len()];
         let mut clock = TimeOfDay::new();
         while let Some(index) = merge.next_source() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hodo_clock::OriginNanos;
 use hodo_engine::{
     EventReading, Losses, Traces,
-    events::{Filter, Merge, Slice, Wanted, plan},
+    events::{Classes, Filter, Merge, Slice, Wanted, plan},
     in_order,
 };
 use hodo_formats::events::{
@@ -217,6 +217,7 @@ struct TableReader<'t, 'a> {
     table: &'t EventTable,
     traces: &'t Traces<'a>,
     filter: Filter,
+    classes: Classes,
     reading: &'t EventReading,
     names: Vec<Vec<StreamNames>>,
     /// By trace, stream and class; `None` for classes that the table does not contain.
@@ -243,7 +244,7 @@ impl<'t, 'a> TableReader<'t, 'a> {
             }
             Some(sources)
         };
-        let mut sources = Vec::new();
+        let mut sources: Vec<Vec<Vec<Option<CellSources>>>> = Vec::new();
         for trace in &traces.events {
             let mut of_streams = Vec::new();
             for stream in &trace.streams {
@@ -253,14 +254,17 @@ impl<'t, 'a> TableReader<'t, 'a> {
             sources.push(of_streams);
         }
         let (filter, names) = (Filter::new(traces, wanted), names(traces));
+        let classes = Classes::new(traces, |trace, stream, class| {
+            sources[trace][stream][class].is_some() && filter.wants_class(trace, stream, class)
+        });
         let (reads_time, reads_stream) = (is_read(TIME_INDEX), is_read(STREAM_INDEX));
-        TableReader { table, traces, filter, reading, names, sources, reads_time, reads_stream }
+        TableReader { table, traces, filter, classes, reading, names, sources, reads_time, reads_stream }
     }
 
     fn slice(&self, slice: &Slice) -> (Vec<RecordBatch>, Losses) {
         let (mut builder, mut batches, mut losses) = (self.table.builder(), Vec::new(), Losses::default());
         let mut row = RowCells::default();
-        let mut merge = Merge::new(self.traces, &slice.parts);
+        let mut merge = Merge::new(self.traces, &slice.parts, &self.classes);
         while let Some(index) = merge.next_source() {
             let source = &merge.sources[index];
             let Some((time, Item::Event(parts))) = &source.next else { continue };
