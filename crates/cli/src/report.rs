@@ -92,7 +92,7 @@ fn draw(command: &Report, experiment: Experiment, request: &Request) -> Result<E
     };
     match heading {
         Some(heading) => output::draw_stream(heading, &command.output, |rows| {
-            let outcome = experiment.stream(request, None, rows, &mut |done| progress.set(done))?;
+            let outcome = experiment.stream(request, rows, &mut |done| progress.set(done))?;
             Ok(end(outcome).and_then(|mut tables| tables.pop()))
         })?,
         None => {

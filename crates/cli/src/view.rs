@@ -187,7 +187,6 @@ impl Opened {
         };
         let streamed = self.experiment.stream(
             request,
-            None,
             &mut |batch| {
                 add(batch);
                 true

@@ -116,17 +116,19 @@ impl Source for Kept {
         }
     }
 
+    fn expect(&self, read: Option<&[bool]>) {
+        let lacks = read.and_then(|read| self.lacks(read));
+        self.source.expect(lacks.as_deref());
+    }
+
     fn table(&self, read: &[bool]) -> Result<Table, String> {
-        let mut wanted = read.to_vec();
-        if let Some(kept) = KeptTable::open(&self.file) {
-            let has = kept.has();
-            if read.iter().zip(&has).all(|(read, has)| *has || !read)
-                && let Some(table) = kept.read(read)
-            {
-                return Ok(table);
-            }
-            wanted = read.iter().zip(has).map(|(read, has)| *read || has).collect();
+        let lacks = self.lacks(read);
+        if lacks.is_none()
+            && let Some(table) = KeptTable::open(&self.file).and_then(|kept| kept.read(read))
+        {
+            return Ok(table);
         }
+        let mut wanted = lacks.unwrap_or_else(|| read.to_vec());
         let table = self.source.table(&wanted)?;
         if self.source.has_all_columns() {
             wanted.fill(true);
@@ -143,6 +145,14 @@ impl Source for Kept {
 }
 
 impl Kept {
+    /// The columns to compute: those that are read and those that the file has; `None` if it has all.
+    fn lacks(&self, read: &[bool]) -> Option<Vec<bool>> {
+        let Some(kept) = KeptTable::open(&self.file) else { return Some(read.to_vec()) };
+        let has = kept.has();
+        let lacks = read.iter().zip(&has).any(|(read, has)| *read && !has);
+        lacks.then(|| read.iter().zip(has).map(|(read, has)| *read || has).collect())
+    }
+
     /// Writes a file with some columns of a table.
     fn save(&self, table: &Table, columns: &[bool]) -> Result<(), ArrowError> {
         let bytes: usize = table.batches().iter().map(RecordBatch::get_array_memory_size).sum();

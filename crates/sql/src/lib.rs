@@ -17,6 +17,7 @@ mod result;
 mod series;
 mod session;
 mod statements;
+mod tables;
 mod virtual_table;
 
 use std::{fmt, sync::Arc};
@@ -26,7 +27,7 @@ use hodo_model::{Column, Shape, Table, Type, Unit, Value};
 pub use cache::Cache;
 pub use session::Session;
 pub use statements::statements;
-use virtual_table::Shared;
+use tables::Shared;
 
 const READ_ONLY: &str =
     "SELECT, EXPLAIN, DESCRIBE, CREATE VIEW and DROP VIEW are accepted, and traces are never written";
@@ -50,6 +51,10 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// Returns why the rows can't be computed.
     fn table(&self, read: &[bool]) -> Result<Table, String>;
+
+    /// Says which columns the statement that begins reads, or that it asks for no rows. Sources that read the same inputs may
+    /// make their tables together.
+    fn expect(&self, _read: Option<&[bool]>) {}
 
     /// Whether the cells of all columns are in the table, whichever are read.
     fn has_all_columns(&self) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hodo_model::{Column, Shape, Table, TableBuilder, Type, Unit, Value, table::interned};
 use rusqlite::{Connection, Error, Result, types::ValueRef};
 
-use crate::{statements::first_word, virtual_table::Shared};
+use crate::{statements::first_word, tables::Shared};
 
 /// The values of a result column so far.
 enum Growing {

@@ -14,7 +14,8 @@ use rusqlite::{
 use crate::{
     Error, NOTE, Position, READ_ONLY, Source, column_list, columns, explained, functions, result, series,
     statements::{first_word, statements},
-    virtual_table::{self, Shared},
+    tables::{Shared, Tables},
+    virtual_table,
 };
 
 /// Instructions of SQLite's virtual machine between two checks of `stop`.
@@ -23,7 +24,7 @@ const STOP_INTERVAL: i32 = 10_000;
 /// Tables and views that statements can name. A table stays computed, so that later statements find it ready.
 pub struct Session {
     connection: Connection,
-    tables: Vec<Arc<Shared>>,
+    tables: Arc<Tables>,
     /// What the last statement may not do.
     refused: Arc<Mutex<Option<String>>>,
     stop: Arc<AtomicBool>,
@@ -38,16 +39,15 @@ impl Session {
         sources: impl IntoIterator<Item = Arc<dyn Source>>,
         stop: &Arc<AtomicBool>,
     ) -> Result<Session, Error> {
-        let tables: Vec<Arc<Shared>> =
-            sources.into_iter().map(|source| Arc::new(Shared::new(source))).collect();
+        let tables = Arc::new(Tables::new(sources));
         let (refused, flag) = (Arc::new(Mutex::new(None)), Arc::clone(stop));
-        let guard = Guard { tables: tables.clone(), refused: Arc::clone(&refused) };
+        let guard = Guard { tables: Arc::clone(&tables), refused: Arc::clone(&refused) };
         let begin = || {
             let mut connection = Connection::open_in_memory()?;
             functions::register(&connection)?;
             series::register(&connection)?;
-            for table in &tables {
-                virtual_table::register(&connection, table)?;
+            for table in tables.iter() {
+                virtual_table::register(&connection, &tables, table)?;
             }
             connection.progress_handler(STOP_INTERVAL, Some(move || flag.load(Relaxed)))?;
             connection.authorizer(Some(move |context: AuthContext<'_>| guard.allows(&context)))?;
@@ -112,7 +112,7 @@ impl Session {
     }
 
     fn statement(&self, sql: &str, limit: Option<u64>) -> Result<Option<Table>, Error> {
-        self.tables.iter().for_each(|table| table.begin_statement());
+        self.tables.begin_statement();
         if let Ok(mut refused) = self.refused.lock() {
             *refused = None;
         }
@@ -180,7 +180,7 @@ fn notes(tables: &[Arc<Shared>]) -> Vec<(&'static str, Value)> {
 
 /// Decides what a statement may do, and notes the columns that it reads.
 struct Guard {
-    tables: Vec<Arc<Shared>>,
+    tables: Arc<Tables>,
     refused: Arc<Mutex<Option<String>>>,
 }
 

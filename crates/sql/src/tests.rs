@@ -5,6 +5,7 @@ use rusqlite::types::ValueRef;
 
 use super::*;
 
+mod expected;
 mod orders;
 
 /// Runs one statement; `None` if `stop` was set.

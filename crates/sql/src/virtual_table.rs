@@ -7,13 +7,10 @@ use std::{
     collections::BTreeMap,
     ffi::{CStr, CString, c_int},
     ops::Range,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
-use hodo_model::{Column, Type, table::Cell};
+use hodo_model::{Type, table::Cell};
 use rusqlite::{
     Connection, Error, Result,
     types::{ToSqlOutput, ValueRef},
@@ -24,9 +21,9 @@ use rusqlite::{
 };
 
 use crate::{
-    Source,
     index::{BatchRows, Bounds, Layout, Lookup, RowOrder, RowRange, Rows},
     keys::{is_exact, is_key},
+    tables::{Shared, Tables},
 };
 
 /// Rows that a table is assumed to have before it is computed.
@@ -36,137 +33,10 @@ const SHARE_BEYOND: f64 = 0.3;
 /// The cost of a lookup besides its rows, in rows.
 const LOOKUP_COST: f64 = 10.0;
 
-/// A table, shared by all its uses in the statements of a session.
-pub(crate) struct Shared {
-    source: Arc<dyn Source>,
-    layout: OnceLock<Result<Layout, String>>,
-    /// By column, up to the most that SQLite supports: whether the statement reads it.
-    read: Vec<AtomicBool>,
-    /// Whether the statement used the rows.
-    is_used: AtomicBool,
-    /// Whether the statement will run, so that its planner may make the rows and see how many there are.
-    runs: AtomicBool,
-    made: Mutex<Made>,
-}
-
-/// What was made of a source so far.
-#[derive(Default)]
-struct Made {
-    rows: Option<Arc<Rows>>,
-    /// By column: whether the rows have its cells.
-    has: Vec<bool>,
-    /// Why the rows could not be made.
-    failure: Option<String>,
-}
-
-/// The most columns of a table in SQLite.
-const MOST_COLUMNS: usize = 2000;
-
-impl Shared {
-    pub(crate) fn new(source: Arc<dyn Source>) -> Shared {
-        let read = (0..MOST_COLUMNS).map(|_| AtomicBool::new(false)).collect();
-        let (is_used, runs) = (AtomicBool::new(false), AtomicBool::new(false));
-        Shared { source, layout: OnceLock::new(), read, is_used, runs, made: Mutex::default() }
-    }
-
-    pub(crate) fn source(&self) -> &dyn Source {
-        &*self.source
-    }
-
-    /// Forgets what the statement before this one read. The rows stay.
-    pub(crate) fn begin_statement(&self) {
-        self.read.iter().for_each(|read| read.store(false, Relaxed));
-        self.is_used.store(false, Relaxed);
-        self.made().failure = None;
-    }
-
-    /// Says whether statements that are prepared from now on will run.
-    pub(crate) fn set_runs(&self, runs: bool) {
-        self.runs.store(runs, Relaxed);
-    }
-
-    fn made(&self) -> MutexGuard<'_, Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn is_named(&self, name: &str) -> bool {
-        self.source.name().eq_ignore_ascii_case(name)
-    }
-
-    /// The columns, once the statement named the table.
-    pub(crate) fn columns(&self) -> &[Column] {
-        self.layout().map_or(&[], |layout| &layout.columns)
-    }
-
-    fn layout(&self) -> Option<&Layout> {
-        self.layout.get()?.as_ref().ok()
-    }
-
-    /// Notes that the statement reads a column.
-    pub(crate) fn note_read(&self, name: &str) {
-        let index = self.columns().iter().position(|column| column.name.eq_ignore_ascii_case(name));
-        let computed = self.layout().filter(|layout| index.is_some_and(|index| layout.is_computed(index)));
-        let needed = computed.map_or([index, None], |layout| [layout.begin, layout.duration]);
-        for read in needed.into_iter().flatten().filter_map(|index| self.read.get(index)) {
-            read.store(true, Relaxed);
-        }
-    }
-
-    /// The columns that the statement reads, but the computed one.
-    fn read_columns(&self) -> Vec<usize> {
-        let is_read = |column: &usize| self.read[*column].load(Relaxed);
-        let own =
-            self.columns().len() - usize::from(self.layout().is_some_and(|layout| layout.duration.is_some()));
-        (0..own).filter(is_read).collect()
-    }
-
-    /// Why the table can't be computed.
-    pub(crate) fn failure(&self) -> Option<String> {
-        let layout = self.layout.get().and_then(|layout| layout.as_ref().err());
-        layout.cloned().or_else(|| self.made().failure.clone())
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        self.source.name()
-    }
-
-    /// The rows, if the statement used them.
-    pub(crate) fn used(&self) -> Option<Arc<Rows>> {
-        if self.is_used.load(Relaxed) { self.made().rows.clone() } else { None }
-    }
-
-    /// The rows; makes them, unless an earlier statement did and read the same columns.
-    fn rows(&self) -> Result<Arc<Rows>> {
-        self.is_used.store(true, Relaxed);
-        let mut made = self.made();
-        let computed = usize::from(self.layout().is_some_and(|layout| layout.duration.is_some()));
-        let own = self.columns().len() - computed;
-        let has = |column: usize| made.has.get(column).copied().unwrap_or(false);
-        let read: Vec<bool> = self.read.iter().take(own).map(|read| read.load(Relaxed)).collect();
-        let lacks = read.iter().enumerate().any(|(column, read)| *read && !has(column));
-        if let Some(rows) = made.rows.as_ref().filter(|_| !lacks) {
-            return Ok(Arc::clone(rows));
-        }
-        let wanted: Vec<bool> = read.iter().enumerate().map(|(column, read)| *read || has(column)).collect();
-        match self.source.table(&wanted).and_then(Rows::new) {
-            Ok(rows) => {
-                let rows = made.rows.insert(Arc::new(rows));
-                let rows = Arc::clone(rows);
-                made.has = if self.source.has_all_columns() { vec![true; own] } else { wanted };
-                Ok(rows)
-            }
-            Err(error) => {
-                made.failure = Some(error.clone());
-                Err(Error::ModuleError(error))
-            }
-        }
-    }
-}
-
 /// Registers a table under its name.
-pub(crate) fn register(connection: &Connection, table: &Arc<Shared>) -> Result<()> {
+pub(crate) fn register(connection: &Connection, tables: &Arc<Tables>, table: &Arc<Shared>) -> Result<()> {
     const MODULE: Module<'static, VirtualTable> = Module::eponymous_only_module();
-    connection.create_module(table.source.name(), &MODULE, Some(Arc::clone(table)))
+    connection.create_module(table.name(), &MODULE, Some((Arc::clone(tables), Arc::clone(table))))
 }
 
 /// An identifier in double quotes.
@@ -197,34 +67,25 @@ const THEN_BEGIN: c_int = 32;
 struct VirtualTable {
     /// SQLite's part, which is first.
     base: sqlite3_vtab,
+    tables: Arc<Tables>,
     table: Arc<Shared>,
 }
 
 // SAFETY: the layout is C's, and SQLite's part is first.
 unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
-    type Aux = Arc<Shared>;
+    type Aux = (Arc<Tables>, Arc<Shared>);
     type Cursor = Cursor;
 
     fn connect(
         connection: &mut VTabConnection,
-        table: Option<&Arc<Shared>>,
+        table: Option<&Self::Aux>,
         _: &[u8],
         _: &[u8],
         _: &[u8],
         _: &[&[u8]],
     ) -> Result<(Cow<'static, CStr>, VirtualTable)> {
-        let table = Arc::clone(table.expect("every module has its table"));
-        let layout = table.layout.get_or_init(|| {
-            let layout = Layout::new(table.source.columns()?);
-            match layout.columns.len() {
-                0..=MOST_COLUMNS => Ok(layout),
-                many => Err(format!(
-                    "the table `{}` has {many} columns, and SQL supports {MOST_COLUMNS}",
-                    table.source.name()
-                )),
-            }
-        });
-        let layout = layout.as_ref().map_err(|error| Error::ModuleError(error.clone()))?;
+        let (tables, table) = table.cloned().expect("every module has its table");
+        let layout = table.make_layout().as_ref().map_err(|error| Error::ModuleError(error.clone()))?;
         let columns = layout.columns.iter().enumerate().map(|(index, column)| {
             let hidden = if layout.is_computed(index) { " HIDDEN" } else { "" };
             format!("{} {}{hidden}", quoted(column.name), declared(column.kind))
@@ -232,7 +93,7 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
         let schema = format!("CREATE TABLE x({})", columns.collect::<Vec<_>>().join(", "));
         connection.config(VTabConfig::Innocuous)?;
         let schema = CString::new(schema)?;
-        Ok((schema.into(), VirtualTable { base: sqlite3_vtab::default(), table }))
+        Ok((schema.into(), VirtualTable { base: sqlite3_vtab::default(), tables, table }))
     }
 
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
@@ -268,9 +129,9 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
             }
             _ => {}
         }
-        if info.constraints().next().is_some() && self.table.runs.load(Relaxed) {
+        if info.constraints().next().is_some() && self.table.runs() {
             // The order of a join depends on how many rows there are. All columns that are read are known by now.
-            self.table.rows()?;
+            self.tables.rows(&self.table)?;
         }
         info.set_idx_num(bits);
         info.set_idx_str(&format!("{};{}", listed(keys.keys()), listed(&order)));
@@ -281,9 +142,10 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
     }
 
     fn open(&'vtab mut self) -> Result<Cursor> {
-        let (base, table) = (sqlite3_vtab_cursor::default(), Arc::clone(&self.table));
+        let (tables, table) = (Arc::clone(&self.tables), Arc::clone(&self.table));
         Ok(Cursor {
-            base,
+            base: sqlite3_vtab_cursor::default(),
+            tables,
             table,
             rows: None,
             columns: LookupColumns::default(),
@@ -384,7 +246,7 @@ fn asked_order(info: &IndexInfo, layout: &Layout) -> Option<AskedOrder> {
 impl VirtualTable {
     /// The number of rows that a lookup is expected to find by the bounds of `bits` and by this number of equal keys.
     fn expected_rows(&self, bits: c_int, keys: usize) -> f64 {
-        let rows = self.table.made().rows.as_ref().map_or(ASSUMED_ROWS, |rows| rows.table.row_count() as f64);
+        let rows = self.table.row_count().map_or(ASSUMED_ROWS, |rows| rows as f64);
         let has_upper = bits & BEGIN_TO != 0;
         let has_lower = bits & (BEGIN_FROM | END_FROM) != 0;
         let share = if has_upper != has_lower { SHARE_BEYOND } else { 1.0 };
@@ -420,6 +282,7 @@ impl LookupColumns {
 struct Cursor {
     /// SQLite's part, which is first.
     base: sqlite3_vtab_cursor,
+    tables: Arc<Tables>,
     table: Arc<Shared>,
     /// The rows; `None` before the first lookup.
     rows: Option<Arc<Rows>>,
@@ -480,7 +343,7 @@ unsafe impl VTabCursor for Cursor {
         let rows = match self.rows.take() {
             Some(rows) => rows,
             None => {
-                let rows = self.table.rows()?;
+                let rows = self.tables.rows(&self.table)?;
                 self.place = rows.first_batch();
                 self.ahead = rows.first_batch();
                 self.read = self.table.read_columns();

@@ -85,7 +85,7 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
             result.is_ok()
         };
         let outcome: Outcome =
-            experiment.stream(&request, None, &mut add, &mut |done| progress.set(before + done))?;
+            experiment.stream(&request, &mut add, &mut |done| progress.set(before + done))?;
         let last = outcome.tables.last().filter(|_| !progress.is_interrupted());
         if let Some(table) = last {
             table.batches().iter().all(&mut add);

@@ -3,6 +3,7 @@
 mod calls;
 mod shell;
 mod sources;
+mod together;
 
 use std::{
     env, fs, io,

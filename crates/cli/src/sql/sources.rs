@@ -6,16 +6,14 @@ use std::sync::{
 };
 
 use hodo_engine::{AnyReport, Chunks, EventReading, Experiment, Request, TimeSpan, Traces, reports};
-use hodo_model::{
-    Column, Heading, Parameters, Root, Table, Value,
-    table::{RecordBatch, cells},
-};
+use hodo_model::{Column, Parameters, Root, Table, Value, table::cells};
 use hodo_script::events::{EventTable, event_tables};
 use hodo_sql::Source;
 
 use super::{
     Sql,
     calls::{CALLS, OfCalls},
+    together::{Settling, Together},
 };
 use crate::{events, failure::Failure, function, input, progress::Progress, selection::Selection, timeline};
 
@@ -32,7 +30,8 @@ pub(super) struct Common {
     pub(super) stop: Arc<AtomicBool>,
     pub(super) quiet: bool,
     /// Whether the tables are kept for other statements, and so made with the cells of all columns.
-    is_kept: bool,
+    pub(super) is_kept: bool,
+    together: Together,
 }
 
 /// Returns the tables that the inputs may have. A report comes before a class of events of the same name.
@@ -47,6 +46,7 @@ pub(super) fn all(
         stop: Arc::clone(stop),
         quiet: command.input.quiet,
         is_kept,
+        together: Together::default(),
     });
     let root = command.root.root().filter(|_| experiment.contents.flow);
     let root = root.map(|root| function::root(&root, experiment)).transpose()?;
@@ -63,7 +63,8 @@ pub(super) fn all(
             let request = request(experiment, command, report, view, root.as_ref())?;
             if has_data(experiment, &request) {
                 let (common, columns, rows) = (Arc::clone(&common), OnceLock::new(), Mutex::new(None));
-                sources.push(Arc::new(OfReport { name, request, common, columns, rows }));
+                let number = sources.len();
+                sources.push(Arc::new(OfReport { name, number, request, common, columns, rows }));
             }
         }
     }
@@ -127,6 +128,8 @@ fn request(
 /// A view of a report.
 struct OfReport {
     name: String,
+    /// Its place among the sources.
+    number: usize,
     request: Request,
     common: Arc<Common>,
     columns: OnceLock<Result<Vec<Column>, String>>,
@@ -157,28 +160,10 @@ impl OfReport {
 }
 
 impl OfReport {
-    /// Makes a table whose rows leave as they settle, which takes two passes.
-    fn stream(&self, heading: Heading, read: Option<&[bool]>) -> Result<Table, String> {
-        const PASSES: u64 = 2;
-        let Common { experiment, stop, quiet, .. } = &*self.common;
-        let work = PASSES * experiment.work(&self.request);
-        let progress = Progress::new_stopped_by(stop, work, *quiet);
-        let mut builder = heading.builder();
-        let mut add = |batch: &RecordBatch| {
-            builder.add_batch(batch);
-            true
-        };
-        let outcome = experiment.stream(&self.request, read, &mut add, &mut |done| progress.set(done));
-        progress.finish();
-        let tables = outcome.map_err(|refusal| format!("the table `{}`: {refusal}", self.name))?.tables;
-        if stop.load(Relaxed) {
-            return Err("interrupted".to_owned());
-        }
-        let [last] = <[Table; 1]>::try_from(tables).map_err(|tables| {
-            format!("the table `{}`: {} tables in place of one", self.name, tables.len())
-        })?;
-        last.batches().iter().for_each(|batch| builder.add_batch(batch));
-        Ok(builder.finish(last.summary).with_loss(last.loss))
+    /// The table, if its rows leave as they settle.
+    fn settling(&self, read: &[bool]) -> Option<Settling> {
+        let heading = self.common.experiment.heading(&self.request)?;
+        Some(Settling { request: self.request.clone(), heading, read: read.to_vec() })
     }
 }
 
@@ -224,13 +209,20 @@ impl Source for OfReport {
         columns.clone()
     }
 
+    fn expect(&self, read: Option<&[bool]>) {
+        let settling = read.and_then(|read| self.settling(read));
+        self.common.together.expect(self.number, settling);
+    }
+
     fn table(&self, read: &[bool]) -> Result<Table, String> {
-        let read = Some(read).filter(|_| !self.common.is_kept);
         let made = self.rows.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let table = match (made, self.common.experiment.heading(&self.request)) {
+        let table = match (made, self.settling(read)) {
             (Some(made), _) => made,
             // All rows: a table that is made at once keeps a bounded number of them.
-            (None, Some(heading)) => self.stream(heading, read)?,
+            (None, Some(settling)) => {
+                let made = self.common.together.make(self.number, settling, &self.common);
+                made.map_err(|why| format!("the table `{}`: {why}", self.name))?
+            }
             (None, None) => self.run(&self.request)?,
         };
         if self.columns()? == table.columns() {

@@ -66,30 +66,30 @@ impl Experiment {
     }
 
     /// Streams a table that has a [heading](Experiment::heading). `rows` receives batches of rows as they settle, and
-    /// stops the stream by returning `false`; cells of columns without a flag in `read` are null. The table of the outcome
-    /// contains the last rows, and the summary and losses of the whole trace. `progress` is as for [`Experiment::run`].
+    /// stops the stream by returning `false`. The table of the outcome contains the last rows, and the summary and losses
+    /// of the whole trace. `progress` is as for [`Experiment::run`].
     ///
     /// # Errors
     /// Returns a refusal if the request does not fit the traces.
     pub fn stream(
         &self,
         request: &Request,
-        read: Option<&[bool]>,
         rows: &mut (dyn FnMut(&RecordBatch) -> bool + Send),
         progress: Progress<'_>,
     ) -> Result<Outcome, Refusal> {
-        self.stream_all(std::slice::from_ref(request), read, &mut |_, batch| rows(batch), progress)
+        self.stream_all(std::slice::from_ref(request), None, &mut |_, batch| rows(batch), progress)
     }
 
-    /// Streams several tables in one pass. `rows` also receives the number of the request. The requests differ only in
-    /// their reports and views; their analyses do not look at the view.
+    /// Streams several tables in one pass. `rows` also receives the number of the request. `read` has a list for each request:
+    /// cells of columns without a flag in it are null. The requests differ only in their reports and views; their analyses do
+    /// not look at the view.
     ///
     /// # Errors
     /// Returns a refusal if a request does not fit the traces.
-    pub(crate) fn stream_all(
+    pub fn stream_all(
         &self,
         requests: &[Request],
-        read: Option<&[bool]>,
+        read: Option<&[Vec<bool>]>,
         rows: &mut (dyn FnMut(usize, &RecordBatch) -> bool + Send),
         progress: Progress<'_>,
     ) -> Result<Outcome, Refusal> {
@@ -113,11 +113,11 @@ impl Experiment {
             let pass = Pass::new(&of_events);
             let heading =
                 |analysis: &&dyn AnyAnalysis| analysis.heading().expect("the request has a heading");
-            let builder = |own| match (heading(own).builder(), read) {
-                (builder, Some(read)) => builder.leaving_out(read),
+            let builder = |(table, own): (usize, &&dyn AnyAnalysis)| match (heading(own).builder(), read) {
+                (builder, Some(read)) => builder.leaving_out(&read[table]),
                 (builder, None) => builder,
             };
-            let mut builders: Vec<_> = of_events.iter().map(builder).collect();
+            let mut builders: Vec<_> = of_events.iter().enumerate().map(builder).collect();
             let mut losses = plan_of_events.losses();
             let (folded, names) = fold_all(
                 traces,
