@@ -1,5 +1,7 @@
 //! Cells of batches, found without a look at the type of their array for each.
 
+use std::sync::Arc;
+
 use arrow_array::{
     Array, ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, UInt64Array,
     cast::AsArray,
@@ -36,7 +38,7 @@ impl BatchColumn {
     }
 
     /// The columns of a batch.
-    pub(crate) fn all(batch: &RecordBatch) -> Vec<BatchColumn> {
+    pub(crate) fn all(batch: &RecordBatch) -> Arc<[BatchColumn]> {
         batch.columns().iter().map(BatchColumn::new).collect()
     }
 

@@ -151,7 +151,7 @@ pub(crate) struct Rows {
     /// The first row of each batch.
     starts: Vec<usize>,
     /// By batch: its columns.
-    columns: Vec<Vec<BatchColumn>>,
+    columns: Vec<Arc<[BatchColumn]>>,
     layout: Layout,
     is_in_order: OnceLock<bool>,
     ordered: OnceLock<Ordered>,
@@ -193,6 +193,11 @@ impl Rows {
         BatchRows { batch: 0, rows: 0..rows }
     }
 
+    /// The columns of the first batch; none if there are no rows.
+    pub(crate) fn first_columns(&self) -> Arc<[BatchColumn]> {
+        self.columns.first().cloned().unwrap_or_default()
+    }
+
     /// Moves `place` to the batch of a row, which most often is the one that it is at.
     #[inline]
     pub(crate) fn locate(&self, row: usize, place: &mut BatchRows) {
@@ -208,7 +213,8 @@ impl Rows {
     }
 
     /// The columns of a batch.
-    pub(crate) fn columns(&self, batch: usize) -> &[BatchColumn] {
+    #[inline]
+    pub(crate) fn columns(&self, batch: usize) -> &Arc<[BatchColumn]> {
         &self.columns[batch]
     }
 
@@ -320,8 +326,7 @@ impl Rows {
     }
 
     /// The computed end of a row of a batch: its begin plus its duration.
-    pub(crate) fn computed_end(&self, batch: usize, row: usize) -> Option<i64> {
-        let columns = &self.columns[batch];
+    pub(crate) fn computed_end(&self, columns: &[BatchColumn], row: usize) -> Option<i64> {
         let begin = columns[self.layout.begin?].integer(row)?;
         begin.checked_add(columns[self.layout.duration?].integer(row)?)
     }
@@ -333,7 +338,7 @@ impl Rows {
         for (batch, columns) in self.columns.iter().enumerate() {
             let rows = 0..self.table.batches()[batch].num_rows();
             if self.layout.is_computed(column) {
-                integers.extend(rows.map(|row| self.computed_end(batch, row).unwrap_or(i64::MIN)));
+                integers.extend(rows.map(|row| self.computed_end(columns, row).unwrap_or(i64::MIN)));
             } else {
                 integers.extend(rows.map(|row| columns[column].integer(row).unwrap_or(i64::MIN)));
             }

@@ -13,6 +13,7 @@ mod functions;
 mod index;
 mod keys;
 mod latest_end;
+mod percentile;
 mod result;
 mod series;
 mod session;

@@ -21,6 +21,7 @@ use rusqlite::{
 };
 
 use crate::{
+    cells::BatchColumn,
     index::{BatchRows, Bounds, Layout, Lookup, RowOrder, RowRange, Rows},
     keys::{is_exact, is_key},
     tables::{Shared, Tables},
@@ -156,6 +157,8 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
             is_backward: false,
             row: 0,
             place: BatchRows::default(),
+            batch: Arc::default(),
+            row_in_batch: 0,
             read: Vec::new(),
             ahead: BatchRows::default(),
         })
@@ -297,6 +300,9 @@ struct Cursor {
     /// The row of the table at the position, and its batch.
     row: usize,
     place: BatchRows,
+    /// The columns of that batch, and the row's number in it.
+    batch: Arc<[BatchColumn]>,
+    row_in_batch: usize,
     /// The columns that the statement reads, and the batch of the row whose cells were prefetched last.
     read: Vec<usize>,
     ahead: BatchRows,
@@ -315,8 +321,41 @@ impl Cursor {
             if let RowRange::Listed(list) = &self.found {
                 rows.prefetch(list, position, &self.read, &mut self.ahead);
             }
+            let before = self.place.batch;
             rows.locate(self.row, &mut self.place);
+            if self.place.batch != before {
+                self.batch = Arc::clone(rows.columns(self.place.batch));
+            }
+            self.row_in_batch = self.row - self.place.rows.start;
         }
+    }
+}
+
+impl Cursor {
+    #[inline(never)]
+    fn other_cell(&self, context: &mut Context, column: c_int) -> Result<()> {
+        let Some(rows) = &self.rows else { return Ok(()) };
+        let Some(cells) = self.batch.get(column as usize) else {
+            return context.set_result(rows.computed_end(&self.batch, self.row_in_batch));
+        };
+        cells.with_cell(self.row_in_batch, |cell| {
+            let list;
+            let value = match cell {
+                Cell::Null => ValueRef::Null,
+                Cell::Text(text) => ValueRef::Text(text.as_bytes()),
+                Cell::Integer(integer) => ValueRef::Integer(integer as i64),
+                Cell::Signed(integer) => ValueRef::Integer(integer),
+                Cell::Real(real) => ValueRef::Real(real),
+                Cell::Boolean(truth) => ValueRef::Integer(truth.into()),
+                Cell::List(_) => {
+                    let mut json = Vec::new();
+                    cell.write_json(&mut json);
+                    list = json;
+                    ValueRef::Text(&list)
+                }
+            };
+            context.set_result(ToSqlOutput::Borrowed(value))
+        })
     }
 }
 
@@ -345,6 +384,7 @@ unsafe impl VTabCursor for Cursor {
             None => {
                 let rows = self.tables.rows(&self.table)?;
                 self.place = rows.first_batch();
+                self.batch = rows.first_columns();
                 self.ahead = rows.first_batch();
                 self.read = self.table.read_columns();
                 rows
@@ -386,33 +426,13 @@ unsafe impl VTabCursor for Cursor {
         self.rest.is_empty()
     }
 
+    #[inline]
     fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
-        let Some(rows) = &self.rows else { return Ok(()) };
-        let row = self.row - self.place.rows.start;
-        let Some(cells) = rows.columns(self.place.batch).get(column as usize) else {
-            return context.set_result(rows.computed_end(self.place.batch, row));
-        };
-        if let Some(integer) = cells.integer(row) {
-            return context.set_result(ToSqlOutput::Borrowed(ValueRef::Integer(integer)));
+        // Most cells that statements read often are integers.
+        match self.batch.get(column as usize).and_then(|cells| cells.integer(self.row_in_batch)) {
+            Some(integer) => context.set_result(ToSqlOutput::Borrowed(ValueRef::Integer(integer))),
+            None => self.other_cell(context, column),
         }
-        cells.with_cell(row, |cell| {
-            let list;
-            let value = match cell {
-                Cell::Null => ValueRef::Null,
-                Cell::Text(text) => ValueRef::Text(text.as_bytes()),
-                Cell::Integer(integer) => ValueRef::Integer(integer as i64),
-                Cell::Signed(integer) => ValueRef::Integer(integer),
-                Cell::Real(real) => ValueRef::Real(real),
-                Cell::Boolean(truth) => ValueRef::Integer(truth.into()),
-                Cell::List(_) => {
-                    let mut json = Vec::new();
-                    cell.write_json(&mut json);
-                    list = json;
-                    ValueRef::Text(&list)
-                }
-            };
-            context.set_result(ToSqlOutput::Borrowed(value))
-        })
     }
 
     fn rowid(&self) -> Result<i64> {

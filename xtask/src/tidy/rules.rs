@@ -16,6 +16,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("crates/bytes/", "mapped input: the one place for reading"),
     ("crates/code/src/native/", "machine code, and the way into it"),
     ("crates/libipt/src/c/", "the C interface of libipt"),
+    ("crates/sql/src/percentile.rs", "aggregates that SQLite calls for each row"),
     ("crates/sql/src/virtual_table.rs", "the C layout of SQLite's virtual tables"),
     ("crates/sql/src/series.rs", "the C layout of SQLite's virtual tables"),
     ("crates/native/src/arena.rs", "memory shared with recorded programs"),

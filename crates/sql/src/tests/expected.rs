@@ -40,7 +40,7 @@ fn sources_know_all_that_a_statement_reads_before_the_first_makes_rows() {
     let log = Arc::new(Log::default());
     let sources = ["a", "b", "c"].map(|name| Arc::new(Told(name, Arc::clone(&log))) as Arc<dyn Source>);
     let session = Session::new(sources, &Arc::default()).expect("SQLite starts");
-    let mut ask = |sql: &str| {
+    let ask = |sql: &str| {
         session.run(sql, None).expect(sql);
         std::mem::take(&mut *log.lock().expect("no thread panicked"))
     };
