@@ -67,6 +67,14 @@ impl BatchColumn {
         }
     }
 
+    /// The dictionary of the batch; `None` for other types.
+    pub(crate) fn names(&self) -> Option<&StringArray> {
+        match self {
+            BatchColumn::Names { names, .. } => Some(names),
+            _ => None,
+        }
+    }
+
     /// Announces to the processor that the cell of a row will be read. This affects the speed only.
     #[inline]
     pub(crate) fn prefetch(&self, row: usize) {

@@ -253,6 +253,11 @@ pub(crate) fn in_order_of(
         }
         return sorted.into_iter().map(|(_, row)| row).collect();
     }
+    if let [column] = columns
+        && let Some(sorted) = in_order_of_names(rows, *column, list.clone())
+    {
+        return sorted;
+    }
     let groups = Groups::of(rows, columns, list.clone());
     let sorted = groups.sorted();
     let starts = starts(sorted.iter().map(|&group| groups.sizes[group as usize]));
@@ -267,6 +272,49 @@ pub(crate) fn in_order_of(
         *position += 1;
     }
     rows_in_order
+}
+
+/// As [`in_order_of`], of a column of names, whose numbers say the group. `None` if the column has other cells, or nulls.
+fn in_order_of_names(
+    rows: &Rows,
+    column: usize,
+    list: impl Iterator<Item = u32> + Clone,
+) -> Option<Vec<u32>> {
+    let mut names = Vec::new();
+    for batch in 0..rows.batch_count() {
+        let numbered = rows.columns(batch)[column].names()?.iter().enumerate();
+        names.extend(numbered.map(|(number, name)| (name, batch, number)));
+    }
+    names.sort_unstable();
+    // By batch and number: the group.
+    let mut groups = vec![Vec::new(); rows.batch_count()];
+    let mut count = 0;
+    for same in names.chunk_by(|a, b| a.0 == b.0) {
+        for &(_, batch, number) in same {
+            let groups: &mut Vec<usize> = &mut groups[batch];
+            groups.resize(groups.len().max(number + 1), 0);
+            groups[number] = count;
+        }
+        count += 1;
+    }
+    let mut place = rows.first_batch();
+    let mut group_of = |row: u32| {
+        rows.locate(row as usize, &mut place);
+        let number = rows.columns(place.batch)[column].name(row as usize - place.rows.start)?;
+        Some(groups[place.batch][number])
+    };
+    let mut sizes = vec![0; count];
+    for row in list.clone() {
+        sizes[group_of(row)?] += 1;
+    }
+    let mut next = starts(sizes.into_iter());
+    let mut sorted = vec![0; next[count]];
+    for row in list {
+        let position = &mut next[group_of(row)?];
+        sorted[*position] = row;
+        *position += 1;
+    }
+    Some(sorted)
 }
 
 /// Compares two rows by some columns, as SQLite orders their values.
