@@ -103,7 +103,7 @@ impl BatchColumn {
     }
 
     /// The cell of a row as SQLite's integer; `None` for nulls and for other types.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn integer(&self, row: usize) -> Option<i64> {
         match self {
             BatchColumn::Integers(cells) => cells.is_valid(row).then(|| cells.value(row) as i64),
