@@ -114,14 +114,13 @@ fn compile(program: &Program) -> Outcome<PathBuf> {
         true => "aarch64-linux-gnu-g++",
         false => "aarch64-linux-gnu-gcc",
     });
-    if is_thumb {
-        compile.args(["-mthumb", "-nostdlib", "-fno-inline"]);
-    }
     if program.is_static {
         compile.arg("-static");
     }
-    compile.args(["-O2", "-pthread", "-o"]).arg(&to);
-    command::quietly(compile.arg(workloads::source(program.source)).arg("-lm"))?;
+    compile.args(["-O2", "-pthread", "-o"]).arg(&to).arg(workloads::source(program.source));
+    // It needs no library, and Debian's compiler comes without one.
+    compile.args(if is_thumb { &["-mthumb", "-nostdlib", "-fno-inline"][..] } else { &["-lm"] });
+    command::quietly(&mut compile)?;
     Ok(to)
 }
 
