@@ -171,6 +171,23 @@ impl<'a> AddressSpace<'a> {
         Some((content.after(address - start), version.valid.clone()))
     }
 
+    /// Returns the bytes from an offset of a module on, up to the end of their slot, as they were mapped last. `None` if they
+    /// never were, or are not known.
+    pub fn of_origin(&self, origin: Origin) -> Option<&'a [u8]> {
+        let slots = self
+            .slots
+            .iter()
+            .flat_map(|(&start, slot)| slot.versions.iter().map(move |version| (slot.end - start, version)));
+        let of_module = slots.filter(|(_, version)| version.content.origin.module == origin.module);
+        let bytes = of_module.filter_map(|(length, Version { content, valid })| {
+            let skip = origin.offset.checked_sub(content.origin.offset).filter(|&skip| skip < length)?;
+            let end = usize::try_from(length).unwrap_or(usize::MAX).min(content.bytes.len());
+            let bytes = content.bytes[..end].get(usize::try_from(skip).ok()?..)?;
+            (!bytes.is_empty()).then_some((valid.start, bytes))
+        });
+        bytes.max_by_key(|(since, _)| *since).map(|(_, bytes)| bytes)
+    }
+
     /// Returns the range around `address` where nothing is ever mapped; empty if something is.
     pub fn hole(&self, address: u64) -> Range<u64> {
         if let Some(kernel) = self.kernel.as_ref().filter(|_| address >= KERNEL) {

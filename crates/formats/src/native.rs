@@ -283,11 +283,13 @@ impl<'a> Reader<'_, 'a> {
             for code in &table.code {
                 let before = latest.insert(code.address, code);
                 if before.is_none_or(|before| before.bytes != code.bytes) {
+                    let time = self.time(code.tsc);
                     kept.push(KeptCode {
                         pid,
                         guest: None,
-                        time: self.time(code.tsc),
-                        found: None,
+                        time,
+                        // Virtual time is not that of files.
+                        found: (!self.logs.counts_time).then_some(time),
                         address: code.address,
                         bytes: self.unpacked.keep(code.bytes.clone()),
                     });

@@ -1,6 +1,6 @@
 //! What is seen at a position: the instruction, its function, line and call stack.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use hodo_analyses::{FrameEntry, frames::Frame};
 use hodo_clock::Nanos;
@@ -235,7 +235,7 @@ impl Stepper<'_, '_> {
         let listed = |&at: &u64| {
             let in_program = address.wrapping_add(at.wrapping_sub(here));
             let bytes = self.trace.code_at(origin.module, place(at).offset);
-            let (text, length) = disassemble(bytes, isa, in_program);
+            let (text, length) = disassemble(&bytes, isa, in_program);
             let line = modules.line(origin.module, at);
             ListedInstruction {
                 address: in_program,
@@ -256,13 +256,13 @@ fn instruction_begins<'c>(
     isa: Isa,
     function: Range<u64>,
     here: u64,
-    code_at: impl Fn(u64) -> &'c [u8],
+    code_at: impl Fn(u64) -> Cow<'c, [u8]>,
 ) -> Vec<u64> {
     let mut begins = Vec::new();
     let mut at = function.start;
     while at < function.end {
         begins.push(at);
-        let decoded = isa.instruction(code_at(at), at);
+        let decoded = isa.instruction(&code_at(at), at);
         let length = u64::from(decoded.map_or(isa.alignment(), |instruction| instruction.step().length));
         at += if at < here { length.min(here - at) } else { length };
     }

@@ -1,12 +1,12 @@
 //! Annotates one function: the execution count of each instruction.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use hodo_analyses::{
     Time,
     blocks::{Blocks, BlocksReport, CountedBlock, ExecutedBlocks, Flow, InstructionCount, of_flow},
 };
-use hodo_code::Printer;
+use hodo_code::{Origin, Printer};
 use hodo_model::{End, FunctionId, Names, Sources};
 use serde::Serialize;
 
@@ -195,7 +195,7 @@ fn add_code(
     let mut address = start;
     let code_at = |address: u64| trace.code_at(function.module, offset(address));
     while address < end {
-        let decoded = isa.instruction(code_at(address), address);
+        let decoded = isa.instruction(&code_at(address), address);
         let unknown = (address..end).take_while(|&address| code_at(address).is_empty()).count();
         let mut text = String::new();
         match &decoded {
@@ -248,18 +248,26 @@ fn add_code(
 impl Trace<'_> {
     /// Returns the code of a module at an offset, at most an instruction, from its file or from the recording; empty if it
     /// is unknown.
-    pub fn code_at(&self, module: u32, offset: u64) -> &[u8] {
+    pub fn code_at(&self, module: u32, offset: u64) -> Cow<'_, [u8]> {
         let file = self.modules.list().get(module as usize).map_or(&[][..], |module| module.bytes);
-        let begin = usize::try_from(offset).unwrap_or(usize::MAX);
-        let found = match file.get(begin..) {
-            Some(bytes) if !bytes.is_empty() => bytes,
-            _ => {
-                // The last tick stands for "never ends", so the newest content is that of the tick before.
-                let newest = u64::MAX - 1;
-                let kept = self.spaces.iter().filter_map(|space| space.at(offset, newest));
-                kept.map(|(content, _)| content.bytes).find(|bytes| !bytes.is_empty()).unwrap_or_default()
-            }
-        };
-        &found[..found.len().min(LONGEST_INSTRUCTION)]
+        let in_file = usize::try_from(offset).ok().and_then(|begin| file.get(begin..));
+        // The last tick stands for "never ends", so the newest content is that of the tick before.
+        let newest = u64::MAX - 1;
+        let kept = self.spaces.iter().filter_map(|space| Some(space.at(offset, newest)?.0.bytes));
+        match in_file.into_iter().chain(kept).find(|bytes| !bytes.is_empty()) {
+            Some(bytes) => Cow::Borrowed(&bytes[..bytes.len().min(LONGEST_INSTRUCTION)]),
+            None => Cow::Owned(self.compiled_code_at(module, offset)),
+        }
+    }
+
+    /// The same for a run-time compiler's function, whose offset is no address. Its parts may have been kept one by one.
+    fn compiled_code_at(&self, module: u32, offset: u64) -> Vec<u8> {
+        let mut code = Vec::new();
+        while code.len() < LONGEST_INSTRUCTION {
+            let origin = Origin { module, offset: offset.saturating_add(code.len() as u64) };
+            let Some(bytes) = self.spaces.iter().find_map(|space| space.of_origin(origin)) else { break };
+            code.extend_from_slice(&bytes[..bytes.len().min(LONGEST_INSTRUCTION - code.len())]);
+        }
+        code
     }
 }
