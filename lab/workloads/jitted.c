@@ -21,8 +21,8 @@ typedef long function(long);
 static const uint8_t code_double[] = {0x48, 0x8d, 0x04, 0x3f, 0xc3};
 /* lea (%rdi,%rdi),%rax; add %rdi,%rax; ret */
 static const uint8_t code_sum[] = {0x48, 0x8d, 0x04, 0x3f, 0x48, 0x01, 0xf8, 0xc3};
-/* mov %rdi,%rax; ret */
-static const uint8_t code_quick[] = {0x48, 0x89, 0xf8, 0xc3};
+/* mov %rdi,%rax; ret; nop, which never runs */
+static const uint8_t code_quick[] = {0x48, 0x89, 0xf8, 0xc3, 0x90};
 
 static FILE *list;
 static int dumps;

@@ -40,10 +40,10 @@ fn run(engine: &str, kind: &str, module: &str) -> Option<BTreeMap<String, u64>> 
         let count = row["self_instructions"].as_u64().expect("a count");
         let function = row["function"].as_str().expect("a name");
         counts.insert(function.to_owned(), count);
-        // The recording has the code that ran.
+        // The recording has the code that ran, and a jitdump all of it.
         let annotated = hodo(&["annotate", function, &recording]).fine().stdout;
         let code: Vec<&str> = annotated.lines().filter_map(|line| Some(line.split_once(": ")?.1)).collect();
-        assert_eq!(code[1..], *code_of(function), "{annotated}");
+        assert_eq!(code[1..], *code_of(function, kind), "{annotated}");
     }
     Some(counts)
 }
@@ -52,12 +52,13 @@ fn expected(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
     counts.iter().map(|&(name, count)| (name.to_owned(), count)).collect()
 }
 
-/// The instructions of a function of the compiler.
-fn code_of(function: &str) -> &'static [&'static str] {
-    match function {
-        "double" => &["lea (%rdi,%rdi),%rax", "ret"],
-        "sum" => &["lea (%rdi,%rdi),%rax", "add %rdi,%rax", "ret"],
-        _ => &["mov %rdi,%rax", "ret"],
+/// The instructions of a function of the compiler, as far as they are known.
+fn code_of(function: &str, kind: &str) -> &'static [&'static str] {
+    match (function, kind) {
+        ("double", _) => &["lea (%rdi,%rdi),%rax", "ret"],
+        ("sum", _) => &["lea (%rdi,%rdi),%rax", "add %rdi,%rax", "ret"],
+        (_, "dump") => &["mov %rdi,%rax", "ret", "nop"],
+        _ => &["mov %rdi,%rax", "ret", "(code that is not kept)"],
     }
 }
 

@@ -265,7 +265,8 @@ impl Trace<'_> {
         let mut code = Vec::new();
         while code.len() < LONGEST_INSTRUCTION {
             let origin = Origin { module, offset: offset.saturating_add(code.len() as u64) };
-            let Some(bytes) = self.spaces.iter().find_map(|space| space.of_origin(origin)) else { break };
+            let kept = self.spaces.iter().find_map(|space| space.of_origin(origin));
+            let Some(bytes) = kept.or_else(|| self.modules.compiled_code(origin)) else { break };
             code.extend_from_slice(&bytes[..bytes.len().min(LONGEST_INSTRUCTION - code.len())]);
         }
         code

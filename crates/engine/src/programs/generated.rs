@@ -167,6 +167,15 @@ impl<'f> Generated<'f> {
     pub(crate) fn loads(&self) -> &[Load<'f>] {
         &self.loads
     }
+
+    /// Returns the code that a jitdump has of a function, from this offset in its module on.
+    pub(crate) fn code(&self, origin: Origin) -> Option<&'f [u8]> {
+        self.loads.iter().find_map(|load| {
+            let Content { bytes, origin: begin } = load.content;
+            let skip = origin.offset.checked_sub(begin.offset).filter(|_| begin.module == origin.module)?;
+            bytes.get(usize::try_from(skip).ok()?..).filter(|bytes| !bytes.is_empty())
+        })
+    }
 }
 
 /// Returns whether a mapping's name marks a jitdump: `jit-PID.dump`. A process maps its jitdump so that tools find it.

@@ -268,6 +268,11 @@ impl<'f> Modules<'f> {
         self.generated.loads()
     }
 
+    /// Returns the code that a run-time compiler's file has of a function, from this offset in its module on.
+    pub(crate) fn compiled_code(&self, origin: Origin) -> Option<&'f [u8]> {
+        self.generated.code(origin)
+    }
+
     /// Returns the code of a kernel mapping, with its addresses.
     pub(crate) fn kernel_code(&self, range: Range<u64>, module: u32) -> Vec<(u64, Content<'f>)> {
         let content =
