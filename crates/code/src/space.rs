@@ -285,6 +285,22 @@ mod tests {
     }
 
     #[test]
+    fn of_a_modules_offset_the_newest_bytes_are_known() {
+        let mut space = AddressSpace::new();
+        space.map(10..14, content(b"abcd", 1), 0);
+        space.map(20..24, content(b"wxyz", 2), 0);
+        space.relabel(12..14, Origin { module: 2, offset: 1 }, 5);
+        let of = |module, offset| space.of_origin(Origin { module, offset });
+        assert_eq!(
+            [of(1, 0), of(1, 1), of(1, 3), of(1, 4)].map(|bytes| bytes.map(|bytes| bytes[0])),
+            [Some(b'a'), Some(b'b'), Some(b'd'), None]
+        );
+        // What was mapped last counts, up to its end.
+        assert_eq!([of(2, 0), of(2, 1), of(2, 2), of(2, 3)], [b"wxyz", &b"cd"[..], b"d", b"z"].map(Some));
+        assert_eq!(of(3, 0), None);
+    }
+
+    #[test]
     fn kernel_addresses_are_those_of_the_shared_kernel() {
         let mut kernel = AddressSpace::new();
         kernel.map(KERNEL..KERNEL + 2, content(b"kk", 9), 0);
