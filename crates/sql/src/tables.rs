@@ -116,12 +116,16 @@ impl Shared {
         }
     }
 
+    /// The number of the source's own columns: all but the computed one.
+    fn own_columns(&self) -> usize {
+        let has_computed = self.layout().is_some_and(|layout| layout.duration.is_some());
+        self.columns().len() - usize::from(has_computed)
+    }
+
     /// The columns that the statement reads, but the computed one.
     pub(crate) fn read_columns(&self) -> Vec<usize> {
         let is_read = |column: &usize| self.read[*column].load(Relaxed);
-        let own =
-            self.columns().len() - usize::from(self.layout().is_some_and(|layout| layout.duration.is_some()));
-        (0..own).filter(is_read).collect()
+        (0..self.own_columns()).filter(is_read).collect()
     }
 
     /// Why the table can't be computed.
@@ -142,16 +146,15 @@ impl Shared {
     /// The columns that rows must have: those that the statement reads, and those that the rows have already. `None` if
     /// the rows do.
     fn wanted(&self, made: &Made) -> Option<Vec<bool>> {
-        let computed = usize::from(self.layout().is_some_and(|layout| layout.duration.is_some()));
-        let own = self.columns().len() - computed;
         let has = |column: usize| made.has.get(column).copied().unwrap_or(false);
-        let read: Vec<bool> = self.read.iter().take(own).map(|read| read.load(Relaxed)).collect();
+        let read: Vec<bool> =
+            self.read.iter().take(self.own_columns()).map(|read| read.load(Relaxed)).collect();
         let lacks = read.iter().enumerate().any(|(column, read)| *read && !has(column));
         let wanted = || read.iter().enumerate().map(|(column, read)| *read || has(column)).collect();
         (lacks || made.rows.is_none()).then(wanted)
     }
 
-    /// Tells the source what the statement reads.
+    /// Passes the columns that the statement reads to the source.
     fn expect(&self) {
         let is_read = self.read.iter().any(|read| read.load(Relaxed));
         let wanted = if is_read { self.wanted(&self.made()) } else { None };

@@ -12,7 +12,6 @@ use super::sources::Common;
 use crate::progress::Progress;
 
 /// A table whose rows leave as they settle.
-#[derive(Clone)]
 pub(super) struct Settling {
     pub(super) request: Request,
     pub(super) heading: Heading,

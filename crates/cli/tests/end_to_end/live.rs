@@ -144,8 +144,8 @@ fn read(address: &str, file: &Path) -> Child {
     command(&["script", "--format", "jsonl", "-q", address]).stdout(out).spawn().expect("hodo starts")
 }
 
-/// Asserts that each event of each thread is there once, but for those that the tracer says it lost: although it is told to
-/// wait for room, it loses some on busy machines.
+/// Asserts that each event of each thread is there once. Events that the tracer reports as lost count, too: on a busy machine
+/// it loses some, although it is set to wait for room.
 #[track_caller]
 fn check(file: &Path) {
     let text = fs::read_to_string(file).unwrap();

@@ -1,19 +1,19 @@
-//! What sources are told before a statement asks for rows.
+//! Each source gets the columns that a statement reads before the first table is made.
 
 use super::*;
 
-/// What sources were told and asked, in order.
+/// The calls of `expect` and `table`, in order.
 type Log = Mutex<Vec<String>>;
 
-struct Told(&'static str, Arc<Log>);
+struct Logged(&'static str, Arc<Log>);
 
-impl Told {
+impl Logged {
     fn note(&self, what: &str) {
         self.1.lock().expect("no thread panicked").push(format!("{} {what}", self.0));
     }
 }
 
-impl Source for Told {
+impl Source for Logged {
     fn name(&self) -> &str {
         self.0
     }
@@ -31,14 +31,14 @@ impl Source for Told {
     fn table(&self, read: &[bool]) -> Result<Table, String> {
         self.note(&format!("makes {read:?}"));
         let row = || vec![Value::Signed(1), Value::Integer(1)];
-        Ok(Table::new("told", Shape::Points, Vec::new(), self.columns()?, [row()]))
+        Ok(Table::new("logged", Shape::Points, Vec::new(), self.columns()?, [row()]))
     }
 }
 
 #[test]
 fn sources_know_all_that_a_statement_reads_before_the_first_makes_rows() {
     let log = Arc::new(Log::default());
-    let sources = ["a", "b", "c"].map(|name| Arc::new(Told(name, Arc::clone(&log))) as Arc<dyn Source>);
+    let sources = ["a", "b", "c"].map(|name| Arc::new(Logged(name, Arc::clone(&log))) as Arc<dyn Source>);
     let session = Session::new(sources, &Arc::default()).expect("SQLite starts");
     let ask = |sql: &str| {
         session.run(sql, None).expect(sql);
