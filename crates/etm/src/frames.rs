@@ -20,7 +20,7 @@ const BARRIER: [u8; FRAME] = {
 };
 
 /// The first number that is no source: 70 to 7F are reserved.
-const FIRST_RESERVED: u8 = 0x70;
+pub const FIRST_RESERVED: u8 = 0x70;
 
 /// The bytes of one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hodo_clock::Tsc;
 use hodo_code::{Labels, Program};
-use hodo_flow::Sink;
+use hodo_flow::{Sink, Switch};
 use hodo_isa::Isa;
 
 use crate::{
@@ -110,20 +110,24 @@ impl Settings {
         }
     }
 
-    /// Decodes a chunk of a stream: from a point to another one, or to the end.
+    /// Decodes a chunk of a stream: from a point to another one, or to the end. `schedule` lists the programs in order of time
+    /// and must not be empty; of N-Trace, the first one is that of the whole chunk.
     pub fn decode<L: Labels>(
         &self,
         stream: &[u8],
         span: Range<usize>,
         options: Options,
-        program: &mut Program<'_, L>,
+        programs: &mut [Program<'_, L>],
+        schedule: &[Switch],
         sink: &mut impl Sink,
     ) {
         match self {
             Settings::ETrace(configuration) => {
-                flow::Decoder::new(stream, span, configuration, options).decode(program, sink);
+                let decoder = flow::Decoder::new(stream, span, configuration, options);
+                decoder.decode_scheduled(programs, schedule, sink);
             }
             Settings::NTrace(configuration) => {
+                let program = &mut programs[schedule[0].program];
                 ntrace::Decoder::new(stream, span, configuration).decode(program, sink);
             }
         }

@@ -166,6 +166,7 @@ proptest! {
         seed in any::<u64>(),
         length in 1_usize..400,
         is_encapsulated in any::<bool>(),
+        synchronize_every in prop::option::of(1_usize..50),
     ) {
         let transport = match is_encapsulated {
             true => Transport::Encapsulation { source_width: 3, time_bytes: 0, kind_width: 1 },
@@ -175,7 +176,10 @@ proptest! {
         let is_counter = options.implicit_return && parameters.return_stack_size == 0;
         let returns = if is_counter { Returns::ToCallers } else { Returns::Anywhere };
         let configuration = Configuration { source: None, carrier_time: false, transport, parameters };
-        let execution = Execution::new(seed, length, returns);
+        let mut execution = Execution::new(seed, length, returns);
+        if let Some(every) = synchronize_every {
+            execution.synchronize(every);
+        }
         let stream = encode(&execution, &configuration, options, resync_after);
         let ran = execution.retired();
         let check = |report: &Report| {

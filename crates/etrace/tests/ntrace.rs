@@ -71,7 +71,7 @@ fn encode(execution: &Execution, configuration: &Configuration, mode: Mode, resy
             }
             Step::Trap(taken) => encoder.trap(&taken),
             Step::End(next) => encoder.end(next),
-            Step::Time(_) | Step::Context(_) => {}
+            Step::Time(_) | Step::Context(_) | Step::Synchronize => {}
         }
     }
     encoder.end(None);

@@ -12,10 +12,19 @@ pub enum Root {
     SystemCall(String),
 }
 
-/// Prefixes of the kernel's functions that implement system calls: `SYSCALL_DEFINE` on x86 and arm64, and in kernels
-/// before 4.17.
-const PREFIXES: [&str; 6] =
-    ["__x64_sys_", "__ia32_sys_", "__ia32_compat_sys_", "__arm64_sys_", "__se_sys_", "sys_"];
+/// Prefixes of the kernel's functions that implement system calls: `SYSCALL_DEFINE` on x86, arm64 and RISC-V, and in kernels
+/// without wrappers.
+const PREFIXES: [&str; 9] = [
+    "__x64_sys_",
+    "__ia32_sys_",
+    "__ia32_compat_sys_",
+    "__arm64_sys_",
+    "__arm64_compat_sys_",
+    "__riscv_sys_",
+    "__riscv_compat_sys_",
+    "__se_sys_",
+    "sys_",
+];
 
 impl Root {
     /// Returns whether a function of a module is a root.
@@ -75,6 +84,8 @@ mod tests {
     fn a_system_call_is_known_by_the_function_of_the_kernel() {
         let mmap = Root::SystemCall("mmap".to_owned());
         assert!(mmap.is("__x64_sys_mmap", "[kernel]") && mmap.is("sys_mmap", "[kernel]"));
+        assert!(mmap.is("__arm64_sys_mmap", "[kernel]") && mmap.is("__riscv_sys_mmap", "[kernel]"));
         assert!(!mmap.is("mmap", "libc.so.6") && !mmap.is("__x64_sys_munmap", "[kernel]"));
+        assert_eq!(Root::system_call("__riscv_sys_mmap"), Some("mmap"));
     }
 }

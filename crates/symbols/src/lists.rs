@@ -40,7 +40,7 @@ pub struct KernelEntry<'a> {
 }
 
 /// Reads the functions in a copy of `/proc/kallsyms` (proc(5)), in file order. A line has address, type, name and, in
-/// brackets, the module.
+/// brackets, the module. Labels within functions, which modules for Arm and RISC-V have, are left out.
 pub fn kallsyms(bytes: &[u8]) -> impl Iterator<Item = KernelEntry<'_>> {
     bytes.split(|&byte| byte == b'\n').filter_map(|line| {
         let (address, rest) = word(line)?;
@@ -51,7 +51,8 @@ pub fn kallsyms(bytes: &[u8]) -> impl Iterator<Item = KernelEntry<'_>> {
             module.strip_prefix(b"[").and_then(|module| module.strip_suffix(b"]")).unwrap_or_default();
         let address = hexadecimal(address)?;
         let kind = *kind.first().filter(|kind| b"tTwW".contains(kind))?;
-        Some(KernelEntry { address, kind, name, module })
+        let is_label = name.starts_with(b"$") || name.starts_with(b".L");
+        (!is_label).then_some(KernelEntry { address, kind, name, module })
     })
 }
 
@@ -81,7 +82,8 @@ mod tests {
 
     #[test]
     fn functions_of_the_kernel_and_of_modules_are_read() {
-        let list = b"ffffffff81000000 T _text\nffffffff82000000 D data\nffffffffc0001000 t probe\t[ext4]\nx";
+        let list = b"ffffffff81000000 T _text\nffffffff82000000 D data\nffffffffc0001000 t $x\t[ext4]\n\
+                     ffffffffc0001000 t probe\t[ext4]\nffffffffc0001008 t .L0 \t[ext4]\nx";
         let entries: Vec<KernelEntry<'_>> = kallsyms(list).collect();
         let text = KernelEntry { address: 0xffff_ffff_8100_0000, kind: b'T', name: b"_text", module: b"" };
         let probe =

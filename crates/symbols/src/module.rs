@@ -23,7 +23,7 @@ pub struct Module {
     segments: Vec<LoadSegment>,
     table: Table,
     names: Names,
-    isa: Isa,
+    isa: Option<Isa>,
     problem: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Module {
         unwind.sort_unstable_by_key(|e| (e.start, e.end));
         let is_padding = |range: Range<u64>| is_padding(&segments, bytes, range);
         let table = Table::new(&executable_areas(&segments, sections), named, &unwind, is_padding);
-        let (build_id, isa) = (build_id.to_vec(), isa.unwrap_or(Isa::X86_64));
+        let build_id = build_id.to_vec();
         Module { name: name.to_owned(), build_id, segments, table, names: names.finish(), isa, problem }
     }
 
@@ -71,7 +71,7 @@ impl Module {
             segments: Vec::new(),
             table: Table::new(ranges, Vec::new(), &[], |_| false),
             names: Names::default(),
-            isa: Isa::X86_64,
+            isa: None,
             problem: None,
         }
     }
@@ -102,8 +102,8 @@ impl Module {
         &self.build_id
     }
 
-    /// The instruction set of its functions: that of the file's machine, and x86-64 if there is no file.
-    pub fn isa(&self) -> Isa {
+    /// The instruction set of its functions, as far as there is a file that says its machine.
+    pub fn isa(&self) -> Option<Isa> {
         self.isa
     }
 

@@ -312,9 +312,8 @@ impl<'x, 'f> Segment<'x, 'f> {
         }
         if let ExtentKind::RiscV(extent) = self.extent.kind() {
             let options = self.extent.riscv_options(extent, start);
-            // Its packets do not say which thread runs.
-            let program = self.stream.schedule.first().map_or(0, |first| first.program);
-            return extent.settings.decode(&bytes, 0..length, options, &mut programs[program], sink);
+            let schedule = &self.stream.schedule;
+            return extent.settings.decode(&bytes, 0..length, options, programs, schedule, sink);
         }
         let decoder = Decoder::new(&bytes, 0..length, &self.trace.recording.config, &self.stream.schedule);
         let decoder = decoder.with_guests(&self.trace.guests);

@@ -172,22 +172,14 @@ impl<'f> TraceStream<'f> {
         TraceStream { name, thread: stream.thread, cpu: stream.cpu, schedule, contexts, extents }
     }
 
-    /// Lets context IDs in the packets of a CPU decide which of these threads runs. The kernel of the traced system wrote
-    /// their IDs there.
-    pub(crate) fn know_contexts(&mut self, threads: &[(Thread, bool)]) {
+    /// Whether context IDs in the packets of a CPU decide which thread runs: the kernel of the traced system wrote the IDs of
+    /// threads there.
+    pub(crate) fn has_contexts(&self) -> bool {
         let has_ids = |extent: &Extent<'_>| match extent.kind {
             ExtentKind::Etm(config) => config.thread_ids != ThreadIds::None,
             _ => false,
         };
-        if self.thread.is_some() || !self.extents.iter().any(has_ids) {
-            return;
-        }
-        let thread = |switch: &Switch| ThreadContext {
-            context_id: threads[switch.context as usize].0.tid,
-            switch: *switch,
-        };
-        self.contexts = self.schedule.iter().map(thread).collect();
-        self.contexts.sort_by_key(|thread| (thread.context_id, thread.switch.at));
+        self.thread.is_none() && self.extents.iter().any(has_ids)
     }
 
     /// Returns the number of bytes of trace.

@@ -94,14 +94,15 @@ impl<'f> Trace<'f> {
         modules.accept_flat(&recording);
         let mut programs = ProcessHistory::new(&recording, &modules);
         let mut threads = Vec::new();
-        let mut streams: Vec<_> = recording
-            .streams
-            .iter()
-            .map(|stream| {
-                TraceStream::new(stream, programs.schedule(stream, &recording, &names, &mut threads))
-            })
-            .collect();
-        streams.iter_mut().for_each(|stream| stream.know_contexts(&threads));
+        let mut streams = Vec::new();
+        for stream in &recording.streams {
+            let schedule = programs.schedule(stream, &recording, &names, &mut threads);
+            let mut opened = TraceStream::new(stream, schedule);
+            if opened.has_contexts() {
+                opened.contexts = programs.contexts(stream, &recording, &names, &mut threads);
+            }
+            streams.push(opened);
+        }
         programs.share_kernel();
         let guests = programs.guests(&recording, &modules);
         let wanted = threads.iter().map(|&(thread, is_named)| is_named && wanted(thread)).collect();

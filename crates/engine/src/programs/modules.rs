@@ -8,7 +8,9 @@ use std::{
 
 use hodo_analyses::latency;
 use hodo_code::{Content, Isa, Label, Labels, Origin};
-use hodo_formats::recording::{GuestCode, KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
+use hodo_formats::recording::{
+    GuestCode, KeptCode, KernelSymbol, Mapping, Recording, SidebandKind, Stream, StreamKind,
+};
 use hodo_model::{FunctionId, Names, Place, Root, function_name};
 use hodo_symbols::{DebugSections, Lines, Rows, Symbols};
 
@@ -72,6 +74,8 @@ pub struct Modules<'f> {
     pub(super) modules: Vec<Module<'f>>,
     pub(super) symbols: Symbols,
     index: HashMap<(String, Vec<u8>), u32>,
+    /// The instruction set of code whose file does not say it, or that is in none.
+    isa: Isa,
     /// The module of code contained in the recording.
     kept: u32,
     /// The module of code that the kernel generated at run time.
@@ -79,6 +83,16 @@ pub struct Modules<'f> {
     generated: Generated<'f>,
     kernel: Kernel<'f>,
     guests: Vec<GuestKernel<'f>>,
+}
+
+/// Returns the instruction set of a recording, as far as the units that wrote it say it.
+fn isa_of(recording: &Recording<'_>) -> Isa {
+    let of_stream = |stream: &Stream<'_>| match &stream.kind {
+        StreamKind::Etm(config) => Some(if config.is_m_profile { Isa::T32 } else { Isa::A64 }),
+        StreamKind::RiscV(settings) => Some(settings.isa()),
+        StreamKind::IntelPt | StreamKind::Log(_) => None,
+    };
+    recording.streams.iter().find_map(of_stream).unwrap_or(Isa::X86_64)
 }
 
 /// Number of similar names that are returned.
@@ -97,6 +111,7 @@ impl<'f> Modules<'f> {
             modules: vec![Module::new("[unknown]", Source::Missing, None)],
             symbols: Symbols::default(),
             index: HashMap::new(),
+            isa: isa_of(recording),
             kept: 0,
             made: 0,
             generated: Generated::default(),
@@ -306,7 +321,7 @@ impl<'f> Modules<'f> {
 
     /// Returns the instruction set of a module.
     pub fn isa(&self, module: u32) -> Isa {
-        self.symbols.modules().get(module as usize).map_or(Isa::X86_64, hodo_symbols::Module::isa)
+        self.symbols.modules().get(module as usize).and_then(hodo_symbols::Module::isa).unwrap_or(self.isa)
     }
 
     /// Returns the address of a function in its module's symbol table.

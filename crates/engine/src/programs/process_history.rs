@@ -8,6 +8,7 @@ use std::{
 
 use hodo_clock::{Nanos, Tsc};
 use hodo_code::{AddressSpace, Content, Origin};
+use hodo_etm::flow::ThreadContext;
 use hodo_flow::Switch;
 use hodo_formats::recording::{
     GuestCode, KeptCode, KernelSymbol, Mapping, Recording, Sideband, SidebandKind, Stream, TextPoke, Thread,
@@ -347,14 +348,43 @@ impl<'f> ProcessHistory<'f> {
             self.space(thread.pid, 0);
             return self.slices(thread, (Tsc(0), Tsc(u64::MAX)), names, threads);
         }
+        let switches = self.switches_of(stream, recording);
+        let ends = switches[1..].iter().map(|&(tick, _)| tick).chain([Tsc(u64::MAX)]).collect::<Vec<_>>();
+        let slices = switches.iter().zip(ends);
+        slices.flat_map(|(&(from, thread), to)| self.slices(thread, (from, to), names, threads)).collect()
+    }
+
+    /// Returns which thread runs on the CPU of a stream from which tick on. Each has a program.
+    fn switches_of(&mut self, stream: &Stream<'_>, recording: &Recording<'_>) -> Vec<(Tsc, Thread)> {
         let of_cpu = recording.of_host().filter(|sideband| sideband.cpu == stream.cpu);
         let switches = switches(of_cpu.map(|sideband| (ticks(recording, sideband), sideband)));
         for (_, thread) in &switches {
             self.space(thread.pid, 0);
         }
-        let ends = switches[1..].iter().map(|&(tick, _)| tick).chain([Tsc(u64::MAX)]).collect::<Vec<_>>();
-        let slices = switches.iter().zip(ends);
-        slices.flat_map(|(&(from, thread), to)| self.slices(thread, (from, to), names, threads)).collect()
+        switches
+    }
+
+    /// Returns the threads of the CPU of a stream by their context IDs, which the kernel sets to those of threads; sorted by ID and
+    /// time. They need no times of switches, as packets show these.
+    pub(crate) fn contexts(
+        &mut self,
+        stream: &Stream<'_>,
+        recording: &Recording<'_>,
+        names: &Names<'_>,
+        threads: &mut Vec<(Thread, bool)>,
+    ) -> Vec<ThreadContext> {
+        let (mut seen, mut ids) = (HashSet::new(), HashSet::new());
+        let mut contexts = Vec::new();
+        for (at, thread) in self.switches_of(stream, recording) {
+            if seen.insert(thread) {
+                // A later thread may have the ID of one that ended.
+                let from = if ids.insert(thread.tid) { Tsc(0) } else { at };
+                let slices = self.slices(thread, (from, Tsc(u64::MAX)), names, threads).into_iter();
+                contexts.extend(slices.map(|switch| ThreadContext { context_id: thread.tid, switch }));
+            }
+        }
+        contexts.sort_by_key(|thread| (thread.context_id, thread.switch.at));
+        contexts
     }
 
     /// Returns the programs between two ticks of a thread's process, which must have one.

@@ -2,6 +2,7 @@
 
 mod memo;
 mod packets;
+mod threads;
 
 use std::ops::Range;
 
@@ -10,6 +11,7 @@ use hodo_code::{Graph, Isa, Labels, Program};
 use hodo_flow::{Event, Expected, Gap, Sink, Switch, Trouble};
 
 pub use memo::Memos;
+pub use threads::ThreadContext;
 
 use super::{
     elements::{Element, Elements, Placed},
@@ -20,15 +22,6 @@ use crate::{
     Config, ThreadIds,
     packet::{self, Address, Atoms, Context, Exception, Packet},
 };
-
-/// A thread by its context ID, which Linux sets to the thread's ID (CONFIG_PID_IN_CONTEXTIDR).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadContext {
-    /// Its context ID in the trace.
-    pub context_id: u32,
-    /// What runs when it does, from a time on.
-    pub switch: Switch,
-}
 
 /// Where the flow is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +109,10 @@ pub struct Decoder<'t> {
     /// Whether the segment before this one is decoded up to the first address of this one. With speculation it is not.
     is_continued: bool,
     schedule: &'t [Switch],
+    /// Time of the next switch in the schedule; the highest if there is none.
+    next_switch: Tsc,
+    /// Whether the time has reached that switch.
+    switch_is_due: bool,
     threads: &'t [ThreadContext],
     /// The current thread, if its context ID is known.
     thread: Option<u32>,
@@ -151,6 +148,8 @@ impl<'t> Decoder<'t> {
             ahead: Ahead::Unread,
             is_continued: false,
             schedule,
+            next_switch: threads::time_of(schedule.get(1)),
+            switch_is_due: false,
             threads: &[],
             thread: None,
             program: schedule[0].program,
@@ -242,6 +241,11 @@ impl<'t> Decoder<'t> {
             match self.packets.next_packet() {
                 // The unit has forgotten its return stack.
                 Ok(Some(Packet::TraceInfo(_))) => self.walk.returns.clear(),
+                // What ran has a time up to the end of the segment. Switches at that time are left to the next one.
+                Ok(Some(Packet::Timestamp { time, .. })) if time != 0 && self.time != Some(time) => {
+                    self.time = Some(time);
+                    target.sink.event(Event::Time(Tsc(time)));
+                }
                 Ok(Some(Packet::Atoms(atoms))) if is_committed => {
                     self.at = self.span.end;
                     self.atoms(atoms, target);
@@ -303,8 +307,11 @@ impl<'t> Decoder<'t> {
     #[inline]
     fn atoms<L: Labels, S: Sink>(&mut self, atoms: Atoms, target: &mut Target<'_, '_, L, S>) {
         for index in 0..atoms.count {
-            if self.state != State::On && !self.arrive_without_address() {
-                return;
+            if self.state != State::On {
+                if !self.arrive_without_address() {
+                    return;
+                }
+                self.switch_within_kernel(target.sink);
             }
             let (walk, graph, sink) = self.walk_graph_sink(target);
             match walk.atom(graph, sink, atoms.bits >> index & 1 == 1) {
@@ -351,6 +358,8 @@ impl<'t> Decoder<'t> {
             return self.leave(exception, address, target);
         }
         let isa = address.isa(self.is_64);
+        // Another thread may run than where the flow was known last.
+        let may_be_other = matches!(self.state, State::Start | State::Off | State::Lost);
         match self.state {
             State::GivenUp => return,
             State::On if self.walk.ip == address.value && self.walk.isa == isa => {}
@@ -367,8 +376,11 @@ impl<'t> Decoder<'t> {
             self.state = State::On;
         }
         self.walk.remembers_calls = self.config.return_stack;
+        match may_be_other {
+            true => self.follow_schedule(target.sink),
+            false => self.switch_within_kernel(target.sink),
+        }
         if std::mem::take(&mut self.comes_on) {
-            self.follow_schedule(target.sink);
             target.sink.event(Event::Enabled(address.value));
         }
     }
@@ -496,39 +508,6 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Selects the program of the current thread, by time if that is known. Returns whether the thread is known.
-    fn follow_thread(&mut self, sink: &mut impl Sink) -> bool {
-        let Some(id) = self.thread else { return false };
-        let first = self.threads.partition_point(|thread| thread.context_id < id);
-        let count = self.threads[first..].partition_point(|thread| thread.context_id == id);
-        let of_thread = &self.threads[first..first + count];
-        // Without times the last program is the likeliest: a thread runs its first one until its `exec` only.
-        let now = Tsc(self.time.unwrap_or(u64::MAX));
-        let begun = of_thread.partition_point(|thread| thread.switch.at <= now);
-        let Some(thread) = of_thread.get(begun.saturating_sub(1)) else { return false };
-        self.run(thread.switch.program, thread.switch.context, sink);
-        true
-    }
-
-    fn run(&mut self, program: usize, context: u32, sink: &mut impl Sink) {
-        if (program, context) != (self.program, self.context) {
-            (self.program, self.context) = (program, context);
-            self.walk.forget_block();
-            sink.event(Event::Switch(context));
-        }
-    }
-
-    /// Selects the program that runs at the current time.
-    fn follow_schedule(&mut self, sink: &mut impl Sink) {
-        if self.follow_thread(sink) {
-            return;
-        }
-        let now = Tsc(self.time.unwrap_or(0));
-        let after = self.schedule.partition_point(|switch| switch.at <= now);
-        let switch = self.schedule[after.saturating_sub(1)];
-        self.run(switch.program, switch.context, sink);
-    }
-
     fn set_time<L: Labels, S: Sink>(&mut self, time: u64, target: &mut Target<'_, '_, L, S>) {
         // A time of 0 means that the unit does not know it (IHI 0064, "Timestamp element").
         if time == 0 || self.time == Some(time) {
@@ -538,9 +517,11 @@ impl<'t> Decoder<'t> {
         target.sink.event(Event::Time(Tsc(time)));
         self.walk.tick = time;
         self.walk.forget_block();
-        // The kernel is the same in all programs. Of a thread that is known, only its program may change.
-        if self.thread.is_some() || self.state == State::On && self.walk.ip >> 63 == 1 {
-            self.follow_schedule(target.sink);
+        self.pass_switches(Tsc(time));
+        match self.thread {
+            // Of a thread that is known, only its program may change.
+            Some(_) => self.follow_schedule(target.sink),
+            None => self.switch_within_kernel(target.sink),
         }
     }
 

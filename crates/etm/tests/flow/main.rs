@@ -16,7 +16,8 @@ use hodo_etm::{
 use hodo_flow::{Event, Executed, Sink, Switch};
 use proptest::prelude::*;
 
-const START: u64 = 0x40_0000;
+/// In the kernel's half, where threads are switched.
+const START: u64 = 0xffff_8000_0040_0000;
 /// Instructions of the code.
 const LENGTH: u64 = 64;
 /// Where exceptions lead; the code there returns.

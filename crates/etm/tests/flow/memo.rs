@@ -103,13 +103,13 @@ fn reported<const BLOCKS: bool>(
     space: &AddressSpace<'_>,
     trace: &[u8],
     settings: &Settings,
+    schedule: &[Switch],
     mut memos: Option<Memos>,
 ) -> Reports<BLOCKS> {
-    let mut programs = [Program::new(space, &Functions)];
-    let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
+    let mut programs = [Program::new(space, &Functions), Program::new(space, &Functions)];
     let mut reported = Reports::<BLOCKS>::default();
     for span in [segments(trace), segments(trace)].concat() {
-        let decoder = Decoder::new(trace, span, &settings.config(), &schedule);
+        let decoder = Decoder::new(trace, span, &settings.config(), schedule);
         match &mut memos {
             Some(memos) => decoder.decode_with_memo(&mut programs, memos, &mut reported),
             None => decoder.decode(&mut programs, &mut reported),
@@ -117,6 +117,9 @@ fn reported<const BLOCKS: bool>(
     }
     reported
 }
+
+/// One program.
+const ALWAYS: [Switch; 1] = [Switch { at: Tsc(0), program: 0, context: 0 }];
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
@@ -131,6 +134,7 @@ proptest! {
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         changed in prop::option::of((0..LENGTH, 1..100_000u64)),
         most in 1usize..40,
+        switches in prop::collection::btree_map(1..100_000u64, (0..2usize, 0..3u32), 0..4),
     ) {
         let depth = if speculates { settings.speculation_depth } else { 0 };
         let settings = Settings { speculation_depth: depth, cycles_commit: settings.cycles_commit && depth > 0, ..settings };
@@ -147,11 +151,13 @@ proptest! {
             let content = Content { bytes: &recorded.code[4 * from as usize..], origin: Origin { module: 2, offset: 4 * from } };
             space.map(START + 4 * from..START + 4 * LENGTH, content, at);
         }
+        let later = switches.into_iter().map(|(at, (program, context))| Switch { at: Tsc(at), program, context });
+        let schedule: Vec<Switch> = ALWAYS.into_iter().chain(later).collect();
         let no_memo = None;
-        let without = reported::<false>(&space, &trace, &settings, no_memo);
-        let with = reported::<false>(&space, &trace, &settings, Some(Memos::default()));
+        let without = reported::<false>(&space, &trace, &settings, &schedule, no_memo);
+        let with = reported::<false>(&space, &trace, &settings, &schedule, Some(Memos::default()));
         prop_assert_eq!(&with.items, &without.items);
-        let small = reported::<true>(&space, &trace, &settings, Some(Memos::with_capacity(most)));
+        let small = reported::<true>(&space, &trace, &settings, &schedule, Some(Memos::with_capacity(most)));
         prop_assert_eq!(&small.items, &without.items);
     }
 }
@@ -191,9 +197,9 @@ fn a_plain_trace_is_reported_by_paths() {
             (ip, ran) = (next, ran + 1);
         }
         let trace = encoder.finish();
-        let with = reported::<false>(&space, &trace, &settings, Some(Memos::default()));
+        let with = reported::<false>(&space, &trace, &settings, &ALWAYS, Some(Memos::default()));
         let no_memo = None;
-        assert_eq!(with.items, reported::<false>(&space, &trace, &settings, no_memo).items);
+        assert_eq!(with.items, reported::<false>(&space, &trace, &settings, &ALWAYS, no_memo).items);
         // The trace is decoded twice. Blocks are asked for now and then, as the number of items says.
         assert!(with.by_path > ran, "{} of {ran} instructions twice", with.by_path);
     }

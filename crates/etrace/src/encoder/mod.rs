@@ -124,6 +124,8 @@ pub struct Encoder {
     since_sync: u64,
     /// Whether the next instruction is to be sent as a synchronization packet.
     resync: bool,
+    /// Whether the caller asked for that.
+    is_sync_due: bool,
 }
 
 /// Why an address is reported.
@@ -181,6 +183,7 @@ impl Encoder {
             passed: NOTHING,
             since_sync: 0,
             resync: false,
+            is_sync_due: false,
         };
         encoder.support(Qualification::Unchanged);
         encoder
@@ -205,6 +208,16 @@ impl Encoder {
     pub fn set_context(&mut self, context: u64) {
         self.context_changed = self.context != Some(context);
         self.context = Some(context);
+    }
+
+    /// Lets the next instruction that retires be sent as a synchronization packet, so that decoders apply the time in that packet
+    /// exactly there. Call it where another thread begins to run.
+    ///
+    /// The packet comes later where a decoder that begins there could not go on: at a return that was not predicted, and at a jump
+    /// whose target the instruction before it determines.
+    pub fn synchronize_next(&mut self) {
+        // Without an instruction before it, it is sent so anyway.
+        self.is_sync_due = self.current.is_some();
     }
 
     /// An instruction retired.
@@ -258,7 +271,7 @@ impl Encoder {
     /// Packets were lost: those since the last call of [`Encoder::take`], and what they reported.
     pub fn lose(&mut self) {
         self.packets.clear();
-        (self.current, self.trap) = (None, None);
+        (self.current, self.trap, self.is_sync_due) = (None, None, false);
         self.before = Before::Nothing;
         self.uninferable = false;
         self.support(Qualification::Lost);
@@ -272,7 +285,7 @@ impl Encoder {
         let taken = is_taken(current, next);
         let mispredicted = self.count_branch(current, taken, is_sync);
         self.resync = false;
-        if !is_sync && self.since_sync >= self.resync_after {
+        if self.is_sync_due || !is_sync && self.since_sync >= self.resync_after {
             // Without the depth of a return that failed, the decoder could take another one for it.
             self.resync = match next {
                 Next::Instruction(next) => {
@@ -280,6 +293,8 @@ impl Encoder {
                 }
                 _ => false,
             };
+            // What follows a trap or the end is a synchronization packet.
+            self.is_sync_due &= !self.resync && matches!(next, Next::Instruction(_));
         }
         // Whether a packet of format 3 follows that is about the next instruction, or a trap.
         let sync_follows = match next {
@@ -314,8 +329,9 @@ impl Encoder {
             let would_be_sent = after_uninferable && !is_sync;
             self.support(if would_be_sent { Qualification::Ended } else { Qualification::EndedReported });
         }
-        // The decoder is at this instruction after a packet about it.
-        self.passed = match self.packets.len() > packets {
+        // The decoder is at this instruction after a packet about it, which a context is not.
+        let is_reported = self.packets[packets..].iter().any(|packet| !matches!(packet, Packet::Context(_)));
+        self.passed = match is_reported {
             true => NOTHING,
             false => (self.passed.0.min(current.address), self.passed.1.max(current.address)),
         };

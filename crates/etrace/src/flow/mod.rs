@@ -15,17 +15,19 @@ pub(crate) mod code;
 mod outcomes;
 mod packets;
 mod points;
+mod schedule;
 mod walk;
 
 use std::ops::Range;
 
 use hodo_clock::Tsc;
 use hodo_code::{Labels, Program};
-use hodo_flow::{Cause, ControlFlowKind, Event, Gap, Sink, Trouble};
+use hodo_flow::{Cause, ControlFlowKind, Event, Gap, Sink, Switch, Trouble};
 use hodo_isa::Isa;
 
 use self::{
     outcomes::Outcomes,
+    schedule::{Programs, is_kernel},
     walk::{Memory, Walk},
 };
 use crate::{
@@ -63,6 +65,8 @@ pub struct Decoder<'t> {
     source: Option<u16>,
     /// Whether times of the carrier are times of packets.
     carrier_has_time: bool,
+    /// The time of the current packet in the carrier, if it is a time of packets.
+    carrier_time: Option<u64>,
     span: Range<usize>,
     options: Options,
     /// Position of the current packet.
@@ -114,6 +118,7 @@ impl<'t> Decoder<'t> {
             units: Units::new(stream, span.start, configuration.transport),
             source: configuration.source,
             carrier_has_time: configuration.carrier_time,
+            carrier_time: None,
             options,
             packet_position: span.start,
             certain_at: span.start,
@@ -160,21 +165,36 @@ impl<'t> Decoder<'t> {
         self.memory.cache = TargetCache::new(&enabled);
     }
 
-    /// Decodes the chunk.
-    pub fn decode<L: Labels>(mut self, program: &mut Program<'_, L>, sink: &mut impl Sink) {
-        while self.step(program, sink) {}
-        self.flush(program, sink);
+    /// Decodes the chunk, in which one program runs.
+    pub fn decode<L: Labels>(self, program: &mut Program<'_, L>, sink: &mut impl Sink) {
+        let always = [Switch { at: Tsc(0), program: 0, context: 0 }];
+        self.decode_scheduled(std::slice::from_mut(program), &always, sink);
+    }
+
+    /// Decodes the chunk. `schedule` lists the programs in order of time and must not be empty.
+    ///
+    /// A switch takes effect within kernel code: exactly at a synchronization packet or trap whose time has reached it, and
+    /// at other packets up to a block early.
+    pub fn decode_scheduled<L: Labels>(
+        mut self,
+        programs: &mut [Program<'_, L>],
+        schedule: &[Switch],
+        sink: &mut impl Sink,
+    ) {
+        let mut programs = Programs::new(programs, schedule);
+        while self.step(&mut programs, sink) {}
+        self.flush(&mut programs, sink);
         self.close_gap(sink);
     }
 
     /// Reads and follows a packet. Returns `false` at the end of the chunk.
-    fn step<L: Labels>(&mut self, program: &mut Program<'_, L>, sink: &mut impl Sink) -> bool {
+    fn step<L: Labels>(&mut self, programs: &mut Programs<'_, '_, L>, sink: &mut impl Sink) -> bool {
         self.packet_position = self.units.position();
         let unit = match self.units.next_unit() {
             Ok(None) => return false,
             Ok(Some(unit)) => unit,
             Err(error) => {
-                self.lose(error.trouble(), program, sink);
+                self.lose(error.trouble(), programs, sink);
                 return self.packet_position < self.span.end;
             }
         };
@@ -184,41 +204,47 @@ impl<'t> Decoder<'t> {
         }
         let is_after = unit.at >= self.span.end;
         match Packet::decode_after(unit.payload, unit.skip, self.parameters, self.options) {
-            Ok(packet) if is_after => self.end_at(packet, program, sink),
+            Ok(packet) if is_after => self.end_at(packet, programs, sink),
             Ok(packet) => {
                 // Following the packet may change what its address is compressed against.
                 let address = self.address_of(packet);
-                let followed = self.follow(packet, program, sink);
+                self.carrier_time = unit.time.filter(|_| self.carrier_has_time);
+                let followed = self.follow(packet, programs, sink);
                 // What a packet reports ran before the packet entered the carrier.
-                self.emit_time(unit.time.filter(|_| self.carrier_has_time), sink);
+                self.emit_time(self.carrier_time, programs, sink);
                 match followed {
                     Ok(()) if self.state == State::On => self.certain_at = unit.at,
                     Ok(()) => {}
                     Err(trouble) => {
-                        self.lose(trouble, program, sink);
-                        self.resume_at(packet, address, program, sink);
+                        self.lose(trouble, programs, sink);
+                        self.resume_at(packet, address, programs, sink);
                     }
                 }
                 true
             }
             Err(error) => {
-                self.lose(error.trouble(unit.payload), program, sink);
+                self.lose(error.trouble(unit.payload), programs, sink);
                 !is_after
             }
         }
     }
 
     /// Reports what is known to have retired, and returns the address after it, if it is known.
-    fn flush<L: Labels>(&mut self, program: &mut Program<'_, L>, sink: &mut impl Sink) -> Option<u64> {
+    fn flush<L: Labels>(&mut self, programs: &mut Programs<'_, '_, L>, sink: &mut impl Sink) -> Option<u64> {
         if self.state != State::On {
             return None;
         }
-        self.walk.finish(program.graph(self.isa), sink, &mut self.memory)
+        self.walk.finish(programs.graph(self.isa), sink, &mut self.memory)
     }
 
     /// Opens a gap at the current packet.
-    fn lose<L: Labels>(&mut self, trouble: Trouble, program: &mut Program<'_, L>, sink: &mut impl Sink) {
-        self.flush(program, sink);
+    fn lose<L: Labels>(
+        &mut self,
+        trouble: Trouble,
+        programs: &mut Programs<'_, '_, L>,
+        sink: &mut impl Sink,
+    ) {
+        self.flush(programs, sink);
         self.state = State::Lost;
         (self.inferred, self.trap) = (None, None);
         self.memory.outcomes.clear();
@@ -241,13 +267,28 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Reports a time.
-    fn emit_time(&mut self, time: Option<u64>, sink: &mut impl Sink) {
-        let Some(time) = time.map(Tsc) else { return };
-        if self.time != Some(time) {
-            self.time = Some(time);
-            self.walk.set_tick(time.0);
-            sink.event(Event::Time(time));
+    /// Reports a time, and selects the program that runs then, if kernel code runs.
+    fn emit_time<L: Labels>(
+        &mut self,
+        time: Option<u64>,
+        programs: &mut Programs<'_, '_, L>,
+        sink: &mut impl Sink,
+    ) {
+        let Some(time) = time.map(Tsc).filter(|&time| self.time != Some(time)) else { return };
+        self.time = Some(time);
+        self.walk.set_tick(time.0);
+        sink.event(Event::Time(time));
+        programs.pass(time);
+        if self.state == State::On && is_kernel(self.walk.ip) {
+            self.follow_schedule(programs, sink);
+        }
+    }
+
+    /// Selects the program that runs at the current time.
+    fn follow_schedule<L: Labels>(&mut self, programs: &mut Programs<'_, '_, L>, sink: &mut impl Sink) {
+        if let Some(context) = programs.follow_schedule() {
+            self.walk.forget_block();
+            sink.event(Event::Switch(context));
         }
     }
 }

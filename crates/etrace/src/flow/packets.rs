@@ -1,10 +1,11 @@
 //! What each packet says of the flow.
 
-use hodo_code::{Labels, Program};
+use hodo_code::Labels;
 use hodo_flow::{Event, Expected, Sink, Trouble};
 
 use super::{
-    Decoder, PendingTrap, State, cause, code,
+    Decoder, PendingTrap, Programs, State, cause, code,
+    schedule::is_kernel,
     walk::{Address, By, Goal, Reached},
 };
 use crate::packet::{BranchMap, Packet, Prediction, Qualification, Reported, Start, Support, Trap};
@@ -24,22 +25,22 @@ impl Decoder<'_> {
     pub(super) fn follow<L: Labels>(
         &mut self,
         packet: Packet,
-        program: &mut Program<'_, L>,
+        programs: &mut Programs<'_, '_, L>,
         sink: &mut impl Sink,
     ) -> Result<(), Trouble> {
         match packet {
-            Packet::Start(start) => self.start(&start, program, sink),
-            Packet::Trap(trap) => self.trap(&trap, program, sink),
+            Packet::Start(start) => self.start(&start, programs, sink),
+            Packet::Trap(trap) => self.trap(&trap, programs, sink),
             Packet::Context(context) => {
-                self.emit_time(context.time, sink);
+                self.emit_time(context.time, programs, sink);
                 Ok(())
             }
-            Packet::Support(support) => self.support(&support, program, sink),
-            _ if self.state == State::On => self.report(packet, program, sink),
+            Packet::Support(support) => self.support(&support, programs, sink),
+            _ if self.state == State::On => self.report(packet, programs, sink),
             // Nothing can be said before a synchronization packet.
             _ if matches!(self.state, State::Unknown | State::Lost) => {
                 let address = self.address_of(packet);
-                self.resume_at(packet, address, program, sink);
+                self.resume_at(packet, address, programs, sink);
                 Ok(())
             }
             _ => Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::On }),
@@ -50,12 +51,17 @@ impl Decoder<'_> {
     pub(super) fn end_at<L: Labels>(
         &mut self,
         packet: Packet,
-        program: &mut Program<'_, L>,
+        programs: &mut Programs<'_, '_, L>,
         sink: &mut impl Sink,
     ) -> bool {
         let ended = match packet {
-            Packet::Start(start) => self.reach(&start, program, sink),
-            Packet::Support(support) => match self.support(&support, program, sink) {
+            Packet::Start(start) => {
+                let reached = self.reach(&start, programs, sink);
+                // What ran has a time up to the end of the chunk.
+                self.emit_time(start.context.time, programs, sink);
+                reached
+            }
+            Packet::Support(support) => match self.support(&support, programs, sink) {
                 Ok(()) if self.state == State::On => return true,
                 ended => ended,
             },
@@ -63,7 +69,7 @@ impl Decoder<'_> {
             _ => Ok(()),
         };
         if let Err(trouble) = ended {
-            self.lose(trouble, program, sink);
+            self.lose(trouble, programs, sink);
         }
         false
     }
@@ -72,13 +78,13 @@ impl Decoder<'_> {
     fn reach<L: Labels>(
         &mut self,
         start: &Start,
-        program: &mut Program<'_, L>,
+        programs: &mut Programs<'_, '_, L>,
         sink: &mut impl Sink,
     ) -> Result<(), Trouble> {
         if self.state != State::On {
             return Ok(());
         }
-        let graph = program.graph(self.isa);
+        let graph = programs.graph(self.isa);
         if let Some(address) = self.inferred.take()
             && !self.walk.may_precede(graph, &self.memory, start.address)
         {
@@ -104,14 +110,18 @@ impl Decoder<'_> {
     fn start<L: Labels>(
         &mut self,
         start: &Start,
-        program: &mut Program<'_, L>,
+        programs: &mut Programs<'_, '_, L>,
         sink: &mut impl Sink,
     ) -> Result<(), Trouble> {
         let before = self.state;
-        if let Err(trouble) = self.reach(start, program, sink) {
-            self.lose(trouble, program, sink);
+        if let Err(trouble) = self.reach(start, programs, sink) {
+            self.lose(trouble, programs, sink);
         }
-        self.emit_time(start.context.time, sink);
+        self.emit_time(start.context.time.or(self.carrier_time), programs, sink);
+        if before != State::On || self.state == State::Lost || start.context.privilege != self.privilege {
+            // What ran before is unknown, or the kernel.
+            self.follow_schedule(programs, sink);
+        }
         self.close_gap(sink);
         match (before, self.trap.take()) {
             (State::Trapped, Some(PendingTrap { from: Some(from), cause })) => {
@@ -121,7 +131,7 @@ impl Decoder<'_> {
             _ => {}
         }
         self.privilege = start.context.privilege;
-        self.begin(start.address, start.taken, program)
+        self.begin(start.address, start.taken, programs, sink)
     }
 
     /// Begins at an instruction, without any memory.
@@ -129,8 +139,12 @@ impl Decoder<'_> {
         &mut self,
         address: u64,
         taken: bool,
-        program: &mut Program<'_, L>,
+        programs: &mut Programs<'_, '_, L>,
+        sink: &mut impl Sink,
     ) -> Result<(), Trouble> {
+        if is_kernel(address) {
+            self.follow_schedule(programs, sink);
+        }
         self.allowance.restart(self.packet_position);
         self.reported = address;
         self.inferred = None;
@@ -139,7 +153,7 @@ impl Decoder<'_> {
         self.memory.cache.reset();
         self.memory.calls.clear();
         self.state = State::On;
-        let graph = program.graph(self.isa);
+        let graph = programs.graph(self.isa);
         self.walk.begin(graph, address)?;
         if code::branches_at(graph, address, self.walk.tick()) == 1 {
             self.memory.outcomes.add(BranchMap { count: 1, not_taken: u32::from(!taken) });
@@ -150,10 +164,10 @@ impl Decoder<'_> {
     fn trap<L: Labels>(
         &mut self,
         trap: &Trap,
-        program: &mut Program<'_, L>,
+        programs: &mut Programs<'_, '_, L>,
         sink: &mut impl Sink,
     ) -> Result<(), Trouble> {
-        let (before, after) = (self.state, self.flush(program, sink));
+        let (before, after) = (self.state, self.flush(programs, sink));
         let cause = cause(trap);
         // The address of the exception, if the code does not determine it.
         let given = if trap.is_handler { None } else { trap.address };
@@ -162,7 +176,7 @@ impl Decoder<'_> {
             State::Trapped => self.trap.and_then(|pending| pending.from),
             State::Unknown | State::Lost | State::Off => given,
         };
-        self.emit_time(trap.context.time, sink);
+        self.emit_time(trap.context.time.or(self.carrier_time), programs, sink);
         self.state = State::Trapped;
         self.inferred = None;
         self.reported = trap.address.unwrap_or(self.reported);
@@ -193,20 +207,20 @@ impl Decoder<'_> {
             (State::Unknown | State::Lost, _) => {}
         }
         self.privilege = trap.context.privilege;
-        self.begin(handler, trap.taken, program)
+        self.begin(handler, trap.taken, programs, sink)
     }
 
     fn support<L: Labels>(
         &mut self,
         support: &Support,
-        program: &mut Program<'_, L>,
+        programs: &mut Programs<'_, '_, L>,
         sink: &mut impl Sink,
     ) -> Result<(), Trouble> {
         let qualification = support.qualification;
         let mut result = Ok(());
         if let (State::On, Qualification::Ended, Some(address)) = (self.state, qualification, self.inferred) {
             // The packet before it would have been sent anyway: it reported the target of a jump.
-            let graph = program.graph(self.isa);
+            let graph = programs.graph(self.isa);
             result = self.walk.advance(graph, sink, &mut self.memory, Goal::Jump(address)).map(|_| ());
         }
         if support.options != self.options {
@@ -219,7 +233,7 @@ impl Decoder<'_> {
         self.inferred = None;
         if qualification != Qualification::Unchanged || !support.enabled {
             if self.state == State::On {
-                let to = self.flush(program, sink);
+                let to = self.flush(programs, sink);
                 sink.event(Event::Disabled { from: None, to, asynchronous: false, cause: None });
             }
             self.trap = None;
@@ -234,10 +248,10 @@ impl Decoder<'_> {
     fn report<L: Labels>(
         &mut self,
         packet: Packet,
-        program: &mut Program<'_, L>,
+        programs: &mut Programs<'_, '_, L>,
         sink: &mut impl Sink,
     ) -> Result<(), Trouble> {
-        let graph = program.graph(self.isa);
+        let graph = programs.graph(self.isa);
         let mut predicted = None;
         match packet {
             Packet::Branches { map, .. } | Packet::Cached { map, .. } => self.memory.outcomes.add(map),
@@ -258,8 +272,8 @@ impl Decoder<'_> {
             return Ok(());
         };
         let address = address?;
-        let goal = Goal::Address(self.way_to(packet, address, program)?);
-        let graph = program.graph(self.isa);
+        let goal = Goal::Address(self.way_to(packet, address, programs)?);
+        let graph = programs.graph(self.isa);
         self.reported = address;
         let reached = self.walk.advance(graph, sink, &mut self.memory, goal)?;
         if reached == Reached::ByPath {
@@ -292,7 +306,7 @@ impl Decoder<'_> {
         &self,
         packet: Packet,
         address: u64,
-        program: &mut Program<'_, L>,
+        programs: &mut Programs<'_, '_, L>,
     ) -> Result<Address, Trouble> {
         let (notify, updiscon, depth) = match (packet, reported(packet)) {
             (Packet::Cached { depth, .. }, _) => (false, false, depth),
@@ -307,7 +321,7 @@ impl Decoder<'_> {
             // The depth is that of a return that failed, or is given because a packet of format 3 follows. Directly after
             // a failed return, `updiscon` is set.
             Some(_) => {
-                let (tick, graph) = (self.walk.tick(), program.graph(self.isa));
+                let (tick, graph) = (self.walk.tick(), programs.graph(self.isa));
                 match self.follower() {
                     Follower::Interruption => By::Path,
                     Follower::Start(next)
@@ -361,7 +375,7 @@ impl Decoder<'_> {
         &mut self,
         packet: Packet,
         address: Option<Result<u64, Trouble>>,
-        program: &mut Program<'_, L>,
+        programs: &mut Programs<'_, '_, L>,
         sink: &mut impl Sink,
     ) {
         let is_known = self.gap.is_some() && self.lacks_code_only;
@@ -377,7 +391,8 @@ impl Decoder<'_> {
             Packet::Branches { map, .. } => map,
             _ => BranchMap::default(),
         };
-        let graph = program.graph(self.isa);
+        self.follow_schedule(programs, sink);
+        let graph = programs.graph(self.isa);
         if self.walk.begin(graph, address).is_err() {
             return;
         }

@@ -167,8 +167,14 @@ impl Walk {
     /// Selects the code of another tick.
     pub(super) fn set_tick(&mut self, tick: u64) {
         if self.tick != tick {
-            (self.tick, self.block) = (tick, None);
+            self.tick = tick;
+            self.forget_block();
         }
+    }
+
+    /// Looks up the block at the position again, as another program runs.
+    pub(super) fn forget_block(&mut self) {
+        self.block = None;
     }
 
     #[inline]

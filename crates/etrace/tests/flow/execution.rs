@@ -44,6 +44,7 @@ pub(crate) enum Step {
     End(Option<u64>),
     Time(u64),
     Context(u64),
+    Synchronize,
 }
 
 /// A program and what it did.
@@ -138,6 +139,17 @@ impl Execution {
         Execution { code: run.code, steps: run.steps }
     }
 
+    /// Asks for a synchronization before each step whose number is a multiple of `every`.
+    pub(crate) fn synchronize(&mut self, every: usize) {
+        let steps = std::mem::take(&mut self.steps).into_iter().enumerate();
+        self.steps = steps
+            .flat_map(|(number, step)| {
+                let asks = number.is_multiple_of(every).then_some(Step::Synchronize);
+                asks.into_iter().chain([step])
+            })
+            .collect();
+    }
+
     /// The addresses of the instructions that retired.
     pub(crate) fn retired(&self) -> Vec<u64> {
         let retired = |step: &Step| match step {
@@ -161,6 +173,7 @@ impl Execution {
                 Step::End(next) => encoder.end(*next),
                 Step::Time(time) => encoder.set_time(*time),
                 Step::Context(context) => encoder.set_context(*context),
+                Step::Synchronize => encoder.synchronize_next(),
             }
         }
         encoder.end(None);

@@ -24,6 +24,12 @@ mod magic {
 /// Words of an ETMv4 in version 0, which does not count them.
 const ETM_V4_WORDS: u64 = 7;
 
+/// TS_SOURCE: the virtual counter, which TIME_CONV converts to the recording's clock.
+const VIRTUAL_COUNTER: u32 = 1;
+
+/// TRCCONFIGR: timestamps.
+const TIMESTAMPS: u32 = 1 << 11;
+
 /// A parsed AUXTRACE_INFO record of CoreSight.
 #[derive(Clone, Debug)]
 pub(super) struct CoreSight {
@@ -39,12 +45,14 @@ struct Unit {
     cpu: u32,
     trace_id: u8,
     config: Config,
+    /// Whether its timestamps are ticks that TIME_CONV converts.
+    has_time: bool,
 }
 
 impl CoreSight {
     /// Reads the record, after u32 type and u32 reserved: u64 version, u64 with the PMU's type and the number of CPUs, u64
     /// snapshot; then for each CPU u64 magic, u64 CPU, in version 1 u64 number of words, and the words: TRCCONFIGR,
-    /// TRCTRACEIDR, TRCIDR0, TRCIDR1, TRCIDR2, TRCIDR8, TRCAUTHSTATUS, and TRCDEVARCH of an ETE.
+    /// TRCTRACEIDR, TRCIDR0, TRCIDR1, TRCIDR2, TRCIDR8, TRCAUTHSTATUS, of an ETE TRCDEVARCH, and TS_SOURCE since perf 6.4.
     ///
     /// # Errors
     /// The record ends before a unit's last word, or a unit is of an older kind.
@@ -67,6 +75,12 @@ impl CoreSight {
     /// Whether the recording consists of snapshots.
     pub(super) fn snapshots(&self) -> bool {
         self.is_snapshot
+    }
+
+    /// Whether the times of records and of all units are of one clock. Those of a unit are not where the hardware's generator of
+    /// timestamps is another counter than the kernel's.
+    pub(super) fn has_time(&self) -> bool {
+        self.units.iter().all(|unit| unit.has_time)
     }
 
     /// Returns the streams of the sources. `sideband` may contain the trace IDs that the kernel gave to the CPUs.
@@ -140,18 +154,25 @@ impl Unit {
     fn read(cursor: &mut Cursor<'_>, version: u64) -> Result<Option<Unit>, Eof> {
         let (kind, cpu) = (cursor.u64()?, cursor.u64()?);
         let count = if version == 0 { ETM_V4_WORDS } else { cursor.u64()? };
-        let mut words = [0; 8];
+        let mut words = [0; 9];
         for index in 0..count {
             let word = cursor.u64()?;
             if let Some(kept) = words.get_mut(index as usize) {
                 *kept = word as u32;
             }
         }
-        let [config, trace_id, id0, id1, id2, id8, _status, device_architecture] = words;
-        let device_architecture = if kind == magic::ETE { device_architecture } else { 0 };
+        let [config, trace_id, id0, id1, id2, id8, _status, ..] = words;
+        let (device_architecture, time_source) = match kind {
+            magic::ETE => (words[7], words[8]),
+            _ => (0, words[7]),
+        };
         let registers = Registers { config, trace_id, id0, id1, id2, id8, device_architecture };
-        let unit =
-            Unit { cpu: cpu as u32, trace_id: (trace_id & 0x7f) as u8, config: Config::new(&registers) };
+        let unit = Unit {
+            cpu: cpu as u32,
+            trace_id: (trace_id & 0x7f) as u8,
+            has_time: config & TIMESTAMPS != 0 && time_source == VIRTUAL_COUNTER,
+            config: Config::new(&registers),
+        };
         Ok(Some(unit).filter(|_| matches!(kind, magic::ETM_V4 | magic::ETE)))
     }
 }

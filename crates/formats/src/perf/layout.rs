@@ -260,6 +260,19 @@ pub mod intel_pt_config {
     pub const PSB_PERIOD: u64 = 0xf << 24;
 }
 
+/// Bits of `perf_event_attr.config` for the kernel's cs_etm PMU, and those of TRCCONFIGR that they switch on (Linux,
+/// `include/linux/coresight-pmu.h`).
+pub mod coresight_config {
+    /// Pairs of a bit of `config` and one of TRCCONFIGR: cycle counts, context ID, virtual context, timestamps, return stack.
+    const BITS: [(u64, u32); 5] =
+        [(1 << 12, 1 << 4), (1 << 14, 1 << 6), (1 << 15, 1 << 7), (1 << 28, 1 << 11), (1 << 29, 1 << 12)];
+
+    /// Returns the `config` of an event that sets TRCCONFIGR to this.
+    pub fn of(register: u32) -> u64 {
+        BITS.into_iter().filter(|(_, bit)| register & bit != 0).map(|(config, _)| config).sum()
+    }
+}
+
 /// `type` of an AUXTRACE_INFO record: the kind of trace.
 pub mod auxtrace_type {
     /// Intel Processor Trace.

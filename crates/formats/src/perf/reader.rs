@@ -16,7 +16,7 @@ use super::{
     features::{self, BuildIds},
     file::{Features, File, Section},
     info::Info,
-    layout::{TYPE_TRACEPOINT, UPDATE_NAME, aux_flag, feature, record},
+    layout::{NO_CPU, TYPE_TRACEPOINT, UPDATE_NAME, aux_flag, feature, record},
     records::Record,
     riscv::RiscV,
     sample::Sample,
@@ -52,6 +52,8 @@ pub(super) struct Reader<'a> {
     queues: Queues<'a>,
     sideband: Vec<Sideband<'a>>,
     build_ids: BuildIds<'a>,
+    /// Whether events count on CPUs, not in threads.
+    is_of_cpus: bool,
     /// The virtual machines of events, by kernel event id.
     guests: HashMap<u64, Guest>,
     /// Event names from records, by kernel event id.
@@ -247,9 +249,10 @@ impl<'a> Reader<'a> {
         const ENTRY: usize = 32;
         let entries = body.take(usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(ENTRY))?;
         for entry in entries.chunks_exact(ENTRY) {
-            let id = Cursor::new(entry, 0).u64()?;
-            let (Ok(pid), Ok(vcpu)) = (body.u64(), body.u64()) else { break };
-            if pid != 0 {
+            let mut words = Cursor::new(entry, 0);
+            let (id, _index, cpu) = (words.u64()?, words.u64()?, words.u64()?);
+            self.is_of_cpus |= cpu as u32 != NO_CPU;
+            if let (Ok(pid @ 1..), Ok(vcpu)) = (body.u64(), body.u64()) {
                 self.guests.insert(id, Guest { pid: pid as u32, vcpu: u32::try_from(vcpu).ok() });
             }
         }
@@ -293,7 +296,8 @@ impl<'a> Reader<'a> {
     fn owner(&self, sample: SampleId) -> Option<Owner> {
         let cpu = sample.cpu.map(Owner::Cpu);
         let thread = sample.thread.map(|thread| Owner::Thread(thread.tid));
-        if self.info.as_ref().is_some_and(Info::per_cpu) { cpu.or(thread) } else { thread.or(cpu) }
+        let is_of_cpus = self.info.as_ref().map_or(self.is_of_cpus, Info::per_cpu);
+        if is_of_cpus { cpu.or(thread) } else { thread.or(cpu) }
     }
 
     fn lose(&mut self, sample: SampleId, cause: Cause, count: u64, detail: &str) {
@@ -308,6 +312,7 @@ impl<'a> Reader<'a> {
         let cpuid = self.features.get(&feature::CPUID).and_then(|section| features::one_text(*section).ok());
         config.cpu = cpuid.as_deref().and_then(features::cpu);
         config.clock = config.clock.or(self.clock);
+        config.tsc |= self.other_unit_has_time();
         let processes = processes(&self.sideband);
         let process = |tid| processes.get(&tid).copied().unwrap_or(tid);
         self.switches(process);
@@ -354,6 +359,14 @@ impl<'a> Reader<'a> {
             clock_identity,
             ..Recording::default()
         }
+    }
+
+    /// Whether the times of packets of Arm's or RISC-V's units are ticks of the recording's clock. In a recording of threads,
+    /// RISC-V's packets are too rare for the code of a time to be found.
+    fn other_unit_has_time(&self) -> bool {
+        let of_unit = self.coresight.as_ref().map(CoreSight::has_time);
+        let of_unit = of_unit.or(self.riscv.as_ref().map(|_| self.is_of_cpus));
+        self.clock.is_some() && of_unit.unwrap_or(false)
     }
 
     /// Whether most records are in other files.

@@ -47,7 +47,8 @@ const PROTECTION: [u32; 2] = [5, 2];
 pub struct Setup<'a> {
     /// What wrote the trace.
     pub unit: TraceUnit<'a>,
-    /// `perf_event_attr.config` of the event, built from the bits in [`intel_pt_config`].
+    /// `perf_event_attr.config` of the event, built from the bits in [`intel_pt_config`]. That of CoreSight units of CPUs follows
+    /// from their registers.
     pub config: u64,
     /// The conversion from ticks to nanoseconds.
     pub clock: PerfClock,
@@ -116,8 +117,9 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// Starts a file with one trace for each of `sources`.
     ///
     /// # Errors
-    /// Returns the errors of `out`.
+    /// Returns the errors of `out`. CoreSight has trace IDs for about a hundred CPUs; more are an error.
     pub fn new(out: W, setup: Setup<'a>, sources: Vec<Source>) -> io::Result<Self> {
+        check_ids(setup.unit, &sources)?;
         let offsets = vec![0; sources.len()];
         let mut writer = Writer {
             out,
@@ -140,7 +142,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         writer.data_start = writer.position;
         let info = match writer.setup.unit {
             TraceUnit::IntelPt => writer.auxtrace_info(),
-            other => other.auxtrace_info(PMU_TYPE, writer.setup.snapshot),
+            other => other.auxtrace_info(PMU_TYPE, writer.setup.snapshot, &writer.sources),
         };
         writer.record(record::AUXTRACE_INFO, 0, &info)?;
         writer.id_index()?;
@@ -300,7 +302,8 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
             | attr_flag::COMM_EXEC
             | attr_flag::CONTEXT_SWITCH
             | attr_flag::BUILD_ID;
-        attr.extend(words(&[self.setup.config, period, samples, 0, flags]));
+        let config = self.setup.unit.event_config(self.setup.config, self.per_cpu());
+        attr.extend(words(&[config, period, samples, 0, flags]));
         attr.resize(ATTR_SIZE as usize, 0);
         attr
     }
@@ -419,6 +422,21 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.position += bytes.len() as u64;
         self.out.write_all(bytes)
+    }
+}
+
+/// Checks that CoreSight has a trace ID for each CPU.
+fn check_ids(unit: TraceUnit<'_>, sources: &[Source]) -> io::Result<()> {
+    let lacks_id = |source: &&Source| match **source {
+        Source::Cpu(cpu) => matches!(unit, TraceUnit::CoreSight(_)) && unit.trace_id(cpu).is_none(),
+        Source::Thread(_) => false,
+    };
+    match sources.iter().find(lacks_id) {
+        None => Ok(()),
+        Some(source) => {
+            let reason = format!("CPU {} has no trace ID: CoreSight has no more", source.cpu());
+            Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+        }
     }
 }
 

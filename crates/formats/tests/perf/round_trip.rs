@@ -4,10 +4,11 @@ use std::io::Cursor;
 
 use crate::file::read;
 use hodo_clock::{Nanos, PerfClock};
+use hodo_etm::{encoder::Settings, frames::frames_of};
 use hodo_formats::{
     perf::layout::{CodeEntry, HodoscopeSection, intel_pt_config},
     perf::write::{Setup, Source, TraceUnit, Writer},
-    recording::{KernelSymbol, Mapping, RecorderNotes, Sideband, SidebandKind, TextPoke, Thread},
+    recording::{KernelSymbol, Mapping, RecorderNotes, Sideband, SidebandKind, StreamKind, TextPoke, Thread},
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -153,4 +154,81 @@ fn no_packet_lies_in_two_pieces() {
     let read = read(&file).unwrap();
     let lengths: Vec<_> = read.streams[0].pieces.iter().map(|piece| piece.bytes.len() as u64).collect();
     assert_eq!(lengths, [size]);
+}
+
+/// A recording of the CPUs 0 and 3: a switch on each, and these bytes in two pieces.
+fn of_cpus(unit: TraceUnit<'_>, traces: [[&[u8]; 2]; 2]) -> Vec<u8> {
+    let setup = Setup { unit, event: "trace//", ..setup("") };
+    let sources = [0, 3].map(Source::Cpu);
+    let mut writer = Writer::new(Cursor::new(Vec::new()), setup, sources.to_vec()).unwrap();
+    for event in switches() {
+        writer.sideband(&event).unwrap();
+    }
+    for (source, pieces) in traces.iter().enumerate() {
+        for bytes in pieces {
+            writer.trace(source, Nanos(9), bytes.len() as u64, *bytes).unwrap();
+        }
+    }
+    writer.finish(&HodoscopeSection::default(), &[][..]).unwrap().into_inner()
+}
+
+fn switches() -> [Sideband<'static>; 2] {
+    [(0, 0), (3, 1)].map(|(cpu, from)| Sideband {
+        time: Some(Nanos(5 + u64::from(cpu))),
+        cpu: Some(cpu),
+        thread: THREADS[from],
+        guest: None,
+        kind: SidebandKind::SwitchOut { preempted: false, next: Some(THREADS[1 - from]) },
+    })
+}
+
+/// The trace units of CPUs write into frames, each with an ID of its own.
+#[test]
+fn each_cpu_has_a_trace_unit() {
+    for is_ete in [false, true] {
+        let settings = Settings { return_stack: true, context_ids: true, is_ete, ..Settings::default() };
+        let unit = TraceUnit::CoreSight(settings.registers());
+        let ids = [0, 3].map(|cpu| unit.trace_id(cpu).unwrap());
+        assert_eq!(ids, [0x10, 0x13]);
+        let bytes: [[Vec<u8>; 2]; 2] = [[vec![1; 20], vec![2; 3]], [vec![3; 7], vec![4; 40]]];
+        let framed = [0, 1].map(|cpu| [0, 1].map(|piece| frames_of(ids[cpu], &bytes[cpu][piece])));
+        let file = of_cpus(unit, framed.each_ref().map(|pieces| pieces.each_ref().map(|piece| &piece[..])));
+
+        let recording = read(&file).unwrap();
+        assert_eq!(recording.sideband, switches());
+        assert_eq!((recording.config.tsc, recording.config.clock), (true, PerfClock::new(10, 1024, 77)));
+        // The event's contextid, contextid2, timestamp and retstack.
+        assert_eq!(recording.events[0].config, 1 << 14 | 1 << 15 | 1 << 28 | 1 << 29);
+        assert_eq!(recording.streams.len(), 2);
+        for ((stream, cpu), bytes) in recording.streams.iter().zip([0, 3]).zip(&bytes) {
+            assert_eq!((stream.cpu, stream.thread), (Some(cpu), None));
+            let StreamKind::Etm(config) = stream.kind else { panic!("{:?}", stream.kind) };
+            assert_eq!(config, settings.config());
+            let pieces: Vec<u8> = stream.pieces.iter().flat_map(|piece| piece.bytes).copied().collect();
+            assert_eq!(pieces, bytes.concat());
+        }
+    }
+}
+
+#[test]
+fn there_are_not_more_cpus_than_trace_ids() {
+    let unit = TraceUnit::CoreSight(Settings::default().registers());
+    let started = |cpu| {
+        let setup = Setup { unit, ..setup("") };
+        Writer::new(Cursor::new(Vec::new()), setup, vec![Source::Cpu(0), Source::Cpu(cpu)]).map(|_| ())
+    };
+    assert!(started(95).is_ok());
+    assert!(started(96).unwrap_err().to_string().contains("CPU 96 has no trace ID"));
+}
+
+#[test]
+fn the_harts_of_a_recording_have_the_same_settings() {
+    let unit = TraceUnit::RiscV("[transport]\nkind = \"encapsulation\"\ntime_bytes = 6\n");
+    let file = of_cpus(unit, [[&[1; 8], &[2; 16]], [&[3; 8], &[4; 8]]]);
+    let recording = read(&file).unwrap();
+    assert!(recording.config.tsc);
+    let cpus: Vec<_> = recording.streams.iter().map(|stream| stream.cpu).collect();
+    assert_eq!(cpus, [Some(0), Some(3)]);
+    let StreamKind::RiscV(settings) = &recording.streams[1].kind else { panic!() };
+    assert!(format!("{settings:?}").contains("time_bytes: 6"), "{settings:?}");
 }

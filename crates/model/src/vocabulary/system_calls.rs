@@ -1,6 +1,6 @@
 //! System call numbers, from the kernel's table of each architecture.
 
-use syscalls::{aarch64, x86_64};
+use syscalls::{aarch64, riscv64, x86_64};
 
 /// The architecture that defines the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub enum Machine {
     X86_64,
     /// 64-bit ARM.
     Aarch64,
+    /// 64-bit RISC-V.
+    Riscv64,
 }
 
 /// Exclusive upper bound of the numbers.
@@ -20,6 +22,7 @@ impl Machine {
         match name {
             "x86_64" => Some(Machine::X86_64),
             "aarch64" => Some(Machine::Aarch64),
+            "riscv64" => Some(Machine::Riscv64),
             _ => None,
         }
     }
@@ -29,6 +32,7 @@ impl Machine {
         match self {
             Machine::X86_64 => x86_64::Sysno::new(number).map(|call| call.name()),
             Machine::Aarch64 => aarch64::Sysno::new(number).map(|call| call.name()),
+            Machine::Riscv64 => riscv64::Sysno::new(number).map(|call| call.name()),
         }
     }
 
@@ -48,6 +52,7 @@ mod tests {
         assert_eq!(Machine::X86_64.name(257), Some("openat"));
         assert_eq!(Machine::X86_64.name(400), None);
         assert_eq!(Machine::Aarch64.name(63), Some("read"));
+        assert_eq!(Machine::Riscv64.name(259), Some("riscv_flush_icache"));
         assert!(Machine::X86_64.all().any(|call| call == (435, "clone3")));
     }
 }

@@ -153,6 +153,7 @@ impl Decoder<'_> {
             && self.exception.is_none()
             && self.gap.is_none()
             && !self.comes_on
+            && !self.switch_is_due
             && self.is_64
             && self.walk.isa == Isa::A64
             && self.walk.remembers_calls == self.config.return_stack
@@ -231,7 +232,7 @@ impl Decoder<'_> {
             let most = if position < apart { 1 } else { TOGETHER };
             let packets = self.packets.plain_packets(most, end);
             if packets.is_empty() {
-                if self.follow_clock(table.state(state), target) {
+                if self.follow_clock(target) {
                     continue;
                 }
                 break;
@@ -269,17 +270,14 @@ impl Decoder<'_> {
     }
 
     /// Follows a time or a count of cycles between atoms. Returns whether paths may still be reported after it.
-    fn follow_clock<L, S: Sink>(&mut self, state: MemoState, target: &mut Target<'_, '_, L, S>) -> bool
-    where
-        L: Labels,
-    {
+    fn follow_clock<L: Labels, S: Sink>(&mut self, target: &mut Target<'_, '_, L, S>) -> bool {
         let before = self.packets.clone();
         if before.position() >= self.span.end {
             return false;
         }
         match self.packets.next_packet() {
             Ok(Some(Packet::Cycles { count, .. })) => self.pass_cycles(count, target.sink),
-            Ok(Some(Packet::Timestamp { time, cycles })) if !self.may_switch(state, target) => {
+            Ok(Some(Packet::Timestamp { time, cycles })) if !self.switches_at(Tsc(time)) => {
                 self.pass_time(time, target.sink);
                 if let Some(cycles) = cycles {
                     self.pass_cycles(Some(cycles), target.sink);
@@ -295,10 +293,9 @@ impl Decoder<'_> {
         self.walk.tick != u64::MAX && target.sink.takes_paths()
     }
 
-    /// Returns whether a time may switch to another program.
-    fn may_switch<L: Labels, S: Sink>(&self, state: MemoState, target: &mut Target<'_, '_, L, S>) -> bool {
-        let graph = target.programs[self.program].graph(Isa::A64);
-        self.thread.is_some() || graph.start(state.block) >> 63 == 1
+    /// Returns whether another program may run from a time on.
+    fn switches_at(&self, time: Tsc) -> bool {
+        self.thread.is_some() || time >= self.next_switch
     }
 }
 
