@@ -77,14 +77,17 @@ fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
     // SAFETY: QEMU passes a NUL-terminated name.
     let name = unsafe { CStr::from_ptr(info.target_name) };
     let target = Target::from_name(name.to_bytes())
-        .filter(|&target| match target {
-            Target::X86_64 | Target::Riscv64 => true,
-            Target::Aarch64 => !info.system_emulation,
-            Target::CortexM => info.system_emulation,
-        })
+        .filter(|&target| target != Target::CortexM || info.system_emulation)
         .ok_or_else(|| format!("it does not emulate {}", name.to_string_lossy()))?;
     target::set(target);
-    let is_machine = info.system_emulation && target == Target::X86_64;
+    let option = |name: &str| {
+        let value = |argument: &&CStr| {
+            argument.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec)
+        };
+        arguments.iter().find_map(value)
+    };
+    let slave = option("slave").and_then(|number| String::from_utf8(number).ok()?.parse().ok());
+    let is_machine = info.system_emulation && slave.is_none() && target != Target::CortexM;
     let version = if is_machine { machine::VERSION } else { qemu::VERSION };
     if !(info.version_min..=info.version_current).contains(&version) {
         return Err(format!(
@@ -94,20 +97,13 @@ fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
             if is_machine { "QEMU 11.1 has it" } else { "Debian 12's QEMU 7.2 has it" }
         ));
     }
-    let option = |name: &str| {
-        let value = |argument: &&CStr| {
-            argument.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec)
-        };
-        arguments.iter().find_map(value)
-    };
     let spool =
         PathBuf::from(OsString::from_vec(option("spool").ok_or("the option spool=DIRECTORY is missing")?));
     if is_machine {
         return machine::install(id, spool);
     }
     if info.system_emulation {
-        let number = option("slave").and_then(|number| String::from_utf8(number).ok()?.parse().ok());
-        return slave::install(id, &spool, number.ok_or("the option slave=NUMBER is missing")?);
+        return slave::install(id, &spool, slave.ok_or("the option slave=NUMBER is missing")?);
     }
     let clock = option("clock").and_then(|clock| String::from_utf8(clock).ok()?.parse().ok()).unwrap_or(0);
     let settings = match Settings::load(&spool) {

@@ -39,7 +39,8 @@ const CHORES: &[Chore] = &[
     Chore {
         name: "setup",
         help: "install what the other chores need (Debian, Ubuntu); --machine: fetch a machine for --engine machine into \
-               the user's cache; --board: build boards for --engine board there",
+               the user's cache, of another architecture with --machine aarch64 or riscv64; --board: build boards for \
+               --engine board there",
         run: set_up,
     },
     Chore {
@@ -97,16 +98,20 @@ fn main() -> ExitCode {
 fn set_up(arguments: &[String]) -> Outcome {
     match arguments {
         [] => {}
-        [option] if option == "--machine" => {
-            machine::ensure()?;
-            return machine::ensure_lttng();
-        }
+        [option] if option == "--machine" => return set_up_machine("x86_64"),
+        [option, architecture] if option == "--machine" => return set_up_machine(architecture),
         [option] if option == "--board" => return board::ensure().map(|_| ()),
-        _ => return Err("usage: cargo xtask setup [--machine | --board]".into()),
+        _ => return Err("usage: cargo xtask setup [--machine [x86_64 | aarch64 | riscv64] | --board]".into()),
     }
     setup::ensure(Need::Fuzz)?;
     println!("setup: everything is there");
     Ok(())
+}
+
+/// Fetches a machine; only that for x86-64 can have LTTng.
+fn set_up_machine(architecture: &str) -> Outcome {
+    machine::ensure_for(architecture)?;
+    if architecture == "x86_64" { machine::ensure_lttng() } else { Ok(()) }
 }
 
 /// Executes a program of the lab in the present folder, as arguments may be paths.

@@ -48,6 +48,9 @@ pub struct PerfClock {
 }
 
 impl PerfClock {
+    /// The clock of a counter whose ticks are nanoseconds. Any shift does.
+    pub const NANOSECONDS: PerfClock = PerfClock { shift: 10, multiplier: 1 << 10, zero: 0 };
+
     /// Creates a clock from a recording's shift in bits, multiplier, and nanoseconds at tick 0. Returns `None` for a
     /// multiplier of zero or of more than 32 bits, and for a shift of 64 bits or more.
     pub fn new(shift: u64, multiplier: u64, zero: u64) -> Option<PerfClock> {

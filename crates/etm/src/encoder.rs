@@ -106,6 +106,7 @@ pub struct Encoder {
     /// Cycles since the last count.
     cycles: u32,
     uncommitted: u32,
+    has_begun: bool,
     synchronized_at: usize,
 }
 
@@ -126,6 +127,7 @@ impl Encoder {
             now: None,
             cycles: 0,
             uncommitted: 0,
+            has_begun: false,
             synchronized_at: 0,
         }
     }
@@ -133,7 +135,8 @@ impl Encoder {
     /// Turns tracing on, at an address.
     pub fn begin(&mut self, address: u64, context: Context) {
         self.flush();
-        if self.out.is_empty() {
+        if !self.has_begun {
+            self.has_begun = true;
             self.synchronize();
         }
         self.out.push(0x04); // Trace On
@@ -328,7 +331,14 @@ impl Encoder {
         self.synchronize();
     }
 
-    /// Ends tracing, and returns all bytes.
+    /// Takes the bytes that were written since the last time.
+    pub fn take(&mut self) -> Vec<u8> {
+        let bytes = std::mem::take(&mut self.out);
+        self.synchronized_at = self.synchronized_at.saturating_sub(bytes.len());
+        bytes
+    }
+
+    /// Ends tracing, and returns all bytes that were not taken.
     pub fn finish(mut self) -> Vec<u8> {
         self.write_pending();
         self.commit(u32::MAX);

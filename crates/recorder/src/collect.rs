@@ -30,8 +30,6 @@ use crate::{
 
 /// Ticks of the virtual clock per second; a tick is a nanosecond.
 const FREQUENCY: u64 = 1_000_000_000;
-/// The shift of the conversion to nanoseconds, `ticks * multiplier >> shift`, which changes nothing here. Any shift does.
-const CLOCK_SHIFT: u64 = 10;
 /// The ratio of the TSC frequency to the bus frequency of 100 MHz.
 const MAX_NONTURBO_RATIO: u8 = 10;
 
@@ -189,7 +187,7 @@ impl Collected {
         let setup = Setup {
             unit: unit.unwrap_or_default(),
             config: event.config(),
-            clock: PerfClock::new(CLOCK_SHIFT, 1 << CLOCK_SHIFT, 0).ok_or(io::ErrorKind::InvalidInput)?,
+            clock: PerfClock::NANOSECONDS,
             tsc_ctc_ratio: (TSC_TICKS_PER_CTC as u32, 1),
             max_nonturbo_ratio: MAX_NONTURBO_RATIO,
             snapshot,

@@ -293,8 +293,10 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
         return Err(Error::Missing("--trigger needs --engine native or --engine machine".to_owned()));
     }
     let has_target = request.target.is_some() || request.sysroot.is_some();
-    if !matches!(request.engine, Engine::Auto | Engine::Emulate) && has_target {
-        return Err(Error::Missing("--arch and --sysroot need --engine emulate".to_owned()));
+    if !matches!(request.engine, Engine::Auto | Engine::Emulate | Engine::Machine) && has_target {
+        return Err(Error::Missing(
+            "--arch and --sysroot need --engine emulate or --engine machine".to_owned(),
+        ));
     }
     let has_native_option = request.native_memory.is_some()
         || request.time_every.is_some()

@@ -139,14 +139,32 @@ fn become_command(
     }
 }
 
-/// Marks the begin of the recording; the plugin recognizes the instruction by its bytes.
+/// Marks the begin of the recording. The plugin recognizes the instruction by its bytes; it has no effect:
+///
+/// * x86-64: `nop` with an operand whose displacement is `hodo` in ASCII;
+/// * AArch64: a move of 0x686f, `ho` in ASCII, to the zero register;
+/// * RISC-V: a HINT for custom use (Unprivileged ISA, "HINT Instructions") with the immediate 0x686.
 fn mark_begin() {
     // SAFETY: the instruction has no effect.
-    unsafe { asm!("nop dword ptr [rax + rax + 0x6f646f68]") }
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!("nop dword ptr [rax + rax + 0x6f646f68]");
+        #[cfg(target_arch = "aarch64")]
+        asm!("movz xzr, #0x686f");
+        #[cfg(target_arch = "riscv64")]
+        asm!("slti zero, a0, 0x686");
+    }
 }
 
-/// Marks the end of the recording.
+/// Marks the end of the recording: the instruction of [`mark_begin`] with the next number.
 pub(crate) fn mark_end() {
     // SAFETY: the instruction has no effect.
-    unsafe { asm!("nop dword ptr [rax + rax + 0x6f646f69]") }
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!("nop dword ptr [rax + rax + 0x6f646f69]");
+        #[cfg(target_arch = "aarch64")]
+        asm!("movz xzr, #0x6870");
+        #[cfg(target_arch = "riscv64")]
+        asm!("slti zero, a0, 0x687");
+    }
 }

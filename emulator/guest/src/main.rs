@@ -48,7 +48,7 @@ fn run() -> Result<(), Error> {
     setup::copy("/proc/kallsyms", &format!("{SPOOL}/symbols"))?;
     setup::copy("/proc/modules", &format!("{SPOOL}/modules"))?;
     setup::bring_up_loopback()?;
-    let root = setup::mount_root()?;
+    let root = setup::mount_root(SPOOL)?;
     let mut rings = sideband::Rings::open(SPOOL)?;
     let mut tracers = tracers::Tracers::open(SPOOL, &root)?;
     sideband::list_threads(SPOOL)?;

@@ -34,14 +34,22 @@ pub(crate) fn mount_spool(folder: &str) -> Result<(), Error> {
     mount("spool", folder, "9p", 0, &format!("{OPTIONS_9P},cache=none"))
 }
 
-/// Mounts the host's root below a writable layer, and returns the mount point.
-pub(crate) fn mount_root() -> Result<String, Error> {
-    mount("root", "/host", "9p", libc::MS_RDONLY, &format!("{OPTIONS_9P},cache=loose,access=any"))?;
+/// Mounts the host's root below a writable layer, and returns the mount point. If the spool says so, the files of another system
+/// hide those of the host.
+pub(crate) fn mount_root(spool: &str) -> Result<String, Error> {
+    let options = format!("{OPTIONS_9P},cache=loose,access=any");
+    mount("root", "/host", "9p", libc::MS_RDONLY, &options)?;
+    let mut lower = "/host";
+    if fs::exists(format!("{spool}/sysroot")).unwrap_or(false) {
+        mount("sysroot", "/sysroot", "9p", libc::MS_RDONLY, &options)?;
+        lower = "/sysroot:/host";
+    }
     mount_plainly("layer", "/layer", "tmpfs")?;
     for folder in ["/layer/upper", "/layer/work"] {
         fs::create_dir_all(folder).map_err(Error::of(folder))?;
     }
-    mount("root", ROOT, "overlay", 0, "lowerdir=/host,upperdir=/layer/upper,workdir=/layer/work")?;
+    let layers = format!("lowerdir={lower},upperdir=/layer/upper,workdir=/layer/work");
+    mount("root", ROOT, "overlay", 0, &layers)?;
     for (kind, folder) in [("proc", "proc"), ("sysfs", "sys"), ("devtmpfs", "dev"), ("tmpfs", "run")] {
         mount_plainly(kind, &format!("{ROOT}/{folder}"), kind)?;
     }

@@ -1,7 +1,7 @@
 //! System calls without a function in the standard library.
 
 use std::{
-    ffi::CString,
+    ffi::{CStr, CString},
     fmt, io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     ptr,
@@ -106,15 +106,15 @@ pub(crate) fn set_host_name(name: &str) -> Result<(), Error> {
 
 /// uname(2): system, host, release and machine, as `uname -a` begins.
 pub(crate) fn uname() -> String {
-    // SAFETY: all-zero bytes are a valid `utsname`, and its texts end in NUL.
+    // SAFETY: all-zero bytes are a valid `utsname`.
     let names = unsafe {
         let mut names: libc::utsname = std::mem::zeroed();
         libc::uname(&mut names);
         names
     };
     let text = |text: &[libc::c_char]| {
-        let bytes = text.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect::<Vec<_>>();
-        String::from_utf8_lossy(&bytes).into_owned()
+        // SAFETY: each text of a `utsname` ends in NUL.
+        unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned()
     };
     [&names.sysname, &names.nodename, &names.release, &names.machine].map(|name| text(name)).join(" ")
 }

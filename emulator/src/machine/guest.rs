@@ -5,6 +5,7 @@
 use hodo_isa::{Bits, Isa};
 
 use super::watch::ReadMemory;
+use crate::target::{self, Target};
 
 /// VMRUN.
 pub(crate) const VMRUN: [u8; 3] = [0x0f, 0x01, 0xd8];
@@ -19,13 +20,26 @@ const GUEST: u32 = 1 << 21;
 pub(crate) struct Mode {
     bits: u8,
     pub(crate) in_guest: bool,
+    /// Its code is never recorded: firmware in the machine mode of RISC-V, programs in Arm's 32-bit state.
+    pub(crate) is_hidden: bool,
 }
 
 impl Mode {
-    /// The mode of a processor that starts: 16-bit code.
-    pub(crate) const START: Mode = Mode { bits: 16, in_guest: false };
     /// The mode after a VMRUN, before its first instruction runs.
-    pub(crate) const UNKNOWN: Mode = Mode { bits: 0, in_guest: false };
+    pub(crate) const UNKNOWN: Mode = Mode { bits: 0, in_guest: false, is_hidden: false };
+
+    /// The mode of a processor that starts: of x86, 16-bit code.
+    pub(crate) fn at_start() -> Mode {
+        match target::current() {
+            Target::X86_64 | Target::CortexM => Mode { bits: 16, in_guest: false, is_hidden: false },
+            Target::Aarch64 | Target::Riscv64 => Mode::of_other(false),
+        }
+    }
+
+    /// A mode of another processor than x86.
+    pub(crate) fn of_other(is_hidden: bool) -> Mode {
+        Mode { bits: 64, in_guest: false, is_hidden }
+    }
 
     /// The mode that `hflags` describes.
     pub(crate) fn of(hflags: u32) -> Mode {
@@ -34,7 +48,7 @@ impl Mode {
             (0, _) => 32,
             _ => 64,
         };
-        Mode { bits, in_guest: hflags & GUEST != 0 }
+        Mode { bits, in_guest: hflags & GUEST != 0, is_hidden: false }
     }
 
     /// The width of the code: 16, 32 or 64 bits.
@@ -44,11 +58,11 @@ impl Mode {
 
     /// The instruction set of the code.
     pub(crate) fn isa(self) -> Isa {
-        Isa::X86(match self.bits {
-            16 => Bits::B16,
-            32 => Bits::B32,
-            _ => Bits::B64,
-        })
+        match (target::current().isa(), self.bits) {
+            (Isa::X86(_), 16) => Isa::X86(Bits::B16),
+            (Isa::X86(_), 32) => Isa::X86(Bits::B32),
+            (isa, _) => isa,
+        }
     }
 }
 
@@ -110,7 +124,7 @@ mod tests {
         assert_eq!(Vmcb::of(&bytes), Vmcb { pc: 0x1_0000, bits: 16, ..long });
         bytes[0x413] = 4;
         assert_eq!(Vmcb::of(&bytes), Vmcb { pc: 0x1_0000, bits: 32, ..long });
-        assert_eq!(Mode::of(GUEST | CODE_64 | CODE_32), Mode { bits: 64, in_guest: true });
-        assert_eq!(Mode::of(0), Mode { bits: 16, in_guest: false });
+        assert_eq!(Mode::of(GUEST | CODE_64 | CODE_32), Mode { bits: 64, in_guest: true, is_hidden: false });
+        assert_eq!(Mode::of(0), Mode { bits: 16, in_guest: false, is_hidden: false });
     }
 }

@@ -1,4 +1,4 @@
-//! A whole machine: a plugin of `qemu-system-x86_64` that emits Intel PT for each vCPU.
+//! A whole machine: a plugin of `qemu-system-x86_64`, `-aarch64` and `-riscv64` that emits Intel PT for each vCPU.
 //!
 //! ```text
 //! QEMU translates a block ──► Block: instructions, how it may end        Memory: code as it changes ──► code
@@ -8,8 +8,11 @@
 //! QEMU begins an insn     ──► Witness: the same account, counted one by one (if requested)
 //! ```
 //!
-//! Recording begins and ends with an instruction that the guest's init runs: a long NOP with a number in it that no
+//! Recording begins and ends with an instruction that the guest's init runs: of x86, a long NOP with a number in it that no
 //! compiler emits. It needs no privilege and has no effect on any processor.
+//!
+//! Machines for Arm and RISC-V write the packets of Intel PT too, of which the recorder makes the trace of their own units. There
+//! a CFE packet has the cause of each exception.
 
 mod block;
 mod buffer;
@@ -20,6 +23,7 @@ mod modules;
 mod places;
 mod plugin;
 mod processes;
+mod processor;
 mod qemu;
 mod ring;
 mod settings;
@@ -30,13 +34,30 @@ pub mod truth;
 mod vcpu;
 mod watch;
 
+use crate::Target;
+
 pub(crate) use plugin::install;
 pub(crate) use qemu::VERSION;
 pub use settings::{KernelEnd, ModuleLayout, Part, Privilege, Process, Settings};
-pub use watch::SYSCALL;
+
+/// What precedes the name of a system call in that of the function of a target's kernel.
+pub fn syscall_prefix(target: Target) -> &'static str {
+    processor::of(target).syscall
+}
+
+/// Ticks per second of the counter that gives a machine its time; `counts_time`: it counts instructions.
+pub fn ticks_per_second(target: Target, counts_time: bool) -> u64 {
+    match target {
+        // The virtual time of QEMU, in the unit of the processor's own counter.
+        Target::Aarch64 | Target::CortexM => 1_000_000_000,
+        Target::Riscv64 => 10_000_000,
+        Target::X86_64 if counts_time => 1_000_000_000,
+        Target::X86_64 => time_stamp_frequency(),
+    }
+}
 
 /// Ticks of the time-stamp counter per second, which QEMU passes to guests unchanged. Takes a twentieth of a second.
-pub fn tick_frequency() -> u64 {
+fn time_stamp_frequency() -> u64 {
     // SAFETY: all x86-64 processors have the instruction.
     let ticks = || unsafe { std::arch::x86_64::_rdtsc() };
     let (begin, from) = (std::time::Instant::now(), ticks());
@@ -47,8 +68,3 @@ pub fn tick_frequency() -> u64 {
 
 /// The most vCPUs of a machine.
 pub const VCPUS: usize = 16;
-
-/// `nopl 0x6f646f68(%rax,%rax,1)`: recording begins.
-pub const BEGIN: [u8; 8] = [0x0f, 0x1f, 0x84, 0x00, b'h', b'o', b'd', b'o'];
-/// `nopl 0x6f646f69(%rax,%rax,1)`: recording ends.
-pub const END: [u8; 8] = [0x0f, 0x1f, 0x84, 0x00, b'i', b'o', b'd', b'o'];

@@ -13,17 +13,17 @@ use std::{
 };
 
 use hodo_intel_pt::encoder::Encoder;
-use hodo_isa::x86::branch_target;
-use hodo_isa::x86::disassembler::{Decoder, DecoderOptions, FlowControl};
+use hodo_isa::Terminator;
 
 use super::{
-    BEGIN, END, VCPUS,
-    block::Block,
+    VCPUS,
+    block::{Block, End},
     buffer::Buffer,
     code::Memory,
     filter::{Filter, Refusal},
     guest::{Mode, VMRUN},
     modules::Modules,
+    processor::{Registers, processor},
     qemu::{
         self, ADD, Api, EXCEPTION, INTERRUPT, NO_REGISTERS, READ_REGISTERS, STORE, Scoreboard, ScoreboardWord,
     },
@@ -33,11 +33,14 @@ use super::{
     trigger::Triggers,
     truth::Begun,
     vcpu::{Start, Vcpu},
-    watch::{Arrival, Registers, Watch},
+    watch::{Arrival, Watch},
 };
+use hodo_isa::Step;
+
 use crate::{
     block::Read,
     qemu::{Id, Tb},
+    target::{self, Target},
 };
 
 /// What all callbacks share.
@@ -62,9 +65,6 @@ static WATCH: OnceLock<Watch> = OnceLock::new();
 /// Where the kernel loads modules; known when recording begins.
 static MODULES: OnceLock<Modules> = OnceLock::new();
 
-/// `pause`.
-const PAUSE: [u8; 2] = [0xf3, 0x90];
-
 /// Whether the guest's command runs: 0 not yet, 1 now, 2 no longer.
 static STATE: AtomicU8 = AtomicU8::new(WAITING);
 const WAITING: u8 = 0;
@@ -80,31 +80,16 @@ unsafe impl Sync for Vcpus {}
 static VCPU: Vcpus = Vcpus([const { UnsafeCell::new(None) }; VCPUS]);
 
 thread_local! {
-    /// The address of `CPUX86State` of the thread's vCPU, once it has run a block. Not updated while a vCPU is recorded:
-    /// it stays the same.
+    /// The address of the state of the thread's vCPU, once it has run a block. Not updated while a vCPU is recorded: it stays
+    /// the same.
     static STATE_OF_VCPU: Cell<*const u64> = const { Cell::new(std::ptr::null()) };
 }
 
-/// The mode and CR3 of the thread's vCPU; `None` if it has run nothing yet.
-fn present() -> Option<(Mode, u64)> {
+/// The registers of the thread's vCPU; `None` if it has run nothing yet.
+fn present() -> Option<Registers> {
     let env = STATE_OF_VCPU.get();
     // SAFETY: QEMU keeps the state for as long as it runs, and only this thread changes it.
-    let word = |index| unsafe { env.add(index).read() };
-    (!env.is_null()).then(|| (Mode::of(word(qemu::ENV_HFLAGS) as u32), word(qemu::ENV_CR3)))
-}
-
-/// The linear address of the next instruction.
-///
-/// # Safety
-/// `env` is the address of `CPUX86State`, and the vCPU is between blocks, in this mode.
-#[inline(always)]
-unsafe fn linear_pc(env: *const u64, mode: Mode) -> u64 {
-    // SAFETY: as the caller promises.
-    let word = |index| unsafe { env.add(index).read() };
-    match mode.bits() {
-        64 => word(qemu::ENV_RIP),
-        _ => word(qemu::ENV_RIP).wrapping_add(word(qemu::ENV_CS_BASE)) & u64::from(u32::MAX),
-    }
+    (!env.is_null()).then(|| unsafe { Registers::new(env) })
 }
 
 /// The vCPU of the calling thread.
@@ -164,14 +149,14 @@ extern "C" fn translate(tb: *mut Tb, _: *mut c_void) {
     if reads.is_empty() {
         return;
     }
-    let mode = present().map_or(Mode::START, |(mode, _)| mode);
+    let mode = present().map_or_else(Mode::at_start, Registers::mode);
     let block = Box::leak(Box::new(Block::new(&reads, mode)));
     (api.on_block)(tb, entered, NO_REGISTERS, (&raw const *block).cast_mut().cast());
-    let pc = reads[0].address;
+    let (pc, processor) = (reads[0].address, processor());
     for ((&insn, read), index) in insns.iter().zip(&reads).zip(0..) {
         let word = ScoreboardWord { score: shared.board, offset: 0 };
         (api.before_insn)(insn, STORE, word, index);
-        if read.bytes == PAUSE {
+        if processor.pauses.contains(&read.bytes) {
             let word = ScoreboardWord { offset: size_of::<u64>(), ..word };
             (api.before_insn)(insn, ADD, word, 1);
         }
@@ -179,18 +164,18 @@ extern "C" fn translate(tb: *mut Tb, _: *mut c_void) {
             let data = Box::leak(Box::new(Witnessed::new(read, pc, mode)));
             (api.on_insn)(insn, witnessed, NO_REGISTERS, (&raw const *data).cast_mut().cast());
         }
-        if read.bytes == VMRUN {
+        if read.bytes == VMRUN && target::current() == Target::X86_64 {
             (api.on_insn)(insn, entering, READ_REGISTERS, std::ptr::null_mut());
         }
-        if read.bytes == BEGIN || read.bytes == END {
-            let state = if read.bytes == BEGIN { RECORDING } else { ENDED };
+        if read.bytes == processor.begin || read.bytes == processor.end {
+            let state = if read.bytes == processor.begin { RECORDING } else { ENDED };
             (api.on_insn)(insn, marked, READ_REGISTERS, std::ptr::without_provenance_mut(state.into()));
         }
     }
 }
 
-/// QEMU's code calls this before each block. It keeps the address of `CPUX86State` in `rbp` (TCG_AREG0). Blocks are
-/// translated for any address at which their page is mapped; only RIP in that state contains the present address.
+/// QEMU's code calls this before each block. It keeps the address of the vCPU's state in `rbp` (TCG_AREG0). Blocks are
+/// translated for any address at which their page is mapped; only the program counter in that state is the present address.
 /// Reading it through the interface would take longer than the block. [`marked`] checks that the state is as expected.
 #[unsafe(naked)]
 extern "C" fn entered(index: c_uint, block: *mut c_void) {
@@ -207,8 +192,9 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
             return;
         }
     }
-    // SAFETY: `env` is the address of `CPUX86State`, see `entered`.
-    let (pc, cr3) = unsafe { (linear_pc(env, block.mode), env.add(qemu::ENV_CR3).read()) };
+    // SAFETY: `env` is the address of the state, see `entered`.
+    let registers = unsafe { Registers::new(env) };
+    let (pc, cr3) = (registers.pc(block.mode), registers.space());
     let Some(shared) = SHARED.get() else { return };
     match slot {
         Some(vcpu) if vcpu.has_ended() => {}
@@ -217,14 +203,10 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
             let previous = vcpu.previous();
             vcpu.enter(block, pc, cr3, &shared.memory);
             if let Some(watch) = WATCH.get() {
-                // SAFETY: as above.
-                let registers = unsafe { Registers::new(env) };
                 watch.before_block(vcpu, Arrival { pc, previous }, registers, read);
             }
         }
         None => {
-            // SAFETY: as above.
-            let registers = unsafe { Registers::new(env) };
             if let Some(vcpu) = begin(shared, index, (cr3, block.mode), registers) {
                 slot.insert(vcpu).enter(block, pc, cr3, &shared.memory);
             }
@@ -282,6 +264,7 @@ fn begin(
         give_up,
         on_request: watch.is_some_and(|watch| watch.triggers.is_some()),
         exact: shared.settings.cyc_threshold.is_some(),
+        time_every: shared.settings.time_every,
         overflow: shared.settings.overflow.clone(),
         begun: (shared.api.scoreboard_find)(shared.board, index).cast(),
         cr3,
@@ -307,10 +290,17 @@ extern "C" fn discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *
         && !vcpu.has_ended()
     {
         vcpu.witness.interrupt(from);
-        if let Some(((mode, cr3), shared)) = present().zip(SHARED.get()) {
-            vcpu.deliver(from, mode, cr3, &shared.memory);
+        let mut cause = None;
+        if let Some((registers, shared)) = present().zip(SHARED.get()) {
+            let mode = registers.mode();
+            cause = registers.cause(kind == INTERRUPT);
+            vcpu.deliver(from, mode, registers.space(), &shared.memory);
         }
-        vcpu.interrupt(from, to);
+        vcpu.interrupt(from, to, cause);
+        let returns_to = cause.and_then(|cause| Registers::after_exception(cause, from));
+        if let Some(((watch, registers), returns_to)) = WATCH.get().zip(present()).zip(returns_to) {
+            watch.system_call(vcpu, registers.stack_of_program(), returns_to);
+        }
     }
 }
 
@@ -325,12 +315,15 @@ struct Witnessed {
 
 impl Witnessed {
     fn new(read: &Read<'_>, block: u64, mode: Mode) -> Witnessed {
-        let insn = Decoder::with_ip(mode.bits(), read.bytes, read.address, DecoderOptions::NONE).decode();
+        let step = mode.isa().instruction(read.bytes, read.address).map(|insn| insn.step()).ok();
+        let branches = |step: &Step| {
+            matches!(step.terminator, Terminator::Conditional | Terminator::Jump | Terminator::Call)
+        };
         Witnessed {
             offset: read.address - block,
             mode,
-            to_itself: branch_target(&insn) == read.address,
-            raises: insn.flow_control() == FlowControl::Interrupt,
+            to_itself: step.is_some_and(|step| branches(&step) && step.target == read.address),
+            raises: End::of(read, mode) == End::SoftwareInterrupt,
         }
     }
 }
@@ -348,8 +341,8 @@ extern "C" fn witness(index: c_uint, insn: &'static Witnessed, env: *const u64) 
         return;
     }
     if insn.offset == 0 {
-        // SAFETY: `env` is as in `entered`. QEMU updates RIP when it enters a block, and not within it.
-        vcpu.witness_base = unsafe { linear_pc(env, insn.mode) };
+        // SAFETY: `env` is as in `entered`. QEMU updates the program counter when it enters a block, and not within it.
+        vcpu.witness_base = unsafe { Registers::new(env) }.pc(insn.mode);
     }
     let address = vcpu.witness_base.wrapping_add(insn.offset);
     vcpu.witness.begin(Begun { address, to_itself: insn.to_itself, raises: insn.raises });
@@ -363,9 +356,9 @@ extern "C" fn entering(index: c_uint, _: *mut c_void) {
 
 extern "C" fn enter_guest(index: c_uint, _: *mut c_void, env: *const u64) {
     // SAFETY: `env` is as in `entered`.
-    let vmcb = unsafe { env.add(qemu::ENV_RAX).read() };
+    let vmcb = unsafe { Registers::new(env) }.control_block();
     // A guest's own VMRUN exits.
-    let in_guest = present().is_some_and(|(mode, _)| mode.in_guest);
+    let in_guest = present().is_some_and(|registers| registers.mode().in_guest);
     // SAFETY: the callback is for this vCPU.
     if let Some(Some(vcpu)) = unsafe { vcpu(index) }
         && !vcpu.has_ended()
@@ -385,13 +378,8 @@ extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
     let Some(shared) = SHARED.get() else { return };
     let state = state.addr() as u8;
     // SAFETY: `env` is as in `entered`.
-    let (rip, cr3) = unsafe { (env.add(qemu::ENV_RIP).read(), env.add(qemu::ENV_CR3).read()) };
-    // SAFETY: as above.
-    let stack = unsafe { env.add(qemu::ENV_RSP).read() };
-    let same = |name: &str, word: u64, mask: u64| {
-        register(&shared.api, name).is_some_and(|value| value & mask == word & mask)
-    };
-    if !same("rip", rip, !0xfff) || !same("cr3", cr3, !0) || !same("rsp", stack, !0) {
+    let registers = unsafe { Registers::new(env) };
+    if !registers.are_as_expected(|name| register(&shared.api, name)) {
         say!(
             "hodo: the emulated processor can't start: this QEMU keeps its registers elsewhere than 11.1 does"
         );
@@ -437,7 +425,7 @@ fn prepare(shared: &Shared) {
     }
     if !(settings.filter.is_empty() && settings.process.is_none() && settings.triggers.is_empty()) {
         // With a clock that counts instructions, each is a nanosecond.
-        let ticks_per_second = if settings.counts_time { 1_000_000_000 } else { super::tick_frequency() };
+        let ticks_per_second = super::ticks_per_second(target::current(), settings.counts_time);
         match Watch::new(settings, &symbols, ticks_per_second) {
             Ok(watch) => _ = WATCH.set(watch),
             Err(refusal) => refuse(shared, refusal),

@@ -11,15 +11,12 @@ use std::{
     },
 };
 
-use super::{code::CR3_PAGE, settings::Process, symbols::Symbols};
+use super::{code::CR3_PAGE, processor::processor, settings::Process, symbols::Symbols};
 
 /// The kernel's function that names a thread: `__set_task_comm(task, name, exec)`.
 pub(crate) const NAMES: &str = "__set_task_comm";
 /// The kernel's function that frees the root of page tables: `pgd_free(mm, pgd)`.
 const FREES: &str = "pgd_free";
-/// The address of the first byte of physical memory, without address randomization (Linux,
-/// Documentation/arch/x86/x86_64/mm.rst).
-const PHYSICAL: u64 = 0xffff_8880_0000_0000;
 /// The most bytes of a thread's name, with the NUL at its end.
 pub(crate) const NAME: usize = 16;
 
@@ -89,7 +86,7 @@ impl Processes {
 
     /// The page tables at this address of the kernel are gone.
     pub(crate) fn freed(&self, tables: u64) {
-        if self.lock().spaces.remove(&tables.wrapping_sub(PHYSICAL)) {
+        if self.lock().spaces.remove(&tables.wrapping_sub(processor().physical)) {
             self.version.fetch_add(1, Ordering::Release);
         }
     }
@@ -98,6 +95,8 @@ impl Processes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PHYSICAL: u64 = 0xffff_8880_0000_0000;
 
     fn processes(name: Option<&str>) -> Processes {
         let name = name.map(|name| name.as_bytes().to_vec());

@@ -3,29 +3,19 @@
 
 use std::{
     ffi::{c_char, c_int, c_uint, c_void},
-    sync::atomic::{AtomicBool, AtomicI32, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicI32, Ordering},
+    },
 };
 
-use crate::qemu::{Id, Insn, Tb, function};
+use crate::{
+    qemu::{Id, Insn, Tb, function},
+    target::{self, Target},
+};
 
 /// The interface version of this module.
 pub(crate) const VERSION: c_int = 7;
-
-// Word indexes in `CPUX86State`, whose address QEMU 11.1 keeps in `rbp` (TCG_AREG0). The general registers come first, in the
-// order of their numbers.
-pub(crate) const ENV_RAX: usize = 0;
-pub(crate) const ENV_RCX: usize = 1;
-pub(crate) const ENV_RDX: usize = 2;
-pub(crate) const ENV_RSP: usize = 4;
-pub(crate) const ENV_RSI: usize = 6;
-pub(crate) const ENV_RDI: usize = 7;
-pub(crate) const ENV_RIP: usize = 32;
-pub(crate) const ENV_EFLAGS: usize = 33;
-/// `hflags`, in the low half.
-pub(crate) const ENV_HFLAGS: usize = 38;
-/// The base of CS.
-pub(crate) const ENV_CS_BASE: usize = 43;
-pub(crate) const ENV_CR3: usize = 72;
 
 /// `QEMU_PLUGIN_CB_NO_REGS`.
 pub(crate) const NO_REGISTERS: c_int = 0;
@@ -97,6 +87,33 @@ pub(crate) fn set_log(on: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// `qemu_clock_get_ns`, and `QEMU_CLOCK_VIRTUAL`.
+static CLOCK: OnceLock<extern "C" fn(c_int) -> i64> = OnceLock::new();
+const VIRTUAL: c_int = 1;
+/// Nanoseconds in a tick of the counter of QEMU's RISC-V machine.
+const RISCV64_TICK: i64 = 100;
+
+/// The function that reads the counter.
+fn ticks() -> Result<extern "C" fn() -> i64, String> {
+    match target::current() {
+        Target::X86_64 | Target::CortexM => return function(c"cpus_get_elapsed_ticks"),
+        Target::Aarch64 | Target::Riscv64 => {}
+    }
+    _ = CLOCK.set(function(c"qemu_clock_get_ns")?);
+    Ok(match target::current() {
+        Target::Riscv64 => riscv64_ticks,
+        _ => nanoseconds,
+    })
+}
+
+extern "C" fn nanoseconds() -> i64 {
+    CLOCK.get().map_or(0, |clock| clock(VIRTUAL))
+}
+
+extern "C" fn riscv64_ticks() -> i64 {
+    nanoseconds() / RISCV64_TICK
+}
+
 /// QEMU's functions.
 #[derive(Clone, Copy)]
 pub(crate) struct Api {
@@ -122,7 +139,7 @@ pub(crate) struct Api {
     pub(crate) read_memory: extern "C" fn(u64, *mut GArray, usize) -> bool,
     /// Returns 0 if it was read.
     pub(crate) read_physical: extern "C" fn(u64, *mut GArray, usize) -> c_int,
-    /// The time-stamp counter that guests read, unless they set it.
+    /// The counter that gives guests their time: of x86 the time-stamp counter, unless they set it.
     pub(crate) ticks: extern "C" fn() -> i64,
 }
 
@@ -151,7 +168,7 @@ impl Api {
             free_bytes: function(c"g_byte_array_free")?,
             read_memory: function(c"qemu_plugin_read_memory_vaddr")?,
             read_physical: function(c"qemu_plugin_read_memory_hwaddr")?,
-            ticks: function(c"cpus_get_elapsed_ticks")?,
+            ticks: ticks()?,
         })
     }
 }

@@ -22,6 +22,9 @@ pub struct Settings {
     pub mtc_period: Option<u8>,
     /// The threshold of CYC packets: the minimum number of cycles between two. A cycle is a tick.
     pub cyc_threshold: Option<u64>,
+    /// The ticks between two TSC packets, at least, if the recorder makes the trace of another unit of the packets. `None` for Intel
+    /// PT, which has other packets for the time between them.
+    pub time_every: Option<u64>,
     /// Lose the packets of these instructions of each vCPU, as if a buffer had overflowed.
     pub overflow: Option<Range<u64>>,
     /// Whether returns are compressed.

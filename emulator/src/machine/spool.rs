@@ -333,6 +333,9 @@ pub struct Counters {
     /// PAUSE instructions: a processor executes them while it waits for another.
     #[serde(default)]
     pub pauses: u64,
+    /// Instructions of blocks that are never recorded: of firmware, and of 32-bit programs on Arm.
+    #[serde(default)]
+    pub hidden: u64,
     /// Why trace bytes are missing, if any are.
     pub failed: Option<String>,
 }

@@ -8,25 +8,26 @@
 mod guests;
 mod modes;
 mod snapshot;
+mod start;
 
 use std::{ops::Range, sync::atomic::Ordering};
 
 use hodo_intel_pt::encoder::{Encoder, Target};
 
 use super::{
-    block::Block,
+    block::{Block, End},
     buffer::Buffer,
     code::{CR3_PAGE, Known, Memory, NextCode, Space},
     filter::Filter,
     guest::Mode,
     modules::Modules,
     places::Places,
-    qemu,
+    processor::Registers,
     settings::Privilege,
     spool::{Counters, Progress},
     trigger::Moment,
     truth::{Account, Witness},
-    watch::{self, ReadMemory, Registers, Watcher},
+    watch::{self, ReadMemory, Watcher},
 };
 use crate::block::Kind;
 
@@ -36,6 +37,8 @@ const CLOCK_CHECK_BLOCKS: u32 = 32;
 const MOST_MTC: u64 = 64;
 /// This bit is set in addresses of the kernel half.
 const KERNEL: u64 = 1 << 63;
+
+pub(crate) use start::Start;
 
 /// A vCPU that is recorded. Only its own thread uses it.
 pub(crate) struct Vcpu {
@@ -88,6 +91,10 @@ pub(crate) struct Vcpu {
     user: &'static Space,
     /// Whether the clock is read at each block, for CYC packets.
     exact: bool,
+    /// The ticks between two TSC packets, at least, if nothing else has the time.
+    time_every: Option<u64>,
+    /// Whether the recorder makes the trace of another unit of the packets.
+    is_for_other_unit: bool,
     /// The instructions whose packets are lost on request.
     overflow: Range<u64>,
     /// The number of instructions at which such a loss begins or ends.
@@ -108,94 +115,7 @@ pub(crate) struct Vcpu {
     pub(crate) counters: Counters,
 }
 
-/// The initial state of a vCPU.
-pub(crate) struct Start {
-    pub(crate) index: u32,
-    pub(crate) encoder: Encoder,
-    pub(crate) buffer: Buffer,
-    pub(crate) ticks: extern "C" fn() -> i64,
-    pub(crate) privilege: Privilege,
-    pub(crate) filter: Option<Filter>,
-    pub(crate) places: Vec<&'static Places>,
-    pub(crate) read: ReadMemory,
-    pub(crate) read_physical: ReadMemory,
-    pub(crate) registers: Registers,
-    pub(crate) memory: &'static Memory,
-    /// Where the kernel loads modules, if that is known.
-    pub(crate) modules: Option<&'static Modules>,
-    pub(crate) progress: Progress,
-    /// Ends QEMU, as nothing can be written any more.
-    pub(crate) give_up: fn(),
-    pub(crate) on_request: bool,
-    pub(crate) exact: bool,
-    pub(crate) overflow: Option<Range<u64>>,
-    pub(crate) begun: *const u64,
-    pub(crate) cr3: u64,
-    pub(crate) mode: Mode,
-}
-
 impl Vcpu {
-    pub(crate) fn new(start: Start) -> Vcpu {
-        let Start { index, encoder, buffer, ticks, privilege, exact, overflow, begun, cr3, memory, .. } =
-            start;
-        let overflow = overflow.filter(|lost| !lost.is_empty()).unwrap_or(u64::MAX..u64::MAX);
-        let now = ticks() as u64;
-        let mut vcpu = Vcpu {
-            index,
-            encoder,
-            buffer,
-            ticks,
-            privilege,
-            filter: start.filter,
-            places: start.places,
-            read: start.read,
-            read_physical: start.read_physical,
-            registers: start.registers,
-            memory,
-            modules: start.modules,
-            progress: start.progress,
-            give_up: start.give_up,
-            watcher: Watcher::default(),
-            on_request: start.on_request,
-            requests: 0,
-            tracing: false,
-            divided: false,
-            unstamped: false,
-            previous: None,
-            shift: 0,
-            begun,
-            // SAFETY: as in `resolve`.
-            pauses_before: unsafe { begun.add(1).read() },
-            mode: start.mode,
-            retiring: start.mode,
-            entering: None,
-            guest: None,
-            cr3,
-            kernel: memory.kernel(),
-            user: memory.space(cr3),
-            exact,
-            boundary: overflow.start,
-            overflow,
-            losing: false,
-            now,
-            stamped: now,
-            blocks_to_check: if exact { 1 } else { CLOCK_CHECK_BLOCKS },
-            next_psb: 0,
-            account: Account::default(),
-            traced: Account::default(),
-            witness: Witness::default(),
-            witness_base: 0,
-            ended: false,
-            counters: Counters { start: now, ..Counters::default() },
-        };
-        memory.switched(index, now, cr3);
-        vcpu.encoder.expect_bits(start.mode.bits().into());
-        // The PSB+ contains it.
-        vcpu.encoder.set_cr3(cr3, now, &mut Vec::new());
-        vcpu.synchronize(None);
-        vcpu
-    }
-
     /// Whether its recording has ended.
     #[inline(always)]
     pub(crate) fn has_ended(&self) -> bool {
@@ -213,6 +133,7 @@ impl Vcpu {
         }
         self.resolve(pc);
         self.counters.blocks += 1;
+        self.counters.hidden += if block.mode.is_hidden { block.flow.count } else { 0 };
         if cr3 != self.cr3 {
             self.switch(cr3, memory);
         }
@@ -222,7 +143,7 @@ impl Vcpu {
         }
         let space = if pc & KERNEL != 0 { self.kernel } else { self.user };
         let known = &block.known[self.index as usize];
-        if known.load(Ordering::Relaxed) != space.code_number(pc) {
+        if known.load(Ordering::Relaxed) != space.code_number(pc) && !block.mode.is_hidden {
             self.learn(block, pc, space, memory);
         }
         self.shift = pc.wrapping_sub(block.flow.pc);
@@ -245,6 +166,7 @@ impl Vcpu {
     #[inline(always)]
     fn holds(&self, address: u64) -> bool {
         !self.losing
+            && !self.mode.is_hidden
             && self.privilege.holds(address)
             && self.filter.as_ref().is_none_or(|filter| filter.holds(address))
     }
@@ -318,7 +240,8 @@ impl Vcpu {
     /// Control leaves the recorded addresses, other than by an interrupt. A TIP.PGD with the target replaces the packet
     /// of a branch.
     fn leave(&mut self, next: u64) {
-        let target = self.is_in_context(next).then_some(next);
+        // The recorder needs the target of a return from the kernel for Arm's unit, which traces it.
+        let target = (self.is_in_context(next) || self.is_for_other_unit).then_some(next);
         self.encoder.disable(target, self.now, &mut self.buffer);
         self.tracing = false;
     }
@@ -386,7 +309,7 @@ impl Vcpu {
     /// kernel mapped meanwhile; and precedes every IRET, which makes processors see changed code.
     fn far(&mut self, block: &Block, next: u64) {
         let from = block.flow.pc.wrapping_add(self.shift);
-        if from & KERNEL != 0 && (next & KERNEL == 0 || block.interrupt_return) {
+        if from & KERNEL != 0 && (next & KERNEL == 0 || block.end == End::Return) {
             self.stamp();
         }
         if !self.tracing {
@@ -429,8 +352,9 @@ impl Vcpu {
         self.transfer(begun_at, next);
     }
 
-    /// An interrupt or exception leaves before the instruction at `from`, and goes to `to`.
-    pub(crate) fn interrupt(&mut self, from: u64, to: u64) {
+    /// An interrupt or exception leaves before the instruction at `from`, and goes to `to`. `cause` is what packets say about
+    /// it.
+    pub(crate) fn interrupt(&mut self, from: u64, to: u64, cause: Option<u8>) {
         self.counters.interrupts += 1;
         if let Some(block) = self.previous {
             // SAFETY: as in `resolve`.
@@ -439,14 +363,21 @@ impl Vcpu {
             let last = begun + 1 >= flow.count;
             let begun_at = flow.address(begun.min(flow.count - 1)).wrapping_add(self.shift);
             let fall = flow.fall.wrapping_add(self.shift);
-            if last && block.software_interrupt && (from == begun_at || from == fall) {
+            if last && block.end == End::SoftwareInterrupt && (from == begun_at || from == fall) {
                 self.previous = None;
                 self.retire_all(block);
                 return self.far(block, to);
             }
+            if last && block.end == End::Trap && from == fall {
+                self.previous = None;
+                self.retire_all(block);
+            }
         }
         self.retire_before(from);
         self.stamp();
+        if let Some(cause) = cause.filter(|_| self.tracing) {
+            self.encoder.cause(cause, self.now, &mut self.buffer);
+        }
         self.transfer(from, to);
     }
 
@@ -526,10 +457,13 @@ impl Vcpu {
     fn look_at_clock(&mut self) {
         self.blocks_to_check = if self.exact { 1 } else { CLOCK_CHECK_BLOCKS };
         let next = self.encoder.next_mtc();
-        if next == u64::MAX && !self.exact {
+        if next == u64::MAX && !self.exact && self.time_every.is_none() {
             return;
         }
         self.read_clock();
+        if self.time_every.is_some_and(|every| self.now - self.stamped >= every) {
+            return self.stamp();
+        }
         if self.now < next {
             return;
         }
@@ -572,7 +506,7 @@ impl Vcpu {
         if let Some(modules) = self.modules.filter(|modules| modules.loads_at == pc && self.guest.is_none()) {
             // The block's code stays unknown, so that it comes here each time.
             self.stamp();
-            return modules.loaded(self.registers.word(qemu::ENV_RDI), self.now, self.read);
+            return modules.loaded(self.registers.argument(0), self.now, self.read);
         }
         if block.switches_stack && pc & KERNEL != 0 && self.guest.is_none() {
             // The kernel recorded the switch earlier. The recorder moves it to this time, from which on the other thread

@@ -15,7 +15,7 @@ use super::{
     filter::{Refusal, Scope},
     places::{PAGE, PageBytes, Places},
     processes::{NAME, NAMES},
-    qemu,
+    processor::{Registers, processor},
     settings::Settings,
     symbols::Symbols,
     trigger::{Latency, LatencyKey, Moment, NO_ADDRESS, Triggers},
@@ -23,39 +23,14 @@ use super::{
 };
 use crate::block::Kind;
 
-/// The kernel's entry of system calls.
-const SYSCALLS: &str = "entry_SYSCALL_64";
-/// What precedes the name of a system call in that of the kernel's function.
-pub const SYSCALL: &str = "__x64_sys_";
 /// The kernel's functions that make a thread ready: `enqueue_task(queue, task, flags)`, of each class of threads.
 const READIES: [&str; 3] = ["enqueue_task_fair", "enqueue_task_rt", "enqueue_task_dl"];
 /// The flag of a thread that wakes up (Linux, `ENQUEUE_WAKEUP`).
 const WAKES: u64 = 1;
-/// The kernel's function that changes threads: `__switch_to_asm(previous, next)`.
-const SWITCHES: &str = "__switch_to_asm";
-/// The bit of EFLAGS that permits interrupts.
-const INTERRUPT_FLAG: u64 = 1 << 9;
 /// This bit is set in addresses of the kernel half.
 const KERNEL: u64 = 1 << 63;
 /// More bytes than the kernel keeps of a thread.
 const THREAD: u64 = 4 * PAGE;
-
-/// The registers of a vCPU that is about to run a block.
-#[derive(Clone, Copy)]
-pub(crate) struct Registers(*const u64);
-
-impl Registers {
-    /// # Safety
-    /// `env` is the address of `CPUX86State`, see `entered` of the plugin, and this vCPU runs no code meanwhile.
-    pub(crate) unsafe fn new(env: *const u64) -> Registers {
-        Registers(env)
-    }
-
-    pub(crate) fn word(self, index: usize) -> u64 {
-        // SAFETY: as the caller of `new` promises; indexes are those of `qemu`.
-        unsafe { self.0.add(index).read() }
-    }
-}
 
 /// Reads memory of the present address space; false if it is not mapped.
 pub(crate) type ReadMemory = fn(u64, &mut [u8]) -> bool;
@@ -175,12 +150,14 @@ impl Watch {
         match latency {
             Latency::Kernel(name) => self.functions.extend(entries(name)?),
             Latency::Syscall(name) => {
-                self.syscalls.extend(entries(&format!("{SYSCALL}{name}"))?);
-                self.syscall_entry = symbols.entries(SYSCALLS)?;
+                self.syscalls.extend(entries(&format!("{}{name}", processor().syscall))?);
+                if let Some(entry) = processor().syscall_entry {
+                    self.syscall_entry = symbols.entries(entry)?;
+                }
             }
             Latency::Wakeup(name) => {
                 self.names_at = symbols.entries(NAMES)?;
-                self.switches_at = symbols.entries(SWITCHES)?;
+                self.switches_at = symbols.entries(processor().switch_function)?;
                 let [fair, others @ ..] = READIES;
                 self.readies_at = symbols.entries(fair)?;
                 self.readies_at
@@ -210,7 +187,7 @@ impl Watch {
             if let Some(processes) = self.scope.as_ref().and_then(|scope| scope.processes.as_ref())
                 && processes.frees_at.contains(&pc)
             {
-                processes.freed(registers.word(qemu::ENV_RSI));
+                processes.freed(registers.argument(1));
             }
         }
         if let Some(triggers) = &self.triggers {
@@ -222,13 +199,12 @@ impl Watch {
     /// The kernel names a thread: `__set_task_comm(task, name, exec)`.
     #[cold]
     fn named(&self, registers: Registers, read: ReadMemory) {
-        let word = |index| registers.word(index);
-        let Some(name) = text(word(qemu::ENV_RSI), read) else { return };
-        let thread = word(qemu::ENV_RDI);
-        if word(qemu::ENV_RDX) & 0xff != 0
+        let Some(name) = text(registers.argument(1), read) else { return };
+        let thread = registers.argument(0);
+        if registers.argument(2) & 0xff != 0
             && let Some(processes) = self.scope.as_ref().and_then(|scope| scope.processes.as_ref())
         {
-            processes.executed(thread, &name, word(qemu::ENV_CR3));
+            processes.executed(thread, &name, registers.space());
         }
         *self.names.example.lock().unwrap_or_else(PoisonError::into_inner) = Some((thread, padded(&name)));
     }
@@ -270,7 +246,7 @@ impl Watch {
         previous: Option<&'static Block>,
         registers: Registers,
     ) {
-        let on = registers.word(qemu::ENV_EFLAGS) & INTERRUPT_FLAG != 0;
+        let on = registers.interrupts_are_on();
         if vcpu.watcher.interrupts == Some(on) {
             return;
         }
@@ -282,8 +258,8 @@ impl Watch {
                 self.interrupts_off.iter().for_each(|&trigger| triggers.check(trigger, begin, now));
             }
         } else {
-            // CLI does not end a block.
-            let since = previous.and_then(|block| block.since_cli).unwrap_or(0);
+            // What turns them off does not end a block.
+            let since = previous.and_then(|block| block.since_interrupts_off).unwrap_or(0);
             let begin = Moment { instructions: now.instructions.saturating_sub(since), ..now };
             vcpu.watcher.off_since = was_known.then_some(begin);
         }
@@ -291,21 +267,21 @@ impl Watch {
 
     /// A near return led to `pc`: perhaps from a watched function.
     fn returned(&self, triggers: &Triggers, vcpu: &mut Vcpu, pc: u64, registers: Registers) {
-        let owner = registers.word(qemu::ENV_RSP).wrapping_sub(8);
+        let owner = registers.stack_at_begin();
         let mut end =
             |trigger, space| triggers.end(LatencyKey { trigger, space, owner }, pc, || vcpu.moment());
         if pc & KERNEL != 0 {
             self.functions.iter().for_each(|entry| end(entry.trigger, 0));
         } else {
-            let space = registers.word(qemu::ENV_CR3) & CR3_PAGE;
+            let space = registers.space() & CR3_PAGE;
             self.file_triggers.iter().for_each(|&trigger| end(trigger, space));
         }
     }
 
     /// The kernel returned to user space: perhaps from a watched system call.
     fn back_in_user_space(&self, triggers: &Triggers, vcpu: &mut Vcpu, pc: u64, registers: Registers) {
-        let space = registers.word(qemu::ENV_CR3) & CR3_PAGE;
-        let owner = registers.word(qemu::ENV_RSP);
+        let space = registers.space() & CR3_PAGE;
+        let owner = registers.stack();
         for &Entry { trigger, .. } in &self.syscalls {
             triggers.end(LatencyKey { trigger, space, owner }, pc, || vcpu.moment());
         }
@@ -320,38 +296,38 @@ impl Watch {
         registers: Registers,
         read: ReadMemory,
     ) {
-        let word = |index| registers.word(index);
         // After a fault in its first instruction, a function does not begin again.
         if !matches!(by, None | Some(Kind::Far)) {
             for entry in self.functions.iter().filter(|entry| entry.address == pc) {
-                let key = LatencyKey { trigger: entry.trigger, space: 0, owner: word(qemu::ENV_RSP) };
+                let key = LatencyKey { trigger: entry.trigger, space: 0, owner: registers.stack() };
                 self.function_begins(triggers, vcpu, key, registers, read);
             }
         }
         if self.syscall_entry.contains(&pc) {
-            vcpu.watcher.call = Some(Syscall {
-                begin: vcpu.moment(),
-                stack: word(qemu::ENV_RSP),
-                returns_to: word(qemu::ENV_RCX),
-            });
+            self.system_call(vcpu, registers.stack(), registers.after_call());
         }
         for &Entry { trigger, .. } in self.syscalls.iter().filter(|entry| entry.address == pc) {
             if let Some(Syscall { begin, stack: owner, returns_to }) = vcpu.watcher.call
                 && self.is_recorded(registers)
             {
-                let space = word(qemu::ENV_CR3) & CR3_PAGE;
+                let space = registers.space() & CR3_PAGE;
                 triggers.begin(LatencyKey { trigger, space, owner }, begin, returns_to);
             }
         }
-        if self.readies_at.contains(&pc) && word(qemu::ENV_RDX) & WAKES != 0 {
-            self.woken(triggers, vcpu, word(qemu::ENV_RSI), read);
+        if self.readies_at.contains(&pc) && registers.argument(2) & WAKES != 0 {
+            self.woken(triggers, vcpu, registers.argument(1), read);
         }
         if self.switches_at.contains(&pc) {
-            let owner = word(qemu::ENV_RSI);
+            let owner = registers.argument(1);
             for &(trigger, _) in &self.wakeups {
                 triggers.end(LatencyKey { trigger, space: 0, owner }, NO_ADDRESS, || vcpu.moment());
             }
         }
+    }
+
+    /// A system call begins; `stack` is its program's, which it returns to.
+    pub(crate) fn system_call(&self, vcpu: &mut Vcpu, stack: u64, returns_to: u64) {
+        vcpu.watcher.call = Some(Syscall { begin: vcpu.moment(), stack, returns_to });
     }
 
     fn in_user_space(
@@ -362,7 +338,7 @@ impl Watch {
         registers: Registers,
         read: ReadMemory,
     ) {
-        let space = registers.word(qemu::ENV_CR3) & CR3_PAGE;
+        let space = registers.space() & CR3_PAGE;
         let known = (space, self.files.version());
         if vcpu.watcher.known != Some(known) {
             let parts = self.files.of_space(space).into_iter();
@@ -373,13 +349,13 @@ impl Watch {
         for index in 0..vcpu.watcher.entries.len() {
             let Entry { address, trigger } = vcpu.watcher.entries[index];
             if address == pc {
-                let key = LatencyKey { trigger, space, owner: registers.word(qemu::ENV_RSP) };
+                let key = LatencyKey { trigger, space, owner: registers.stack() };
                 self.function_begins(triggers, vcpu, key, registers, read);
             }
         }
     }
 
-    /// A watched function begins; its return address is at the stack pointer, the owner of `key`.
+    /// A watched function begins; the owner of `key` is its stack pointer.
     #[cold]
     fn function_begins(
         &self,
@@ -389,16 +365,17 @@ impl Watch {
         registers: Registers,
         read: ReadMemory,
     ) {
-        let mut back = [0; 8];
-        if self.is_recorded(registers) && read(key.owner, &mut back) {
-            triggers.begin(key, vcpu.moment(), u64::from_le_bytes(back));
+        if self.is_recorded(registers)
+            && let Some(back) = registers.return_address(read)
+        {
+            triggers.begin(key, vcpu.moment(), back);
         }
     }
 
     /// Whether the process filter, if any, holds the present address space.
     fn is_recorded(&self, registers: Registers) -> bool {
         let processes = self.scope.as_ref().and_then(|scope| scope.processes.as_ref());
-        processes.is_none_or(|processes| processes.records(registers.word(qemu::ENV_CR3) & CR3_PAGE))
+        processes.is_none_or(|processes| processes.records(registers.space() & CR3_PAGE))
     }
 
     /// A thread is ready to run.

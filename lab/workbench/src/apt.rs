@@ -90,9 +90,9 @@ impl Apt {
         command
     }
 
-    /// Fetches a package with all its dependencies, and returns their files.
-    pub(crate) fn with_all_needed(&self, package: &str, suite: &str) -> Outcome<Vec<PathBuf>> {
-        eprintln!("fetching {package} of {suite}, and the libraries that it needs");
+    /// Fetches packages with all their dependencies, and returns the files of all.
+    pub(crate) fn with_all_needed(&self, names: &[&str], suite: &str) -> Outcome<Vec<PathBuf>> {
+        eprintln!("fetching {} of {suite}, and the libraries that they need", names.join(", "));
         let mut install = self.command("apt-get");
         install.args([
             "-qq",
@@ -102,7 +102,7 @@ impl Apt {
             "--target-release",
             suite,
         ]);
-        quietly(install.args(["install", package]).stdout(Stdio::null()))?;
+        quietly(install.arg("install").args(names).stdout(Stdio::null()))?;
         packages(&self.folder.join("cache/archives"))
     }
 

@@ -194,6 +194,14 @@ pub fn machine() -> Outcome {
     install_missing(MACHINE)
 }
 
+/// Makes sure that the linker for a machine's first process is installed, and the other packages that it needs.
+///
+/// # Errors
+/// The command to run, if we may not install.
+pub(crate) fn machine_linker(program: &'static str, packages: &'static str) -> Outcome {
+    install_missing([&tool(program, packages, Need::Demo)])
+}
+
 fn install_missing<'t>(tools: impl IntoIterator<Item = &'t Tool>) -> Outcome {
     let missing: Vec<&Tool> = tools.into_iter().filter(|tool| !installed(tool.program)).collect();
     if missing.is_empty() { Ok(()) } else { install(&missing) }

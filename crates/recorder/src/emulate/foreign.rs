@@ -46,7 +46,7 @@ pub(super) fn check(request: &Request, program: &Program) -> Result<Target, Erro
 ///
 /// # Errors
 /// The program needs a loader, and there is none.
-pub(super) fn sysroot(request: &Request, program: &Program) -> Result<Option<PathBuf>, Error> {
+pub(crate) fn sysroot(request: &Request, program: &Program) -> Result<Option<PathBuf>, Error> {
     let (triple, package) = match program.target {
         Target::X86_64 | Target::CortexM => return Ok(None),
         Target::Aarch64 => ("aarch64-linux-gnu", "libc6-arm64-cross"),

@@ -8,6 +8,8 @@ use hodo_emulator::machine::ModuleLayout;
 use object::{Object, ObjectSection};
 
 const MAGIC: u16 = 0xeb9f;
+/// The first bytes of a description: the magic number, version 1, no flags, and the length of its header.
+const HEADER: [u8; 8] = [0x9f, 0xeb, 1, 0, 24, 0, 0, 0];
 /// The bytes of a type's first three words.
 const HEAD: usize = 12;
 const STRUCT: u32 = 4;
@@ -33,9 +35,14 @@ impl Tail {
 
 /// The offsets of the fields that describe a module in the kernel; `None` if its file has no BTF.
 pub(super) fn module_layout(kernel: &Path) -> Option<ModuleLayout> {
-    let file = std::fs::read(kernel).ok()?;
-    let file = object::File::parse(&*file).ok()?;
-    layout(file.section_by_name(".BTF")?.data().ok()?)
+    let bytes = std::fs::read(kernel).ok()?;
+    match object::File::parse(&*bytes) {
+        Ok(file) if file.format() == object::BinaryFormat::Elf => {
+            layout(file.section_by_name(".BTF")?.data().ok()?)
+        }
+        // A bare image, as that of Arm and RISC-V: it contains the section somewhere.
+        _ => memchr::memmem::find_iter(&bytes, &HEADER).find_map(|at| layout(&bytes[at..])),
+    }
 }
 
 fn layout(btf: &[u8]) -> Option<ModuleLayout> {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, File},
+    fs,
     io::{self, Read, Seek, Write},
     ops::Range,
     os::unix::ffi::OsStrExt,
@@ -11,7 +11,7 @@ use std::{
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_emulator::{
-    FilterRange,
+    FilterRange, Target,
     machine::{
         Part, Settings,
         spool::{self, Cpu, Loaded, Machine, StackNote},
@@ -22,7 +22,7 @@ use hodo_formats::{
     perf::{
         layout::{CodeEntry, HodoscopeSection},
         ring::{RingRecord, ring_records},
-        write::{Setup, Source, TraceUnit, Writer},
+        write::{Setup, Source, Writer},
     },
     recording::{
         Checkpoint, CpuCheckpoints, CpuTruth, Cut, KeptCode, Mapping, RecorderNotes, Sideband, SidebandKind,
@@ -33,30 +33,46 @@ use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 
 use super::{
     code::{self, Piece},
-    disk::{self, Consumed},
+    disk,
+    encoded::{self, Encoded},
     kallsyms,
+    maps::{CodeMap, code_of},
     memory::Memory,
     modules,
+    switches::{date_switches, switches},
+    sysroot,
     tracers::{self, Written},
 };
-use crate::{Error, Request, Tracer, event::Event, filter};
+use crate::{Error, Request, Tracer, event::Event, filter, units};
 
 /// The ratio of the TSC frequency to the bus frequency in the trace's CBR packets: a cycle is a tick.
 const MAX_NONTURBO_RATIO: u8 = 10;
-/// perf's name of the kernel's own mapping; the symbol in the name determines the kernel's address.
-const IMAGE: &[u8] = b"[kernel.kallsyms]_text";
+/// Nanoseconds per second.
+const NANOSECONDS: u64 = 1_000_000_000;
+/// perf's names of the kernel's own mapping; the symbol in the name determines the kernel's address.
+const IMAGES: [(&str, &str); 2] =
+    [("_text", "[kernel.kallsyms]_text"), ("_stext", "[kernel.kallsyms]_stext")];
+
+/// The system that was recorded.
+#[derive(Debug)]
+pub(super) struct System {
+    pub(super) target: Target,
+    /// The file of the guest's first process.
+    pub(super) init: PathBuf,
+    /// The folder whose files hide those of this system in the guest.
+    pub(super) sysroot: Option<PathBuf>,
+}
 
 /// The content of a spool except the trace itself.
 pub(super) struct Collected {
     engine: String,
+    system: System,
     clock: PerfClock,
     machine: Machine,
     /// The rings of the guest's kernel, by CPU.
     rings: Vec<Vec<u8>>,
     threads: Vec<(Thread, Vec<u8>)>,
-    /// The file of the guest's first process.
-    init: PathBuf,
-    /// Where that process maps its code.
+    /// Where the guest's first process maps its code.
     init_maps: Vec<CodeMap>,
     /// The kernel's symbols of code, and those of the modules that it loaded.
     kallsyms: Vec<u8>,
@@ -66,6 +82,8 @@ pub(super) struct Collected {
     loaded: Vec<Loaded>,
     /// Why the recording ends before the command did.
     ended: Option<String>,
+    /// The traces of another unit than Intel PT, by processor.
+    encoded: Vec<Encoded>,
 }
 
 impl Collected {
@@ -73,7 +91,7 @@ impl Collected {
     pub(super) fn read(
         spool: &Path,
         engine: String,
-        init: PathBuf,
+        system: System,
         memory: &Memory,
         is_ring: bool,
     ) -> Result<Collected, Error> {
@@ -82,7 +100,10 @@ impl Collected {
         if !is_ring {
             machine.cpus = machine.cpus.into_iter().map(Cpu::in_one_piece).collect();
         }
-        let rings = rings(spool, memory).map_err(Error::file(spool))?;
+        let mut rings = rings(spool, memory).map_err(Error::file(spool))?;
+        if let Some(sysroot) = &system.sysroot {
+            rings.iter_mut().for_each(|ring| *ring = sysroot::with_paths_here(ring, sysroot));
+        }
         let clock = text("clock")?;
         let clock = clock_of(&clock).ok_or_else(|| {
             Error::Missing(format!("the guest's kernel has no stable clock (it says `{}`)", clock.trim()))
@@ -95,16 +116,17 @@ impl Collected {
         let init_maps = code_of(&text("maps").unwrap_or_default(), "/init");
         Ok(Collected {
             engine,
+            system,
             clock,
             machine,
             rings,
             threads: threads_of(&threads),
-            init,
             init_maps,
             kallsyms,
             modules,
             loaded,
             ended: None,
+            encoded: Vec::new(),
         })
     }
 
@@ -117,6 +139,18 @@ impl Collected {
     /// Whether QEMU ended properly.
     pub(super) fn is_complete(&self) -> bool {
         self.machine.complete
+    }
+
+    /// Makes the traces of another unit than Intel PT, if the machine has one.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(super) fn encode(&mut self, spool: Spool<'_>) -> io::Result<()> {
+        let target = self.system.target;
+        if target != Target::X86_64 {
+            self.encoded = encoded::encode(spool, target, &self.machine.cpus, &self.clock)?;
+        }
+        Ok(())
     }
 
     /// Notes why the recording ends before the command did.
@@ -158,11 +192,19 @@ impl Collected {
                     "cpu {cpu}: the emulator lost the flow {count} times; the trace is wrong there"
                 ));
             }
+            if counters.hidden > 0 && self.system.target == Target::Aarch64 {
+                let count = counters.hidden;
+                warnings
+                    .push(format!("cpu {cpu}: {count} instructions of 32-bit programs are not in the trace"));
+            }
             if witness.is_some_and(|witness| witness != *account) {
                 warnings.push(format!(
                     "cpu {cpu}: the instructions counted one by one differ from those of the trace"
                 ));
             }
+        }
+        for (cpu, encoded) in self.machine.cpus.iter().zip(&self.encoded) {
+            warnings.extend(encoded.missing.as_ref().map(|missing| format!("cpu {}: {missing}", cpu.cpu)));
         }
         warnings.extend(self.ended.as_ref().map(|why| format!("{why}; the recording ends there")));
         if self.snapshots() >= MOST_SNAPSHOTS {
@@ -186,7 +228,8 @@ impl Collected {
 
     /// Writes the recording of a tracer beside that of Intel PT.
     pub(super) fn beside(&self, tracer: Tracer, request: &Request, spool: &Path) -> Result<Written, Error> {
-        tracers::write(tracer, request, spool, &self.clock, &self.kallsyms)
+        let clock = (self.system.target == Target::X86_64).then_some(&self.clock);
+        tracers::write(tracer, request, spool, clock, &self.kallsyms)
     }
 
     /// Writes the recording.
@@ -200,10 +243,12 @@ impl Collected {
         command: &[Vec<u8>],
     ) -> io::Result<()> {
         let filter = self.filter(&settings.filter);
+        let unit = units::unit(self.system.target);
         let setup = Setup {
-            unit: TraceUnit::IntelPt,
+            unit: unit.unwrap_or_default(),
             config: event.config(),
-            clock: self.clock,
+            // The times of another unit are nanoseconds.
+            clock: if unit.is_some() { PerfClock::NANOSECONDS } else { self.clock },
             tsc_ctc_ratio: (TSC_TICKS_PER_CTC as u32, 1),
             max_nonturbo_ratio: MAX_NONTURBO_RATIO,
             snapshot: settings.ring.is_some(),
@@ -213,7 +258,7 @@ impl Collected {
             version: concat!("hodo ", env!("CARGO_PKG_VERSION")),
             host,
         };
-        let Spool { folder, is_kept } = spool;
+        let folder = spool.folder;
         let records = self.records(&spool::read_stacks(folder)?)?;
         let beginning = self.beginning(&records);
         let pieces = code::pieces(
@@ -224,7 +269,7 @@ impl Collected {
             &self.clock,
             self.begin(),
         );
-        let is_full = !is_kept && disk::free(folder).is_some_and(|free| free < 2 * disk::used(folder));
+        let is_full = spool.is_full();
         if is_full {
             // The notes are in memory now.
             spool::remove_notes(folder);
@@ -234,12 +279,30 @@ impl Collected {
         beginning.iter().try_for_each(|event| writer.sideband(event))?;
         self.write_records(&records, &mut writer)?;
         writer.finished_round()?;
+        self.write_traces(folder, is_full, &mut writer)?;
+        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| &piece.bytes).copied().collect();
+        let snapshots = self.snapshot_notes(&settings.triggers, &records);
+        writer.finish(
+            &self.section(&pieces, snapshots, settings.counts_time),
+            io::Cursor::new(bytes).chain(&self.kallsyms[..]),
+        )?;
+        Ok(())
+    }
+
+    /// Writes the trace of each processor. `is_full`: the disk is, so that files free their space while they are read.
+    fn write_traces<W: Write + Seek>(
+        &self,
+        folder: &Path,
+        is_full: bool,
+        writer: &mut Writer<'_, W>,
+    ) -> io::Result<()> {
         for (index, cpu) in self.machine.cpus.iter().enumerate() {
-            let path = spool::trace_path(folder, cpu.cpu);
-            let mut file: Box<dyn Read> = match is_full {
-                true => Box::new(Consumed::open(&path)?),
-                false => Box::new(File::open(&path)?),
-            };
+            if let Some(Encoded { path, length, .. }) = self.encoded.get(index) {
+                let end = self.clock.nanos(Tsc(cpu.counters.end));
+                writer.trace(index, end, *length, &mut disk::open(path, is_full)?)?;
+                continue;
+            }
+            let mut file = disk::open(&spool::trace_path(folder, cpu.cpu), is_full)?;
             for (index_of_piece, piece) in cpu.pieces.iter().enumerate() {
                 let is_last = index_of_piece + 1 == cpu.pieces.len();
                 let closing = if is_last { &cpu.closing[..] } else { &[] };
@@ -248,12 +311,6 @@ impl Collected {
                 writer.trace(index, self.clock.nanos(Tsc(piece.end)), length, &mut bytes)?;
             }
         }
-        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| &piece.bytes).copied().collect();
-        let snapshots = self.snapshot_notes(&settings.triggers, &records);
-        writer.finish(
-            &self.section(&pieces, snapshots, settings.counts_time),
-            io::Cursor::new(bytes).chain(&self.kallsyms[..]),
-        )?;
         Ok(())
     }
 
@@ -331,15 +388,15 @@ impl Collected {
         let mut add = |thread, kind| {
             events.push(Sideband { time: Some(begin), cpu: None, thread, guest: None, kind });
         };
-        if let Some(image) = self.image() {
-            add(kernel, map(image.start, image.end - image.start, IMAGE));
+        if let Some((name, image)) = self.image() {
+            add(kernel, map(image.start, image.end - image.start, name));
         }
         for (name, range) in modules::listed(&self.modules) {
             add(kernel, map(range.start, range.end - range.start, modules::bracketed(name)));
         }
         let init = Thread { pid: 1, tid: 1 };
         for &CodeMap { address, length, file_offset } in &self.init_maps {
-            let name = self.init.as_os_str().as_bytes();
+            let name = self.system.init.as_os_str().as_bytes();
             let mapping = Mapping { address, length, file_offset, name, build_id: &[], kernel: false };
             add(init, SidebandKind::Map(mapping));
         }
@@ -349,9 +406,14 @@ impl Collected {
         events
     }
 
-    /// The address range of the kernel's own code.
-    fn image(&self) -> Option<Range<u64>> {
-        Some(kallsyms::address(&self.kallsyms, b"_text")?..kallsyms::address(&self.kallsyms, b"_etext")?)
+    /// The address range of the kernel's own code, and perf's name of it.
+    fn image(&self) -> Option<(&'static [u8], Range<u64>)> {
+        let begin = |name| kallsyms::address(&self.kallsyms, name);
+        let (name, start) =
+            IMAGES.iter().find_map(|&(symbol, name)| Some((name, begin(symbol.as_bytes())?)))?;
+        // On some processors, the symbol of the end is none of code.
+        let end = begin(b"_etext").or_else(|| kallsyms::last(&self.kallsyms, start))?;
+        Some((name.as_bytes(), start..end))
     }
 
     /// Why each snapshot was taken, in order of time.
@@ -403,19 +465,22 @@ impl Collected {
             address: piece.address,
             length: piece.bytes.len() as u64,
         });
-        let cpus = self.machine.cpus.iter().map(|cpu| CpuTruth {
+        let hidden = |index: usize| self.encoded.get(index).map_or(0, |encoded| encoded.hidden);
+        let cpus = self.machine.cpus.iter().enumerate().map(|(index, cpu)| CpuTruth {
             cpu: cpu.cpu,
-            instructions: cpu.traced.instructions,
+            instructions: cpu.traced.instructions.saturating_sub(hidden(index)),
             digest: cpu.traced.digest,
             witnessed: cpu.witness.map(|witness| witness == cpu.account),
         });
-        let checkpoints = self.machine.cpus.iter().map(|cpu| CpuCheckpoints {
+        // They are places in the packets of Intel PT.
+        let with_places = if self.encoded.is_empty() { &self.machine.cpus[..] } else { &[] };
+        let checkpoints = with_places.iter().map(|cpu| CpuCheckpoints {
             cpu: cpu.cpu,
             places: cpu.all_checkpoints().iter().map(checkpoint).collect(),
         });
         let notes = RecorderNotes {
             engine: self.engine.clone(),
-            frequency: self.clock.frequency(),
+            frequency: if self.encoded.is_empty() { self.clock.frequency() } else { NANOSECONDS },
             counts_time,
             cpus: cpus.collect(),
             checkpoints: checkpoints.filter(|cpu| !cpu.places.is_empty()).collect(),
@@ -431,24 +496,6 @@ fn checkpoint(&spool::Checkpoint { position, instructions, sum }: &spool::Checkp
     Checkpoint { position, instructions, sum }
 }
 
-/// Gives each switch of a CPU the time at which the stack changes: the first change after the kernel's record, if the next
-/// record of a switch comes later. `stacks` are the times of the changes.
-fn date_switches(records: &mut [RingRecord<'_>], stacks: &[Nanos]) {
-    let mut next_switch = None;
-    for record in records.iter_mut().rev() {
-        let kind = record.sideband.as_ref().map(|sideband| &sideband.kind);
-        if !matches!(kind, Some(SidebandKind::SwitchOut { .. })) {
-            continue;
-        }
-        let recorded = record.time;
-        let after = stacks.partition_point(|&change| Some(change) < recorded);
-        let change =
-            stacks.get(after).copied().filter(|&change| next_switch.is_none_or(|next| Some(change) < next));
-        record.time = change.or(recorded);
-        next_switch = Some(recorded);
-    }
-}
-
 /// The folder of a spool.
 #[derive(Clone, Copy)]
 pub(super) struct Spool<'a> {
@@ -457,21 +504,11 @@ pub(super) struct Spool<'a> {
     pub(super) is_kept: bool,
 }
 
-/// A switch of threads on a CPU.
-struct ThreadSwitch {
-    cpu: u32,
-    time: Nanos,
-    from: Thread,
-    to: Thread,
-}
-
-fn switches(records: &[RingRecord<'_>]) -> impl Iterator<Item = ThreadSwitch> {
-    records.iter().filter_map(|record| {
-        let said = record.sideband.as_ref()?;
-        let SidebandKind::SwitchOut { next: Some(to), .. } = said.kind else { return None };
-        let (cpu, time) = (record.cpu.unwrap_or(0), record.time.unwrap_or_default());
-        Some(ThreadSwitch { cpu, time, from: said.thread, to })
-    })
+impl Spool<'_> {
+    /// Whether the disk is too full for a copy.
+    pub(super) fn is_full(self) -> bool {
+        !self.is_kept && disk::free(self.folder).is_some_and(|free| free < 2 * disk::used(self.folder))
+    }
 }
 
 /// The rings of all CPUs: what the guest emptied into the spool, and what is still in its memory.
@@ -523,35 +560,13 @@ fn threads_of(text: &[u8]) -> Vec<(Thread, Vec<u8>)> {
     lines.filter_map(thread).collect()
 }
 
-/// An executable mapping of a file.
-#[derive(Debug, PartialEq, Eq)]
-struct CodeMap {
-    address: u64,
-    length: u64,
-    file_offset: u64,
-}
-
-/// The executable mappings of a file, from the text of /proc/PID/maps.
-fn code_of(maps: &str, file: &str) -> Vec<CodeMap> {
-    let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    let code = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let &[range, access, offset, _, _, name] = words.as_slice() else { return None };
-        let (begin, end) = range.split_once('-')?;
-        let address = number(begin)?;
-        let (length, file_offset) = (number(end)?.checked_sub(address)?, number(offset)?);
-        (name == file && access.contains('x')).then_some(CodeMap { address, length, file_offset })
-    };
-    maps.lines().filter_map(code).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_rest_of_each_ring_is_in_memory() {
-        let (spool, memory) = (tempfile::tempdir().unwrap(), Memory::new().unwrap());
+        let (spool, memory) = (tempfile::tempdir().unwrap(), Memory::new(0).unwrap());
         let write = |name: &str, bytes: &[u8]| fs::write(spool.path().join(name), bytes).unwrap();
         // The second processor was offline for a while and has used two rings: its first 100 bytes are of the first ring.
         write("sideband-0", &[1; 4000]);
@@ -564,28 +579,5 @@ mod tests {
         memory.put(6 * 4096, &[4; 4096]);
         let rings = rings(spool.path(), &memory).unwrap();
         assert_eq!(rings, [[vec![1; 4000], vec![3; 4]].concat(), [vec![2; 150], vec![4; 10]].concat()]);
-    }
-
-    #[test]
-    fn code_of_a_file_is_what_it_maps_executable() {
-        let maps = "00200000-00207000 r--p 00000000 00:02 12  /init\n00207000-0021c000 r-xp 00006000 00:02 12  /init\n\
-                    7f00-7f01 r-xp 0 00:00 0  [vdso]\n7f02-7f03 rw-p 0 00:00 0\n";
-        assert_eq!(
-            code_of(maps, "/init"),
-            [CodeMap { address: 0x20_7000, length: 0x1_5000, file_offset: 0x6000 }]
-        );
-    }
-
-    #[test]
-    fn a_switch_has_the_time_at_which_the_stack_changes() {
-        // SWITCH_CPU_WIDE, out: next_prev_pid 7, next_prev_tid 8; trailer of thread 5/6, the time, CPU 1.
-        let record = |time: u32| [15, 48 << 16 | 1 << 13, 7, 8, 5, 6, time, 0, 1, 0, 3, 0];
-        let words: Vec<u32> = [10, 20, 30, 40].into_iter().flat_map(record).collect();
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let mut records = ring_records(&bytes).unwrap();
-        // No change is known of the second switch, and none of the last.
-        date_switches(&mut records, &[Nanos(5), Nanos(12), Nanos(33)]);
-        let times: Vec<_> = records.iter().map(|record| record.time).collect();
-        assert_eq!(times, [12, 20, 33, 40].map(|time| Some(Nanos(time))));
     }
 }

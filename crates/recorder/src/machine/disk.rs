@@ -33,15 +33,23 @@ pub(super) fn used(folder: &Path) -> u64 {
     entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.len()).sum()
 }
 
+/// Opens a file that is read once; `is_full`: it frees its space meanwhile.
+pub(super) fn open(path: &Path, is_full: bool) -> io::Result<Box<dyn Read>> {
+    Ok(match is_full {
+        true => Box::new(Consumed::open(path)?),
+        false => Box::new(File::open(path)?),
+    })
+}
+
 /// A file that frees its space while it is read.
-pub(super) struct Consumed {
+struct Consumed {
     file: File,
     read: u64,
     freed: u64,
 }
 
 impl Consumed {
-    pub(super) fn open(path: &Path) -> io::Result<Consumed> {
+    fn open(path: &Path) -> io::Result<Consumed> {
         Ok(Consumed { file: OpenOptions::new().read(true).write(true).open(path)?, read: 0, freed: 0 })
     }
 }

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hodo_emulator::machine::tick_frequency;
+use hodo_emulator::{Target, machine::ticks_per_second};
 use rustix::io::{FdFlags, fcntl_setfd};
 use signal_hook::iterator::Signals;
 
@@ -22,6 +22,7 @@ use super::{
     disk,
     ended::{Ended, Stop},
     files::Files,
+    kind::Kind,
     memory::Memory,
 };
 use crate::{Error, signals};
@@ -74,6 +75,7 @@ pub(super) fn run(
     plugin: &Path,
     spool: &Path,
     memory: &Memory,
+    sysroot: Option<&Path>,
     pace: Pace,
     nested: bool,
 ) -> Result<Ended, Error> {
@@ -88,10 +90,13 @@ pub(super) fn run(
     }
     let mut command = files.command();
     arguments(&mut command, files, plugin, spool, &theirs);
+    if let Some(sysroot) = sysroot {
+        share(&mut command, "sysroot", sysroot, ",readonly=on");
+    }
     let (size, path) = memory.arguments();
     command.arg("-m").arg(format!("{}M", size >> 20));
     command.arg("-object").arg(format!("memory-backend-file,id=ram,size={size},mem-path={path},share=on"));
-    processors(&mut command, spool, pace, nested);
+    processors(&mut command, files.kind, spool, pace, nested);
     // Keys such as Ctrl-C are for the command, and must not end QEMU.
     command.process_group(0);
     let output = fs::File::create(spool.join(MESSAGES)).map_err(Error::file(spool))?;
@@ -200,14 +205,13 @@ fn pump(mut port: UnixStream, mut out: impl Write + Send + 'static) -> JoinHandl
 }
 
 /// The arguments about processors and their clock.
-fn processors(command: &mut Command, spool: &Path, pace: Pace, nested: bool) {
-    let kernel =
-        "console=ttyS0 quiet nokaslr rdinit=/init tsc=reliable no_timer_check panic=-1 random.trust_cpu=on";
+fn processors(command: &mut Command, kind: &Kind, spool: &Path, pace: Pace, nested: bool) {
+    let mut kernel = format!("{} quiet rdinit=/init panic=-1 random.trust_cpu=on", kind.arguments);
     // One thread of QEMU runs all processors by turns if instructions are counted. QEMU 11.1 then gives plugins the
     // number of the processor for which a block was translated, and not of the one that runs it.
-    let (accelerator, cpus, frequency) = match pace {
-        Pace::Free | Pace::OneByOne => ("tcg,thread=multi", CPUS, tick_frequency()),
-        Pace::Counted => ("tcg,thread=single", 1, 1_000_000_000),
+    let (accelerator, cpus) = match pace {
+        Pace::Free | Pace::OneByOne => ("tcg,thread=multi", CPUS),
+        Pace::Counted => ("tcg,thread=single", 1),
     };
     match pace {
         Pace::Free => {}
@@ -216,32 +220,44 @@ fn processors(command: &mut Command, spool: &Path, pace: Pace, nested: bool) {
         Pace::OneByOne => _ = command.args(["-d", "tid", "-D"]).arg(spool.join("log-%d")),
     }
     // QEMU emulates AMD's virtual machines, and not those of Intel.
-    command.args(["-cpu", if nested { "max,-la57,+svm" } else { "max,-la57" }]);
+    command.arg("-cpu").arg(format!("{}{}", kind.cpu, if nested { ",+svm" } else { "" }));
     command.args(["-accel", accelerator, "-smp"]).arg(cpus.to_string());
-    // The guest can't measure the frequency of the counter while its code is being translated.
-    command.arg("-append").arg(format!("{kernel} tsc_early_khz={}", frequency / 1000));
+    if kind.target == Target::X86_64 {
+        // The guest can't measure the frequency of the counter while its code is being translated.
+        let frequency = ticks_per_second(kind.target, pace == Pace::Counted);
+        kernel.push_str(&format!(" tsc_early_khz={}", frequency / 1000));
+    }
+    command.arg("-append").arg(kernel);
 }
 
 fn arguments(command: &mut Command, files: &Files, plugin: &Path, spool: &Path, ports: &[UnixStream]) {
     use std::os::fd::AsRawFd;
-    let escaped = |path: &Path| path.display().to_string().replace(',', ",,");
     let spool_name = escaped(spool);
-    command.args(["-M", "q35,smm=off,memory-backend=ram"]);
+    command.arg("-M").arg(format!("{},memory-backend=ram", files.kind.board));
     command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
     command.arg("-serial").arg(format!("file:{}", escaped(&spool.join(CONSOLE))));
     command.arg("-kernel").arg(&files.kernel).arg("-initrd").arg(initrd(spool));
-    let share = |id: &str, path: &str, more: &str| {
-        format!("local,id={id},path={path},security_model=none,multidevs=remap{more}")
-    };
-    command.arg("-fsdev").arg(share("root", "/", ",readonly=on"));
-    command.args(["-device", "virtio-9p-pci,fsdev=root,mount_tag=root"]);
-    command.arg("-fsdev").arg(share("spool", &spool_name, ""));
-    command.args(["-device", "virtio-9p-pci,fsdev=spool,mount_tag=spool", "-device", "virtio-serial-pci"]);
+    share(command, "root", Path::new("/"), ",readonly=on");
+    share(command, "spool", spool, "");
+    command.args(["-device", "virtio-serial-pci"]);
     for (port, number) in ports.iter().zip(1..) {
         command.arg("-chardev").arg(format!("socket,id=port{number},fd={}", port.as_raw_fd()));
         command.arg("-device").arg(format!("virtserialport,chardev=port{number},nr={number}"));
     }
     command.arg("-plugin").arg(format!("{},spool={spool_name}", escaped(plugin)));
+}
+
+/// Gives the guest a folder, by its name.
+fn share(command: &mut Command, name: &str, folder: &Path, more: &str) {
+    let folder = escaped(folder);
+    let options = format!("local,id={name},path={folder},security_model=none,multidevs=remap{more}");
+    command.arg("-fsdev").arg(options);
+    command.arg("-device").arg(format!("virtio-9p-pci,fsdev={name},mount_tag={name}"));
+}
+
+/// A path as a value of QEMU's options.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
 }
 
 /// Path of the initramfs in the spool.

@@ -29,3 +29,13 @@ pub(super) fn address(kallsyms: &[u8], name: &[u8]) -> Option<u64> {
     let line = kallsyms.split(|&byte| byte == b'\n').find(|line| line.get(NAME..) == Some(name))?;
     u64::from_str_radix(std::str::from_utf8(line.get(..DIGITS)?).ok()?, 16).ok()
 }
+
+/// The end of the page with the last symbol of the kernel itself, if it lies behind `start`. A tab and its name follow the
+/// symbols of a module.
+pub(super) fn last(kallsyms: &[u8], start: u64) -> Option<u64> {
+    const PAGE: u64 = 4096;
+    let own = kallsyms.split(|&byte| byte == b'\n').filter(|line| !line.contains(&b'\t'));
+    let address = |line: &[u8]| u64::from_str_radix(std::str::from_utf8(line.get(..DIGITS)?).ok()?, 16).ok();
+    let last = own.filter_map(address).max()?;
+    (last > start).then(|| (last + 1).next_multiple_of(PAGE))
+}

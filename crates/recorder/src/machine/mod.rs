@@ -9,38 +9,49 @@ mod btf;
 mod code;
 mod collect;
 mod disk;
+mod encoded;
 mod ended;
 mod files;
 mod guest;
 mod initramfs;
 mod kallsyms;
+mod kind;
 mod lttng;
+mod maps;
 mod memory;
 mod modules;
 mod spinning;
+mod switches;
+mod sysroot;
 mod tracers;
 mod user_code;
 
 use std::{
     ffi::OsString,
-    fs,
+    fs, io,
     os::unix::{ffi::OsStringExt, process::ExitStatusExt},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitStatus,
 };
 
-use hodo_emulator::machine::{
-    Privilege, SYSCALL, Settings, spool,
-    trigger::{Latency, Limit, Trigger},
+use hodo_emulator::{
+    Target,
+    machine::{
+        Privilege, Settings, spool, syscall_prefix, ticks_per_second,
+        trigger::{Latency, Limit, Trigger},
+    },
 };
 
-use crate::{Beside, Engine, Error, Outcome, Request, Tracer, emulate, event::Event, filter, trigger};
-use collect::{Collected, Spool};
+use crate::{Beside, Engine, Error, Outcome, Request, Tracer, emulate, event::Event, filter, trigger, units};
+use collect::{Collected, Spool, System};
 use memory::Memory;
 
 /// The default period of MTC packets is long: the emulated processor is slow, and most of the trace would otherwise be
 /// time.
 const MTC_PERIOD: u8 = 9;
+
+/// Times in a second of the trace of an Arm or RISC-V machine, about.
+const TIMES_PER_SECOND: u64 = 100_000;
 
 /// If this variable is set, the spool stays: a folder `.hodo-…` in the recording's folder.
 const KEEP_SPOOL: &str = "HODO_KEEP_SPOOL";
@@ -49,9 +60,10 @@ const KEEP_SPOOL: &str = "HODO_KEEP_SPOOL";
 const LOG: &str = "HODO_QEMU_LOG";
 
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
-    let (event, privilege) = event(request)?;
-    refuse(request, privilege)?;
-    let files = files::Files::find()?;
+    let (target, sysroot) = target(request)?;
+    let (event, privilege) = event(request, target)?;
+    refuse(request, target, privilege)?;
+    let files = files::Files::find(kind::of(target))?;
     let engine = files.version()?;
     let plugin = emulate::find_plugin()?;
     let mut folder = emulate::spool(&request.output)?;
@@ -60,28 +72,24 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     folder.disable_cleanup(is_kept);
     let log = std::env::var_os(LOG).is_some();
     let modules = btf::module_layout(&files.kernel);
-    let settings = Settings { modules, ..settings(request, &event, privilege, log)? };
+    let settings = Settings { modules, ..settings(request, target, &event, privilege, log)? };
     let host = host(folder.path());
     let tracers = tracers::settings(request, &host, &files.lttng)?;
     let prepared = settings.save(folder.path()).and_then(|()| {
-        fs::write(folder.path().join("request"), guest::request(&request.command)?)?;
         fs::write(folder.path().join("tracers"), tracers)?;
-        let lttng = match request.with.contains(&Tracer::Lttng) {
-            true => lttng::modules(&files.lttng, &tracers::events(request))?,
-            false => Vec::new(),
-        };
-        let archive = initramfs::build(&files.init, &files.modules, request.nested, &lttng)?;
-        fs::write(guest::initrd(folder.path()), archive)
+        prepare(request, &files, folder.path(), sysroot.is_some())
     });
     prepared.map_err(Error::file(folder.path()))?;
-    let memory = Memory::new().map_err(Error::file(folder.path()))?;
-    let ended = guest::run(&files, &plugin, folder.path(), &memory, pace(request, log), request.nested)?;
+    let memory = Memory::new(files.kind.memory).map_err(Error::file(folder.path()))?;
+    let (pace, nested) = (pace(request, log), request.nested);
+    let ended = guest::run(&files, &plugin, folder.path(), &memory, sysroot.as_deref(), pace, nested)?;
     if let Ok(name) = fs::read_to_string(folder.path().join(spool::REFUSED)) {
-        return Err(unknown_function(request, &name));
+        return Err(unknown_function(request, target, &name));
     }
     let status = status(folder.path(), &request.command)?;
     let is_ring = settings.ring.is_some();
-    let mut recording = match Collected::read(folder.path(), engine, files.init.clone(), &memory, is_ring) {
+    let system = System { target, init: files.init.clone(), sysroot };
+    let mut recording = match Collected::read(folder.path(), engine, system, &memory, is_ring) {
         Ok(recording) if recording.cpus() > 0 => recording,
         Ok(_) => return Err(nothing_recorded(folder.path(), ended.status)),
         Err(_) if status.is_none() => return Err(nothing_recorded(folder.path(), ended.status)),
@@ -90,10 +98,12 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     if status.is_none() || recording.failed().is_some() {
         recording.set_end(ended.reason(folder.path(), recording.failed(), recording.is_complete()));
     }
+    let spool = Spool { folder: folder.path(), is_kept };
+    recording.encode(spool).map_err(Error::file(folder.path()))?;
     let command: Vec<Vec<u8>> =
         request.recorded_by.iter().map(|argument| argument.clone().into_vec()).collect();
     let bytes = emulate::write(&request.output, |out| {
-        recording.write(Spool { folder: folder.path(), is_kept }, out, &event, &settings, &host, &command)
+        recording.write(spool, out, &event, &settings, &host, &command)
     })?;
     let mut warnings = recording.warnings();
     warnings.extend(fs::read_to_string(folder.path().join("warning")));
@@ -113,6 +123,20 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     })
 }
 
+/// Writes what the guest needs; `has_sysroot`: files of another system hide those of this one.
+fn prepare(request: &Request, files: &files::Files, spool: &Path, has_sysroot: bool) -> io::Result<()> {
+    fs::write(spool.join("request"), guest::request(&request.command)?)?;
+    if has_sysroot {
+        fs::write(spool.join("sysroot"), "")?;
+    }
+    let lttng = match request.with.contains(&Tracer::Lttng) {
+        true => lttng::modules(&files.lttng, &tracers::events(request))?,
+        false => Vec::new(),
+    };
+    let archive = initramfs::build(&files.init, &files.modules, request.nested, &lttng)?;
+    fs::write(guest::initrd(spool), archive)
+}
+
 fn pace(request: &Request, log: bool) -> guest::Pace {
     if request.counts_time {
         guest::Pace::Counted
@@ -124,12 +148,20 @@ fn pace(request: &Request, log: bool) -> guest::Pace {
 }
 
 /// Returns what the plugin is to trace.
-fn settings(request: &Request, event: &Event, privilege: Privilege, log: bool) -> Result<Settings, Error> {
+fn settings(
+    request: &Request,
+    target: Target,
+    event: &Event,
+    privilege: Privilege,
+    log: bool,
+) -> Result<Settings, Error> {
     Ok(Settings {
         psb_period: event.psb_bytes(),
         tsc: event.tsc,
         mtc_period: event.mtc.then_some(event.mtc_period),
         cyc_threshold: event.cyc.then(|| event.cyc_cycles()),
+        time_every: (target != Target::X86_64)
+            .then(|| ticks_per_second(target, request.counts_time) / TIMES_PER_SECOND),
         overflow: request.overflow.clone(),
         return_compression: !event.no_return_compression,
         privilege,
@@ -168,7 +200,7 @@ fn host(spool: &Path) -> String {
 
 /// What to do where the emulated processor is missing.
 pub(crate) fn offer() -> &'static str {
-    match files::Files::find() {
+    match files::Files::find(kind::of(Target::X86_64)) {
         Ok(_) => "record a whole emulated machine, kernel included, with --engine machine: it is set up here",
         Err(_) => {
             "record a whole emulated machine, kernel included, with --engine machine, after cargo xtask setup --machine"
@@ -176,8 +208,52 @@ pub(crate) fn offer() -> &'static str {
     }
 }
 
+/// The processor of the machine, that of the command unless the request names one, and the folder with the libraries of its
+/// programs.
+fn target(request: &Request) -> Result<(Target, Option<PathBuf>), Error> {
+    let program = emulate::find_program(&request.command).ok();
+    let own = program.as_ref().map(|program| program.target);
+    let target = request.target.or(own).unwrap_or_default();
+    let sysroot = match program.filter(|program| program.target == target) {
+        Some(program) => emulate::foreign::sysroot(request, &program)?,
+        None => request.sysroot.clone(),
+    };
+    match own.filter(|&own| own != target && sysroot.is_none()) {
+        None => Ok((target, sysroot)),
+        Some(own) => Err(Error::Missing(format!(
+            "the command is a program for {}, and a machine for {} can't execute it",
+            own.name(),
+            target.name()
+        ))),
+    }
+}
+
+/// Rejects what only machines for x86 do.
+fn refuse_for_others(request: &Request, target: Target) -> Result<(), Error> {
+    let is_part = request.filter.is_some()
+        || request.process.is_some()
+        || request.snapshot.is_some()
+        || !request.triggers.is_empty();
+    let wrong = [
+        (!request.events.is_empty(), "-e is for Intel PT"),
+        (request.nested, "--nested needs a machine for x86_64"),
+        (is_part, "--filter, --process, --snapshot and --trigger need a machine for x86_64"),
+        (
+            request.with.iter().any(|&tracer| tracer != Tracer::Ftrace),
+            "--with perf and --with lttng need a machine for x86_64; --with ftrace works",
+        ),
+    ];
+    match wrong.into_iter().find(|(is_wrong, _)| *is_wrong) {
+        Some((_, why)) => Err(Error::Missing(format!("{why}, and this one is for {}", target.name()))),
+        None => Ok(()),
+    }
+}
+
 /// Rejects options of other engines.
-fn refuse(request: &Request, privilege: Privilege) -> Result<(), Error> {
+fn refuse(request: &Request, target: Target, privilege: Privilege) -> Result<(), Error> {
+    if target != Target::X86_64 {
+        refuse_for_others(request, target)?;
+    }
     let is_part = privilege != Privilege::All
         || request.filter.is_some()
         || request.process.is_some()
@@ -220,11 +296,11 @@ fn ring(request: &Request, event: &Event) -> Result<Option<u64>, Error> {
 }
 
 /// The error that the guest's kernel has no function with this name.
-fn unknown_function(request: &Request, name: &str) -> Error {
+fn unknown_function(request: &Request, target: Target, name: &str) -> Error {
     let reason = format!(
         "the guest's kernel has no function {name}; a function of a program needs its file: filter FUNCTION @ FILE"
     );
-    let wanted = name.strip_prefix(SYSCALL).unwrap_or(name);
+    let wanted = name.strip_prefix(syscall_prefix(target)).unwrap_or(name);
     if let Some(wrong) = request.triggers.iter().find(|trigger| trigger.text.contains(wanted)) {
         let what = if wanted == name { "function" } else { "system call" };
         let why = format!("the guest's kernel has no {what} {wanted}");
@@ -239,7 +315,10 @@ fn unknown_function(request: &Request, name: &str) -> Error {
 }
 
 /// The event, and the recorded code: from its modifier, or from the options.
-fn event(request: &Request) -> Result<(Event, Privilege), Error> {
+fn event(request: &Request, target: Target) -> Result<(Event, Privilege), Error> {
+    if target != Target::X86_64 {
+        return Ok((units::machine_event(target), request.privilege));
+    }
     let default = Event { text: "intel_pt//".to_owned(), mtc_period: MTC_PERIOD, ..Event::default() };
     let (event, modifier) = match request.event() {
         Some(text) => Event::parse_with_modifier(text, default)?,

@@ -71,12 +71,13 @@ fn perf() -> Result<PathBuf, Error> {
 /// A recording beside that of Intel PT, and a warning about it.
 pub(super) type Written = (Beside, Option<String>);
 
-/// Writes the recording of a tracer. `symbols` are those of the kernel.
+/// Writes the recording of a tracer, whose times are ticks of `clock`, or nanoseconds without one. `symbols` are those of the
+/// kernel.
 pub(super) fn write(
     tracer: Tracer,
     request: &Request,
     spool: &Path,
-    clock: &PerfClock,
+    clock: Option<&PerfClock>,
     symbols: &[u8],
 ) -> Result<Written, Error> {
     let output = &request.output;
@@ -121,12 +122,16 @@ pub(super) fn write(
     Ok((Beside { tracer, path, bytes }, warning))
 }
 
-/// The beginning of a trace.dat. Its times follow the time-stamp counter, as those of the recording of Intel PT do.
-fn head(tracing: &Path, clock: &PerfClock, symbols: &[u8]) -> Result<Head, Error> {
+/// The beginning of a trace.dat. On x86, its times follow the time-stamp counter, as those of the recording of Intel PT do.
+fn head(tracing: &Path, clock: Option<&PerfClock>, symbols: &[u8]) -> Result<Head, Error> {
     let system = tracing.join("uname");
     let system = fs::read_to_string(&system).map_err(Error::file(&system))?;
     Ok(Head {
-        tsc: Some(TscToNanos { multiplier: clock.multiplier(), shift: clock.shift(), offset: clock.zero() }),
+        tsc: clock.map(|clock| TscToNanos {
+            multiplier: clock.multiplier(),
+            shift: clock.shift(),
+            offset: clock.zero(),
+        }),
         ..ftrace::head(tracing, tracing, symbols.to_vec(), system.trim().to_owned())?
     })
 }

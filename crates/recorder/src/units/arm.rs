@@ -1,11 +1,13 @@
-//! The trace unit of an Arm processor: an ETMv4 that traces user mode, or all of a Cortex-M.
+//! The trace unit of an Arm processor: an ETMv4 that traces user mode, or all of a Cortex-M or of a machine.
 
 use hodo_code::Terminator;
+use hodo_emulator::slave::INTERRUPT as FROM_OUTSIDE;
 use hodo_etm::{
     encoder::{Encoder, Settings},
     frames::frames_of,
     packet::Context,
 };
+use hodo_formats::perf::write::TraceUnit;
 
 use super::{TIME_EVERY, Unit, code::Instruction};
 
@@ -20,6 +22,12 @@ pub(super) const SETTINGS: Settings = Settings {
     synchronization: 4096,
     speculation_depth: 0,
 };
+
+/// The ID of the unit of a processor in frames.
+fn trace_id(cpu: Option<u32>) -> u8 {
+    let unit = TraceUnit::CoreSight(SETTINGS.registers());
+    cpu.and_then(|cpu| unit.trace_id(cpu)).unwrap_or(SETTINGS.registers().trace_id as u8)
+}
 
 /// What the unit of a Cortex-M traces.
 pub(super) const M_SETTINGS: Settings = Settings { is_m_profile: true, return_stack: false, ..SETTINGS };
@@ -37,9 +45,21 @@ const CONTEXT: Context = Context {
 /// Handler and thread mode of a Cortex-M.
 const M_CONTEXT: Context = Context { is_64: false, is_non_secure: false, ..CONTEXT };
 
+/// The kernel's half of the addresses, and its exception level.
+const KERNEL: u64 = 1 << 63;
+const KERNEL_LEVEL: u8 = 1;
+
 /// Exception types (ETMv4, "Exception packet").
 const CALL: u16 = 2;
+const TRAP: u16 = 3;
+const SYSTEM_ERROR: u16 = 4;
+const INSTRUCTION_DEBUG: u16 = 6;
+const DATA_DEBUG: u16 = 7;
+const ALIGNMENT: u16 = 0xa;
+const INSTRUCTION_FAULT: u16 = 0xb;
+const DATA_FAULT: u16 = 0xc;
 const INTERRUPT: u16 = 0xe;
+const FAST_INTERRUPT: u16 = 0xf;
 
 /// The number of a Cortex-M's first interrupt, and of the first one whose type is another number.
 const FIRST_INTERRUPT: u16 = 16;
@@ -56,24 +76,73 @@ pub(super) struct Processor {
     mark: u64,
     /// Where the handlers of a Cortex-M that run return to, the outermost first.
     returns: Vec<u64>,
-    /// When the next time is due.
+    /// Of a machine's processor: the time that is due, if it is not in the trace yet. Of others, when the next time is due.
     time_due: u64,
+    /// The number of a machine's processor; its trace contains the kernel.
+    cpu: Option<u32>,
+    /// Whether tracing has begun, and whether instructions ran since the last waypoint.
+    has_begun: bool,
+    is_within: bool,
 }
 
 impl Processor {
     pub(super) fn new() -> Processor {
-        let encoder = Encoder::new(SETTINGS);
-        Processor { encoder, context: CONTEXT, mark: 0, returns: Vec::new(), time_due: 0 }
+        Processor {
+            encoder: Encoder::new(SETTINGS),
+            context: CONTEXT,
+            mark: 0,
+            returns: Vec::new(),
+            time_due: 0,
+            cpu: None,
+            has_begun: false,
+            is_within: false,
+        }
     }
 
     pub(super) fn new_m() -> Processor {
-        let encoder = Encoder::new(M_SETTINGS);
-        Processor { encoder, context: M_CONTEXT, mark: 1, returns: Vec::new(), time_due: 0 }
+        Processor { encoder: Encoder::new(M_SETTINGS), context: M_CONTEXT, mark: 1, ..Processor::new() }
+    }
+
+    pub(super) fn of_machine(cpu: u32) -> Processor {
+        Processor { cpu: Some(cpu), ..Processor::new() }
     }
 
     fn timestamp(&mut self, now: u64) {
         self.encoder.timestamp(now);
-        self.time_due = now + TIME_EVERY;
+        self.time_due = if self.cpu.is_some() { 0 } else { now + TIME_EVERY };
+    }
+
+    /// The context of code at an address.
+    fn context_at(&self, address: u64) -> Context {
+        let level = if self.cpu.is_some() && address & KERNEL != 0 { KERNEL_LEVEL } else { CONTEXT.level };
+        Context { level, ..self.context }
+    }
+
+    /// Code at this address follows a waypoint, with this context in the trace.
+    fn enter(&mut self, address: u64) {
+        self.context = self.context_at(address);
+        self.is_within = false;
+        if self.cpu.is_some() && self.time_due != 0 {
+            self.timestamp(self.time_due);
+        }
+    }
+}
+
+/// The type of an exception of a machine, by the class of its syndrome (Arm Architecture Reference Manual, `ESR_EL1`), or the
+/// place of an interrupt's vector.
+fn exception_type(cause: u8) -> u16 {
+    match (cause & FROM_OUTSIDE != 0, cause & !FROM_OUTSIDE) {
+        (true, 2) => FAST_INTERRUPT,
+        (true, 3) => SYSTEM_ERROR,
+        (true, _) => INTERRUPT,
+        (false, 0x11..=0x17) => CALL,
+        (false, 0x20 | 0x21) => INSTRUCTION_FAULT,
+        (false, 0x22 | 0x26) => ALIGNMENT,
+        (false, 0x24 | 0x25) => DATA_FAULT,
+        (false, 0x2f) => SYSTEM_ERROR,
+        (false, 0x34 | 0x35) => DATA_DEBUG,
+        (false, 0x30..=0x33 | 0x38 | 0x3c) => INSTRUCTION_DEBUG,
+        (false, _) => TRAP,
     }
 }
 
@@ -83,8 +152,16 @@ impl Unit for Processor {
     fn begin(&mut self, address: u64, now: u64) {
         self.returns.clear();
         self.encoder.pass_time(now);
+        self.context = self.context_at(address);
+        if self.cpu.is_some() && self.has_begun {
+            // Another thread may run now, whose code begins here.
+            self.timestamp(now);
+        }
         self.encoder.begin(address | self.mark, self.context);
-        self.timestamp(now);
+        if self.cpu.is_none() || !self.has_begun {
+            self.timestamp(now);
+        }
+        (self.has_begun, self.is_within) = (true, false);
     }
 
     fn executed(&mut self, instruction: &Instruction, next: u64, now: u64) {
@@ -97,8 +174,29 @@ impl Unit for Processor {
         }
         // A time between two waypoints would be one before the instructions that are already passed.
         let is_waypoint = !matches!(step.terminator, Terminator::None | Terminator::Trap | Terminator::Wait);
-        if is_waypoint && now >= self.time_due {
-            self.timestamp(now + 1);
+        if self.cpu.is_none() {
+            if is_waypoint && now >= self.time_due {
+                self.timestamp(now + 1);
+            }
+        } else if is_waypoint {
+            let context = self.context_at(next);
+            if context.level != self.context.level {
+                self.encoder.context(context, next);
+            }
+            self.enter(next);
+        } else {
+            self.is_within = true;
+        }
+    }
+
+    fn passes(&mut self, now: u64) {
+        if self.cpu.is_none() {
+            return;
+        }
+        self.encoder.pass_time(now);
+        self.time_due = now;
+        if self.has_begun && !self.is_within {
+            self.timestamp(now);
         }
     }
 
@@ -106,12 +204,17 @@ impl Unit for Processor {
         self.encoder.exception(CALL, after | self.mark);
     }
 
-    fn interrupted(&mut self, next: u64) {
-        self.encoder.exception(INTERRUPT, next | self.mark);
+    fn interrupted(&mut self, cause: u8, next: u64) {
+        let kind = if self.cpu.is_some() { exception_type(cause) } else { INTERRUPT };
+        self.encoder.exception(kind, next | self.mark);
     }
+
+    /// The address after the last instruction is in the trace already.
+    fn left(&mut self, _target: u64) {}
 
     fn trapped(&mut self, cause: u8, from: u64, handler: u64) {
         let kind = match u16::from(cause) {
+            _ if self.cpu.is_some() => exception_type(cause),
             _ if self.mark == 0 => INTERRUPT,
             number @ ..FIRST_FAR_INTERRUPT => number,
             number => 0x200 + number - FIRST_INTERRUPT,
@@ -121,14 +224,19 @@ impl Unit for Processor {
             self.returns.push(from);
         }
         self.encoder.exception(kind, from | self.mark);
-        self.encoder.handler(handler | self.mark, self.context);
+        self.encoder.handler(handler | self.mark, self.context_at(handler));
+        self.enter(handler);
     }
 
     fn lost(&mut self) {
         self.encoder.overflow();
     }
 
+    fn take(&mut self) -> Vec<u8> {
+        frames_of(trace_id(self.cpu), &self.encoder.take())
+    }
+
     fn finish(self) -> Vec<u8> {
-        frames_of(SETTINGS.registers().trace_id as u8, &self.encoder.finish())
+        frames_of(trace_id(self.cpu), &self.encoder.finish())
     }
 }

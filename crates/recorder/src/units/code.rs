@@ -1,10 +1,13 @@
-//! The code that programs ran, by process and time.
+//! The code that programs ran, by process and time; of a machine, by address space and time.
 
 use std::{collections::HashMap, ffi::OsStr, ops::Range, os::unix::ffi::OsStrExt, path::Path, rc::Rc};
 
 use hodo_bytes::Map;
 use hodo_code::{AddressSpace, Content, Isa, Origin, Step, Terminator};
-use hodo_emulator::spool::{MapNote, Note, NoteKind};
+use hodo_emulator::{
+    machine::spool::CodeNote,
+    spool::{MapNote, Note, NoteKind},
+};
 
 /// Instructions of a block, at most.
 const LONGEST: usize = 64;
@@ -66,13 +69,20 @@ struct Block {
     valid: Range<u64>,
 }
 
-/// The code of all processes.
-pub(super) struct Code<'a> {
+/// The first address of the kernel's half.
+const KERNEL: u64 = 1 << 63;
+/// The kernel's half of all address spaces of a machine, as the notes have it.
+const KERNEL_SPACE: u64 = 0;
+
+/// The code of all processes, or of all address spaces.
+pub(crate) struct Code<'a> {
     isa: Isa,
-    images: HashMap<u32, Vec<Image<'a>>>,
-    /// The program whose instructions are read: process and index of its image.
-    chosen: (u32, usize),
-    blocks: HashMap<u64, Rc<Block>>,
+    /// By process, or by address space.
+    images: HashMap<u64, Vec<Image<'a>>>,
+    is_machine: bool,
+    /// The program whose instructions are read: key and index of its image.
+    chosen: (u64, usize),
+    blocks: HashMap<(u64, u64), Rc<Block>>,
     /// The block of the last instruction, and its index in it.
     current: Option<(Rc<Block>, usize)>,
 }
@@ -80,19 +90,19 @@ pub(super) struct Code<'a> {
 impl<'a> Code<'a> {
     /// Collects the code. `bytes` are those of the notes about code, in their order.
     pub(super) fn new(isa: Isa, notes: &'a [Note], bytes: &'a [Vec<u8>], files: &'a Files) -> Code<'a> {
-        let mut images: HashMap<u32, Vec<Image<'a>>> = HashMap::new();
+        let mut images: HashMap<u64, Vec<Image<'a>>> = HashMap::new();
         let mut kept = bytes.iter();
         for note in notes {
             let time = note.time;
             match &note.kind {
                 NoteKind::Fork { parent_pid, .. } if *parent_pid != note.pid => {
-                    let parent = images.get(parent_pid).and_then(|images| images.last());
+                    let parent = images.get(&u64::from(*parent_pid)).and_then(|images| images.last());
                     let space = parent.map(|image| image.space.fork(time)).unwrap_or_default();
-                    images.entry(note.pid).or_default().push(Image { start: time, space });
+                    images.entry(note.pid.into()).or_default().push(Image { start: time, space });
                 }
                 NoteKind::Comm { exec: true, .. } => {
                     let image = Image { start: time, space: AddressSpace::new() };
-                    images.entry(note.pid).or_default().push(image);
+                    images.entry(note.pid.into()).or_default().push(image);
                 }
                 NoteKind::Map(map) => {
                     let range = map.address..map.address.saturating_add(map.length);
@@ -106,7 +116,26 @@ impl<'a> Code<'a> {
                 _ => {}
             }
         }
-        Code { isa, images, chosen: (0, 0), blocks: HashMap::new(), current: None }
+        Code::of_images(isa, images, false)
+    }
+
+    /// Collects the code of a machine. `nanos` converts the times of notes.
+    pub(crate) fn of_machine(
+        isa: Isa,
+        notes: &'a [(CodeNote, Vec<u8>)],
+        nanos: impl Fn(u64) -> u64,
+    ) -> Code<'a> {
+        let mut images: HashMap<u64, Vec<Image<'a>>> = HashMap::new();
+        for (note, bytes) in notes {
+            let images = images.entry(note.space).or_insert_with(|| vec![Image::default()]);
+            let range = note.address..note.address.saturating_add(note.length);
+            images[0].space.map(range, content(bytes), nanos(note.time));
+        }
+        Code::of_images(isa, images, true)
+    }
+
+    fn of_images(isa: Isa, images: HashMap<u64, Vec<Image<'a>>>, is_machine: bool) -> Code<'a> {
+        Code { isa, images, is_machine, chosen: (0, 0), blocks: HashMap::new(), current: None }
     }
 
     pub(super) fn isa(&self) -> Isa {
@@ -115,6 +144,7 @@ impl<'a> Code<'a> {
 
     /// Chooses the program that a process ran from this time on.
     pub(super) fn choose(&mut self, pid: u32, time: u64) {
+        let pid = u64::from(pid);
         let after = self
             .images
             .get(&pid)
@@ -124,6 +154,19 @@ impl<'a> Code<'a> {
             self.blocks.clear();
         }
         self.current = None;
+    }
+
+    /// Chooses the address space of a machine.
+    pub(super) fn choose_space(&mut self, space: u64) {
+        if self.is_machine && self.chosen.0 != space {
+            self.chosen = (space, 0);
+            self.current = None;
+        }
+    }
+
+    /// The key and the index of the image with an address.
+    fn image_at(&self, address: u64) -> (u64, usize) {
+        if self.is_machine && address & KERNEL != 0 { (KERNEL_SPACE, 0) } else { self.chosen }
     }
 
     /// Returns the instruction at an address; `None` if there is none.
@@ -136,11 +179,12 @@ impl<'a> Code<'a> {
             *index += 1;
             return Some(*next);
         }
-        let block = match self.blocks.get(&address) {
+        let key = (self.image_at(address).0, address);
+        let block = match self.blocks.get(&key) {
             Some(block) if block.valid.contains(&now) => block.clone(),
             _ => {
                 let block = Rc::new(self.decode(address, now)?);
-                self.blocks.insert(address, block.clone());
+                self.blocks.insert(key, block.clone());
                 block
             }
         };
@@ -150,7 +194,8 @@ impl<'a> Code<'a> {
     }
 
     fn decode(&self, start: u64, now: u64) -> Option<Block> {
-        let space = &self.images.get(&self.chosen.0)?.get(self.chosen.1)?.space;
+        let (key, index) = self.image_at(start);
+        let space = &self.images.get(&key)?.get(index)?.space;
         let mut block = Block { instructions: Vec::new(), valid: 0..u64::MAX };
         let mut address = start;
         while block.instructions.len() < LONGEST {
@@ -185,8 +230,8 @@ fn bytes_at(space: &AddressSpace<'_>, address: u64, now: u64) -> Option<([u8; 4]
     (read >= 2).then_some((bytes, valid))
 }
 
-fn current<'i, 'a>(images: &'i mut HashMap<u32, Vec<Image<'a>>>, pid: u32) -> &'i mut AddressSpace<'a> {
-    let images = images.entry(pid).or_default();
+fn current<'i, 'a>(images: &'i mut HashMap<u64, Vec<Image<'a>>>, pid: u32) -> &'i mut AddressSpace<'a> {
+    let images = images.entry(pid.into()).or_default();
     if images.is_empty() {
         images.push(Image::default());
     }

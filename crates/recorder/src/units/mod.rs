@@ -11,6 +11,7 @@
 
 mod arm;
 mod code;
+mod machine;
 mod riscv;
 mod walk;
 
@@ -23,7 +24,9 @@ use hodo_emulator::{
 use hodo_formats::perf::write::TraceUnit;
 
 use crate::{Error, event::Event};
-use code::{Code, Files, Instruction};
+pub(crate) use code::Code;
+use code::{Files, Instruction};
+pub(crate) use machine::encode_processor;
 use walk::Walk;
 
 /// What the times in the plugin's packets are.
@@ -77,8 +80,18 @@ trait Unit {
     /// The kernel runs, because of the instruction at an address, which ran; `after` is the one after it.
     fn system_call(&mut self, address: u64, after: u64);
 
-    /// The kernel runs, and will continue at an address.
-    fn interrupted(&mut self, next: u64);
+    /// Code that is not traced runs because of a trap, such as the kernel, and will continue at an address. `cause` is that of the
+    /// packets, and 0 if they have none.
+    fn interrupted(&mut self, cause: u8, next: u64);
+
+    /// The last instruction led to code that is not traced.
+    fn left(&mut self, target: u64);
+
+    /// Time passes.
+    fn passes(&mut self, _now: u64) {}
+
+    /// Returns the bytes that are complete, once.
+    fn take(&mut self) -> Vec<u8>;
 
     /// A trap prevented the instruction at an address; its handler, which is traced, begins at `handler`. `cause` is that of the
     /// packets.
@@ -122,6 +135,12 @@ pub(crate) fn event(target: Target) -> Event {
     Event { text: text.to_owned(), mtc: false, no_return_compression: true, ..Event::default() }
 }
 
+/// Returns the event of the trace units of a target's machine.
+pub(crate) fn machine_event(target: Target) -> Event {
+    let Event { text, .. } = event(target);
+    Event { text: text.trim_end_matches('u').to_owned(), ..event(target) }
+}
+
 /// Makes the traces of all threads' files. `code` are the bytes of the notes about code, in their order.
 ///
 /// # Errors
@@ -151,7 +170,7 @@ fn encode_record(
     code.choose(record.pid, start);
     let privilege = clock.privilege();
     Ok(match target {
-        Target::Riscv64 => Walk::new(code, riscv::Hart::new(privilege), start, clock).follow(&packets),
+        Target::Riscv64 => Walk::new(code, riscv::Hart::new(Some(privilege)), start, clock).follow(&packets),
         Target::CortexM => Walk::new(code, arm::Processor::new_m(), start, clock).follow(&packets),
         _ => Walk::new(code, arm::Processor::new(), start, clock).follow(&packets),
     })

@@ -36,6 +36,8 @@ impl std::fmt::Display for Trouble {
 pub(super) struct Walk<'w, 'a, U> {
     code: &'w mut Code<'a>,
     unit: U,
+    /// The position of the part.
+    position: usize,
     /// The next instruction; `None` while nothing is traced.
     next: Option<u64>,
     /// The time in nanoseconds.
@@ -44,6 +46,7 @@ pub(super) struct Walk<'w, 'a, U> {
     /// The cause of the trap that follows.
     cause: u8,
     hidden: u64,
+    missing: Option<String>,
     last_ip: LastIp,
     /// The address of a FUP whose packet follows.
     source: Option<u64>,
@@ -56,11 +59,13 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
         Walk {
             code,
             unit,
+            position: 0,
             next: None,
             now,
             clock,
             cause: 0,
             hidden: 0,
+            missing: None,
             last_ip: LastIp::ZERO,
             source: None,
             in_status: false,
@@ -69,18 +74,29 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
 
     /// Encodes what packets show. They may begin within one.
     pub(super) fn follow(mut self, packets: &[u8]) -> Encoded {
+        self.packets(packets);
+        self.finish()
+    }
+
+    /// Encodes what a part of the packets shows; each part but the first begins with a PSB. Returns the bytes that are complete.
+    pub(super) fn part(&mut self, packets: &[u8]) -> Vec<u8> {
+        self.packets(packets);
+        self.position += packets.len();
+        self.unit.take()
+    }
+
+    fn packets(&mut self, packets: &[u8]) {
         let mut decoder = Decoder::new(packets, 0);
-        let mut missing = None;
         if decoder.synchronize() {
             loop {
                 let at = decoder.position();
                 let result = match decoder.next_packet() {
                     Ok(None) => break,
                     Ok(Some(packet)) => self.packet(packet),
-                    Err(_) => Err(Trouble::Bytes(at)),
+                    Err(_) => Err(Trouble::Bytes(self.position + at)),
                 };
                 let Err(trouble) = result else { continue };
-                missing.get_or_insert_with(|| format!("a part is missing: {trouble}"));
+                self.missing.get_or_insert_with(|| format!("a part is missing: {trouble}"));
                 self.unit.lost();
                 (self.next, self.source) = (None, None);
                 if !decoder.synchronize() {
@@ -88,7 +104,11 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
                 }
             }
         }
-        Encoded { bytes: self.unit.finish(), hidden: self.hidden, missing }
+    }
+
+    /// Ends the trace; the bytes are those that no part returned.
+    pub(super) fn finish(self) -> Encoded {
+        Encoded { bytes: self.unit.finish(), hidden: self.hidden, missing: self.missing }
     }
 
     fn packet(&mut self, packet: Packet) -> Result<(), Trouble> {
@@ -98,7 +118,11 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
                 self.in_status = true;
             }
             Packet::PsbEnd => self.in_status = false,
-            Packet::Tsc(time) => self.now = self.clock.nanos(time),
+            Packet::Tsc(time) => {
+                self.now = self.clock.nanos(time);
+                self.unit.passes(self.now);
+            }
+            Packet::Pip { cr3, .. } => self.code.choose_space(cr3),
             Packet::Cfe { vector, .. } => self.cause = vector,
             Packet::Tnt8(tnt) | Packet::Tnt64(tnt) => return self.branches(tnt),
             Packet::Tip(payload) => {
@@ -213,17 +237,22 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
         Ok(())
     }
 
-    /// Tracing ends: at the FUP's address, or with an instruction that calls the kernel.
+    /// Tracing ends: at the FUP's address, with an instruction that calls the kernel, or with one that leads to code that is not
+    /// traced.
     fn end(&mut self, payload: IpPayload) -> Result<(), Trouble> {
-        self.last_ip.join(payload);
+        let target = self.last_ip.join(payload);
         if let Some(source) = self.source.take() {
             self.run_to(source)?;
-            self.unit.interrupted(source);
-        } else if let Some(call) = self.advance()? {
-            if call.step.terminator != Terminator::Trap {
-                return Err(Trouble::Packet(call.address));
+            self.unit.interrupted(self.cause, source);
+        } else if let Some(last) = self.advance()? {
+            match (last.step.terminator, target) {
+                (Terminator::Trap, _) => self.trap(&last),
+                (Terminator::Far, Some(target)) => {
+                    self.execute(&last, target);
+                    self.unit.left(target);
+                }
+                _ => return Err(Trouble::Packet(last.address)),
             }
-            self.trap(&call);
         }
         self.next = None;
         Ok(())
@@ -234,7 +263,11 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
         while self.next.is_some_and(|next| next != address)
             && let Some(instruction) = self.peek()?
         {
-            if !self.execute_plain(&instruction) {
+            // A system call on Arm has run when its exception comes.
+            let is_call = instruction.step.terminator == Terminator::Trap && instruction.end() == address;
+            if is_call {
+                self.execute(&instruction, address);
+            } else if !self.execute_plain(&instruction) {
                 return Err(Trouble::Packet(instruction.address));
             }
         }

@@ -18,6 +18,8 @@ use crate::{
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 const INSTANCE: &str = "/sys/kernel/tracing/instances/hodo";
+/// The clock of the recording: on x86 the counter itself, elsewhere that of perf.
+const CLOCK: &str = if cfg!(target_arch = "x86_64") { "x86-tsc" } else { "perf" };
 /// The fill level at which a buffer is read, in percent.
 const WATERMARK: &str = "50";
 /// Larger than a page of the buffer; a read returns one page.
@@ -51,7 +53,7 @@ impl Ftrace {
         fs::create_dir(INSTANCE).map_err(Error::of(INSTANCE))?;
         for (file, value) in [
             ("tracing_on", "0"),
-            ("trace_clock", "x86-tsc"),
+            ("trace_clock", CLOCK),
             ("buffer_size_kb", &settings.buffer.to_string()),
             ("buffer_percent", WATERMARK),
         ] {

@@ -12,7 +12,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::KERNEL_SUITES;
+use super::architecture::X86_64;
 use crate::{
     Outcome,
     apt::{Apt, Archive, unpack},
@@ -39,7 +39,7 @@ pub(super) fn ensure(folder: &Path) -> Outcome {
     let release = release(&kernel)?;
     let fresh = folder.join("fresh");
     _ = fs::remove_dir_all(&fresh);
-    let apt = Apt::new(&folder.join("apt/lttng"), Archive::Packages, "amd64", &KERNEL_SUITES)?;
+    let apt = Apt::new(&folder.join("apt/lttng"), Archive::Packages, X86_64.debian, &[X86_64.suite])?;
     let headers = format!("linux-headers-{release}");
     let needed = apt.needed(&headers).map_err(|error| {
         format!(

@@ -1,18 +1,30 @@
-//! `cargo xtask setup --machine`: the parts of a whole emulated machine, in the user's cache.
+//! `cargo xtask setup --machine [ARCHITECTURE]`: the parts of a whole emulated machine, in the user's cache.
 //!
 //! ```text
 //! lists of packages (an apt of our own) ──► QEMU's packages, the kernel's ──► unpacked, nothing installed
-//!                 the kernel's headers, LTTng ──► LTTng's modules, compiled
+//!                 the kernel's headers, LTTng ──► LTTng's modules, compiled (x86-64 only)
 //! crates of this repository ──────────────► hodo-guest, linked statically
 //! ```
+//!
+//! The folder of machines:
+//!
+//! ```text
+//! qemu/                                   QEMU's packages for all architectures that were set up
+//! kernel/{vmlinux,modules/,lttng/}        x86-64: the kernel, its modules, LTTng's
+//! hodo-guest                              x86-64: the first process
+//! ARCHITECTURE/kernel/{vmlinuz,modules/}  the same for aarch64 and riscv64
+//! ARCHITECTURE/hodo-guest
+//! ```
 
+mod architecture;
 pub mod foreign;
 mod lttng;
 
 use std::{
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
 };
 
 use crate::{
@@ -21,14 +33,12 @@ use crate::{
     command::{self, cargo, installed, quietly},
     setup,
 };
+use architecture::{ARCHITECTURES, Architecture, Cross, X86_64, emulators};
 
 /// The suite with QEMU 11.1, and the suite that it is built for.
 const QEMU_SUITES: [&str; 2] = ["trixie-backports", "trixie"];
-/// A suite with a kernel whose modules are not compressed.
-const KERNEL_SUITES: [&str; 1] = ["bookworm"];
-const QEMU: &str = "qemu-system-x86";
-/// Depends on the current kernel.
-const KERNEL: &str = "linux-image-amd64";
+/// The architecture of QEMU itself.
+const HOST: &str = X86_64.debian;
 
 /// The folder in which the recorder looks for these parts.
 fn folder() -> Outcome<PathBuf> {
@@ -38,79 +48,165 @@ fn folder() -> Outcome<PathBuf> {
     folder.ok_or_else(|| "neither HODO_MACHINE, XDG_CACHE_HOME nor HOME is set".into())
 }
 
-/// Makes sure that everything exists; quick if it does.
+/// Makes sure that everything of a machine for x86-64 exists; quick if it does.
 ///
 /// # Errors
 /// What is missing, or failed.
 pub fn ensure() -> Outcome {
-    let folder = folder()?;
-    fs::create_dir_all(&folder)?;
-    let needed = ["qemu/usr/bin/qemu-system-x86_64", "kernel/vmlinux", "kernel/modules/modules.order"];
-    if !needed.iter().all(|path| folder.join(path).exists()) {
-        fetch(&folder)?;
-    }
-    guest(&folder)?;
-    println!("setup: a machine is in {}", folder.display());
+    ensure_for(X86_64.name)
+}
+
+/// Makes sure that everything of a machine for this architecture exists, as [`ensure`].
+///
+/// # Errors
+/// There is no such architecture; and as [`ensure`].
+pub fn ensure_for(name: &str) -> Outcome {
+    let architecture = ARCHITECTURES.into_iter().find(|architecture| architecture.name == name);
+    let architecture = architecture.ok_or_else(|| {
+        let names = ARCHITECTURES.map(|architecture| architecture.name).join(", ");
+        format!("there is no machine for `{name}`; there is one for each of {names}")
+    })?;
+    let machines = ensure_packages(architecture)?;
+    guest(&machines, architecture)?;
+    println!("setup: a machine for {name} is in {}", machines.display());
     Ok(())
 }
 
-/// Makes sure that the machine has LTTng, or says why not: all else works without it. Compiling takes minutes.
+/// Makes sure that the machine for x86-64 has LTTng, or says why not: all else works without it. Compiling takes minutes.
 ///
 /// # Errors
 /// There is no place for a machine.
 pub fn ensure_lttng() -> Outcome {
-    if let Err(error) = lttng::ensure(&folder()?) {
+    let machines = folder()?;
+    let _lock = lock(&machines)?;
+    if let Err(error) = lttng::ensure(&machines) {
         println!("setup: it has no LTTng, which --with lttng needs: {error}");
     }
     Ok(())
 }
 
-/// Builds the guest's first process, which starts before any library exists.
-fn guest(folder: &Path) -> Outcome {
-    const FLAGS: [&str; 5] = ["--", "-C", "target-feature=+crt-static", "-C", "relocation-model=static"];
-    // A separate folder, as the normally linked program has the same name.
-    let target = command::target().join("guest");
-    let mut build =
-        cargo(&["rustc", "--quiet", "--release", "-p", "hodo-guest", "--bin", "hodo-guest", "--target-dir"]);
-    quietly(build.arg(&target).args(FLAGS))?;
-    fs::copy(target.join("release/hodo-guest"), folder.join("hodo-guest"))?;
-    Ok(())
-}
-
-/// Fetches and unpacks all packages. Existing parts are replaced after everything is unpacked.
-fn fetch(folder: &Path) -> Outcome {
+/// Makes sure that all that is made of packages exists, and returns the folder of machines.
+fn ensure_packages(architecture: &Architecture) -> Outcome<PathBuf> {
+    let machines = folder()?;
+    fs::create_dir_all(&machines)?;
+    let _lock = lock(&machines)?;
+    let (has_emulator, has_kernel) =
+        (architecture.has_emulator(&machines), architecture.has_kernel(&machines));
+    if has_emulator && has_kernel {
+        return Ok(machines);
+    }
     for tool in ["apt-get", "dpkg-deb"] {
         if !installed(tool) {
             return Err(format!("{tool} is missing; a machine is made of Debian's packages").into());
         }
     }
     setup::machine()?;
-    let fresh = folder.join("fresh");
+    let (fresh, lists) = (machines.join("fresh"), machines.join("apt"));
     _ = fs::remove_dir_all(&fresh);
-    let qemu = Apt::new(&folder.join("apt/qemu"), Archive::Packages, "amd64", &QEMU_SUITES)?;
-    unpack(&qemu.with_all_needed(QEMU, QEMU_SUITES[0])?, &fresh.join("qemu"))?;
-    let kernels = Apt::new(&folder.join("apt/kernel"), Archive::Packages, "amd64", &KERNEL_SUITES)?;
-    let current = kernels.needed(KERNEL)?;
-    unpack(&kernels.fetch_alone(&current)?, &fresh.join("kernel"))?;
-    kernel(&fresh.join("kernel"))?;
-    for part in ["qemu", "kernel"] {
-        _ = fs::remove_dir_all(folder.join(part));
-        fs::rename(fresh.join(part), folder.join(part))?;
+    if !has_emulator {
+        fetch_emulators(&machines, &fresh, architecture)?;
+    }
+    if !has_kernel {
+        fetch_kernel(&machines, &fresh, architecture)?;
     }
     _ = fs::remove_dir_all(fresh);
-    _ = fs::remove_dir_all(folder.join("apt"));
+    _ = fs::remove_dir_all(lists);
+    Ok(machines)
+}
+
+/// Waits until no other process fetches machines, for as long as the file is open: they would use the same folders.
+fn lock(machines: &Path) -> Outcome<File> {
+    let file = File::create(machines.join("lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Fetches QEMU for this architecture, and again for those that are there: all must be of one version, as they share
+/// libraries.
+fn fetch_emulators(machines: &Path, fresh: &Path, architecture: &Architecture) -> Outcome {
+    let is_wanted = |other: &&Architecture| other.name == architecture.name || other.has_emulator(machines);
+    let wanted = ARCHITECTURES.into_iter().filter(is_wanted);
+    let packages: Vec<&str> = wanted.flat_map(Architecture::emulator_packages).collect();
+    let apt = Apt::new(&machines.join("apt/qemu"), Archive::Packages, HOST, &QEMU_SUITES)?;
+    let root = fresh.join("qemu");
+    unpack(&apt.with_all_needed(&packages, QEMU_SUITES[0])?, &root)?;
+    replace(&root, &emulators(machines), fresh)
+}
+
+/// Fetches the kernel and its modules.
+fn fetch_kernel(machines: &Path, fresh: &Path, architecture: &Architecture) -> Outcome {
+    let Architecture { debian, kernel, suite, .. } = architecture;
+    let apt = Apt::new(&machines.join("apt/kernel"), Archive::Packages, debian, &[suite])?;
+    let new = architecture.kernel_folder(fresh);
+    unpack(&apt.fetch_alone(&apt.needed(kernel)?)?, &new)?;
+    arrange_kernel(&new, &architecture.kernel_path(fresh))?;
+    fs::create_dir_all(architecture.folder(machines))?;
+    replace(&new, &architecture.kernel_folder(machines), fresh)
+}
+
+/// Moves a complete new folder to the place of an old one, which is removed with `fresh`: what uses the machine in the
+/// meantime finds either.
+fn replace(new: &Path, old: &Path, fresh: &Path) -> Outcome {
+    if old.exists() {
+        fs::rename(old, fresh.join("old"))?;
+    }
+    fs::rename(new, old)?;
+    _ = fs::remove_dir_all(fresh.join("old"));
     Ok(())
 }
 
-/// Moves the kernel and its modules to their final place, and drops the rest of the package.
-fn kernel(folder: &Path) -> Outcome {
-    let image = fs::read(entry(folder.join("boot"), "vmlinuz")?)?;
-    fs::write(folder.join("vmlinux"), unpacked(&image)?)?;
+/// Builds the guest's first process, which starts before any library exists.
+fn guest(machines: &Path, architecture: &Architecture) -> Outcome {
+    const FLAGS: [&str; 5] = ["--", "-C", "target-feature=+crt-static", "-C", "relocation-model=static"];
+    // A separate folder, as the normally linked program has the same name.
+    let target = command::target().join("guest");
+    let mut build =
+        cargo(&["rustc", "--quiet", "--release", "-p", "hodo-guest", "--bin", "hodo-guest", "--target-dir"]);
+    build.arg(&target);
+    let mut folder = target;
+    if let Some(cross) = &architecture.cross {
+        prepare_cross(cross)?;
+        let variable = cross.target.to_uppercase().replace('-', "_");
+        build.args(["--target", cross.target]).env(format!("CARGO_TARGET_{variable}_LINKER"), cross.linker);
+        folder.push(cross.target);
+    }
+    quietly(build.args(FLAGS))?;
+    fs::copy(folder.join("release/hodo-guest"), architecture.folder(machines).join("hodo-guest"))?;
+    Ok(())
+}
+
+/// Makes sure that programs for another architecture can be built: its linker, its C library, and Rust's libraries.
+fn prepare_cross(cross: &Cross) -> Outcome {
+    setup::machine_linker(cross.linker, cross.packages)?;
+    if !installed("rustup") {
+        return Err(format!("rustup is missing; it adds Rust's libraries for {}", cross.target).into());
+    }
+    let mut rustup = Command::new("rustup");
+    // In the repository, as that has a toolchain of its own.
+    rustup.args(["--quiet", "target", "add", cross.target]).current_dir(command::root());
+    quietly(&mut rustup)
+}
+
+/// Moves the kernel and its modules to their final place in the folder of their package, and drops the rest of it.
+fn arrange_kernel(folder: &Path, image: &Path) -> Outcome {
+    let packed = entry(folder.join("boot"), "vmlinu")?;
+    match image.ends_with("vmlinux") {
+        true => fs::write(image, unpacked(&fs::read(packed)?)?)?,
+        false => fs::rename(packed, image)?,
+    }
     let merged = folder.join("usr/lib/modules");
     let modules = if merged.exists() { merged } else { folder.join("lib/modules") };
     fs::rename(entry(modules, "")?, folder.join("modules"))?;
     ["boot", "lib", "usr"].iter().for_each(|part| _ = fs::remove_dir_all(folder.join(part)));
-    Ok(())
+    decompress(&folder.join("modules"))
+}
+
+/// Decompresses modules, which the guest's first process loads as they are; `modules.order` has their names without `.xz`.
+fn decompress(modules: &Path) -> Outcome {
+    let processors = thread::available_parallelism()?;
+    let decompress = format!("xargs --null --no-run-if-empty -n 64 -P {processors} xz --decompress");
+    let script = format!("find . -name '*.ko.xz' -print0 | {decompress}");
+    quietly(Command::new("sh").args(["-c", &script]).current_dir(modules))
 }
 
 /// The entry of a folder whose name begins so.
