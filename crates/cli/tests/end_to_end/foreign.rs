@@ -13,7 +13,7 @@ use crate::{
 const TARGETS: [&str; 2] = ["aarch64", "riscv64"];
 
 /// Returns whether programs of a target can be compiled and run here; prints a message if not.
-fn can_record(target: &str) -> bool {
+pub(crate) fn can_record(target: &str) -> bool {
     let missing = [format!("qemu-{target}"), format!("{target}-linux-gnu-gcc")]
         .into_iter()
         .find(|program| Command::new(program).arg("--version").output().is_err());
@@ -24,7 +24,7 @@ fn can_record(target: &str) -> bool {
 }
 
 /// Compiles a program of the lab; returns its path.
-fn compile(folder: &Folder, target: &str, source: &str, flags: &[&str]) -> String {
+pub(crate) fn compile(folder: &Folder, target: &str, source: &str, flags: &[&str]) -> String {
     let (program, workloads) =
         (folder.file(target), concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/workloads"));
     let mut compiler = Command::new(format!("{target}-linux-gnu-gcc"));

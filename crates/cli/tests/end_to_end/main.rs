@@ -27,6 +27,7 @@ mod latency;
 mod live;
 mod machine;
 mod machine_ends;
+mod machine_foreign;
 mod machine_tracers;
 mod marks;
 mod mcp;

@@ -148,7 +148,8 @@ impl Collected {
     pub(super) fn encode(&mut self, spool: Spool<'_>) -> io::Result<()> {
         let target = self.system.target;
         if target != Target::X86_64 {
-            self.encoded = encoded::encode(spool, target, &self.machine.cpus, &self.clock)?;
+            let switches: Vec<_> = switches(&self.records(&spool::read_stacks(spool.folder)?)?).collect();
+            self.encoded = encoded::encode(spool, target, &self.machine.cpus, &self.clock, &switches)?;
         }
         Ok(())
     }
@@ -243,7 +244,7 @@ impl Collected {
         command: &[Vec<u8>],
     ) -> io::Result<()> {
         let filter = self.filter(&settings.filter);
-        let unit = units::unit(self.system.target);
+        let unit = units::machine_unit(self.system.target);
         let setup = Setup {
             unit: unit.unwrap_or_default(),
             config: event.config(),

@@ -12,8 +12,8 @@ use hodo_emulator::{
     machine::spool::{self, Cpu},
 };
 
-use super::{collect::Spool, disk};
-use crate::units::{self, Clock, Code};
+use super::{collect::Spool, disk, switches::ThreadSwitch};
+use crate::units::{self, Clock, Code, Ran};
 
 /// The trace of a processor.
 #[derive(Debug)]
@@ -36,6 +36,7 @@ pub(super) fn encode(
     target: Target,
     cpus: &[Cpu],
     clock: &PerfClock,
+    switches: &[ThreadSwitch],
 ) -> io::Result<Vec<Encoded>> {
     let (folder, is_full) = (spool.folder, spool.is_full());
     let nanos = |ticks| clock.nanos(Tsc(ticks)).0;
@@ -45,14 +46,23 @@ pub(super) fn encode(
         let length = cpu.pieces.iter().map(|piece| piece.length).sum();
         let file = disk::open(&spool::trace_path(folder, cpu.cpu), is_full)?;
         let packets = file.take(length).chain(&cpu.closing[..]);
+        let threads = threads(switches, cpu.cpu);
+        let ran = Ran { number: cpu.cpu, threads: &threads };
         let path = folder.join(format!("cpu-{}.unit", cpu.cpu));
         let mut out = BufWriter::new(File::create(&path)?);
         let last =
-            units::encode_processor(target, cpu.cpu, packets, &mut code, Clock::Counter(&nanos), &mut out)?;
+            units::encode_processor(target, ran, packets, &mut code, Clock::Counter(&nanos), &mut out)?;
         out.write_all(&last.bytes)?;
         let file = out.into_inner()?;
         let length = file.metadata()?.len();
         Ok(Encoded { path, length, hidden: last.hidden, missing: last.missing })
     };
     cpus.iter().map(&mut encode).collect()
+}
+
+/// The threads that a processor ran: since when, and their IDs. Its first switch leaves the first one.
+fn threads(switches: &[ThreadSwitch], cpu: u32) -> Vec<(u64, u32)> {
+    let of_cpu: Vec<_> = switches.iter().filter(|switch| switch.cpu == cpu).collect();
+    let first = of_cpu.first().map(|switch| (0, switch.from.tid));
+    first.into_iter().chain(of_cpu.iter().map(|switch| (switch.time.0, switch.to.tid))).collect()
 }

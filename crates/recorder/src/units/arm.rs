@@ -1,8 +1,11 @@
 //! The trace unit of an Arm processor: an ETMv4 that traces user mode, or all of a Cortex-M or of a machine.
 
+use std::collections::VecDeque;
+
 use hodo_code::Terminator;
 use hodo_emulator::slave::INTERRUPT as FROM_OUTSIDE;
 use hodo_etm::{
+    Registers,
     encoder::{Encoder, Settings},
     frames::frames_of,
     packet::Context,
@@ -23,9 +26,22 @@ pub(super) const SETTINGS: Settings = Settings {
     speculation_depth: 0,
 };
 
+/// What the unit of a machine's processor traces: the context ID is that of the thread, as Linux sets it with
+/// CONFIG_PID_IN_CONTEXTIDR.
+const MACHINE_SETTINGS: Settings = Settings { context_ids: true, ..SETTINGS };
+
+/// The bit of TRCCONFIGR for the virtual context, which these units leave out.
+const VIRTUAL_CONTEXT: u32 = 1 << 7;
+
+/// The registers of the units of a machine.
+pub(super) fn machine_registers() -> Registers {
+    let registers = MACHINE_SETTINGS.registers();
+    Registers { config: registers.config & !VIRTUAL_CONTEXT, ..registers }
+}
+
 /// The ID of the unit of a processor in frames.
 fn trace_id(cpu: Option<u32>) -> u8 {
-    let unit = TraceUnit::CoreSight(SETTINGS.registers());
+    let unit = TraceUnit::CoreSight(machine_registers());
     cpu.and_then(|cpu| unit.trace_id(cpu)).unwrap_or(SETTINGS.registers().trace_id as u8)
 }
 
@@ -80,6 +96,10 @@ pub(super) struct Processor {
     time_due: u64,
     /// The number of a machine's processor; its trace contains the kernel.
     cpu: Option<u32>,
+    /// The threads that its processor runs next: since when, and their IDs.
+    threads: VecDeque<(u64, u32)>,
+    /// Whether the context is another one than the trace says.
+    is_context_due: bool,
     /// Whether tracing has begun, and whether instructions ran since the last waypoint.
     has_begun: bool,
     is_within: bool,
@@ -94,6 +114,8 @@ impl Processor {
             returns: Vec::new(),
             time_due: 0,
             cpu: None,
+            threads: VecDeque::new(),
+            is_context_due: false,
             has_begun: false,
             is_within: false,
         }
@@ -103,8 +125,16 @@ impl Processor {
         Processor { encoder: Encoder::new(M_SETTINGS), context: M_CONTEXT, mark: 1, ..Processor::new() }
     }
 
-    pub(super) fn of_machine(cpu: u32) -> Processor {
-        Processor { cpu: Some(cpu), ..Processor::new() }
+    /// A machine's processor, which runs these threads, each since a time. The times are in order.
+    pub(super) fn of_machine(cpu: u32, threads: &[(u64, u32)]) -> Processor {
+        let first = threads.first().map(|&(_, thread)| thread);
+        Processor {
+            encoder: Encoder::new(MACHINE_SETTINGS),
+            context: Context { context_id: Some(first.unwrap_or(0)), ..CONTEXT },
+            cpu: Some(cpu),
+            threads: threads.iter().copied().collect(),
+            ..Processor::new()
+        }
     }
 
     fn timestamp(&mut self, now: u64) {
@@ -122,9 +152,21 @@ impl Processor {
     fn enter(&mut self, address: u64) {
         self.context = self.context_at(address);
         self.is_within = false;
-        if self.cpu.is_some() && self.time_due != 0 {
+        if self.time_due != 0 {
             self.timestamp(self.time_due);
         }
+        if std::mem::take(&mut self.is_context_due) {
+            self.encoder.context(self.context, address);
+        }
+    }
+
+    /// Takes over the thread that runs at a time.
+    fn follow_threads(&mut self, now: u64) {
+        let before = self.context.context_id;
+        while let Some((_, thread)) = self.threads.pop_front_if(|(since, _)| *since <= now) {
+            self.context.context_id = Some(thread);
+        }
+        self.is_context_due |= self.context.context_id != before;
     }
 }
 
@@ -152,7 +194,8 @@ impl Unit for Processor {
     fn begin(&mut self, address: u64, now: u64) {
         self.returns.clear();
         self.encoder.pass_time(now);
-        self.context = self.context_at(address);
+        self.follow_threads(now);
+        (self.context, self.is_context_due) = (self.context_at(address), false);
         if self.cpu.is_some() && self.has_begun {
             // Another thread may run now, whose code begins here.
             self.timestamp(now);
@@ -180,23 +223,22 @@ impl Unit for Processor {
             }
         } else if is_waypoint {
             let context = self.context_at(next);
-            if context.level != self.context.level {
-                self.encoder.context(context, next);
-            }
+            self.is_context_due |= context.level != self.context.level;
             self.enter(next);
         } else {
             self.is_within = true;
         }
     }
 
-    fn passes(&mut self, now: u64) {
+    fn passes(&mut self, now: u64, next: Option<u64>) {
         if self.cpu.is_none() {
             return;
         }
         self.encoder.pass_time(now);
+        self.follow_threads(now);
         self.time_due = now;
-        if self.has_begun && !self.is_within {
-            self.timestamp(now);
+        if let Some(next) = next.filter(|_| !self.is_within) {
+            self.enter(next);
         }
     }
 
@@ -225,7 +267,10 @@ impl Unit for Processor {
         }
         self.encoder.exception(kind, from | self.mark);
         self.encoder.handler(handler | self.mark, self.context_at(handler));
-        self.enter(handler);
+        if self.cpu.is_some() {
+            self.is_context_due = false;
+            self.enter(handler);
+        }
     }
 
     fn lost(&mut self) {

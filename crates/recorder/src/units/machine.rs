@@ -10,13 +10,21 @@ use super::{Clock, Encoded, Unit, arm, code::Code, riscv, walk::Walk};
 /// Bytes of packets in memory, at least.
 const PART: usize = 8 << 20;
 
+/// A machine's processor.
+#[derive(Clone, Copy)]
+pub(crate) struct Ran<'r> {
+    pub(crate) number: u32,
+    /// The threads that it ran: since when, in nanoseconds, and their IDs.
+    pub(crate) threads: &'r [(u64, u32)],
+}
+
 /// Encodes what a machine's processor ran, by its packets, and writes it. The bytes of the result are the last ones.
 ///
 /// # Errors
 /// `packets` can't be read, or `out` can't be written.
 pub(crate) fn encode_processor(
     target: Target,
-    cpu: u32,
+    cpu: Ran<'_>,
     packets: impl Read,
     code: &mut Code<'_>,
     clock: Clock<'_>,
@@ -24,7 +32,11 @@ pub(crate) fn encode_processor(
 ) -> io::Result<Encoded> {
     match target {
         Target::Riscv64 => follow(Walk::new(code, riscv::Hart::new(None), 0, clock), packets, out),
-        _ => follow(Walk::new(code, arm::Processor::of_machine(cpu), 0, clock), packets, out),
+        _ => follow(
+            Walk::new(code, arm::Processor::of_machine(cpu.number, cpu.threads), 0, clock),
+            packets,
+            out,
+        ),
     }
 }
 

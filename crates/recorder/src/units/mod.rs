@@ -26,7 +26,7 @@ use hodo_formats::perf::write::TraceUnit;
 use crate::{Error, event::Event};
 pub(crate) use code::Code;
 use code::{Files, Instruction};
-pub(crate) use machine::encode_processor;
+pub(crate) use machine::{Ran, encode_processor};
 use walk::Walk;
 
 /// What the times in the plugin's packets are.
@@ -87,8 +87,8 @@ trait Unit {
     /// The last instruction led to code that is not traced.
     fn left(&mut self, target: u64);
 
-    /// Time passes.
-    fn passes(&mut self, _now: u64) {}
+    /// Time passes, and then the instruction at an address runs, if it is traced.
+    fn passes(&mut self, _now: u64, _next: Option<u64>) {}
 
     /// Returns the bytes that are complete, once.
     fn take(&mut self) -> Vec<u8>;
@@ -123,6 +123,14 @@ pub(crate) fn unit(target: Target) -> Option<TraceUnit<'static>> {
     }
 }
 
+/// As [`unit`], of the processors of a machine.
+pub(crate) fn machine_unit(target: Target) -> Option<TraceUnit<'static>> {
+    match target {
+        Target::Aarch64 => Some(TraceUnit::CoreSight(arm::machine_registers())),
+        other => unit(other),
+    }
+}
+
 /// Returns the event of a target's trace unit.
 pub(crate) fn event(target: Target) -> Event {
     let text = match target {
@@ -138,7 +146,8 @@ pub(crate) fn event(target: Target) -> Event {
 /// Returns the event of the trace units of a target's machine.
 pub(crate) fn machine_event(target: Target) -> Event {
     let Event { text, .. } = event(target);
-    Event { text: text.trim_end_matches('u').to_owned(), ..event(target) }
+    let text = text.trim_end_matches('u').replace("timestamp", "timestamp,contextid");
+    Event { text, ..event(target) }
 }
 
 /// Makes the traces of all threads' files. `code` are the bytes of the notes about code, in their order.

@@ -109,7 +109,7 @@ impl Unit for Hart {
     }
 
     /// Another thread may run from here on, so the next instruction is reported with the time.
-    fn passes(&mut self, now: u64) {
+    fn passes(&mut self, now: u64, _next: Option<u64>) {
         if self.privilege.is_none() {
             self.encoder.synchronize_next();
             self.passed = Some(now);

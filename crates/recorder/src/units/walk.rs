@@ -120,7 +120,7 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
             Packet::PsbEnd => self.in_status = false,
             Packet::Tsc(time) => {
                 self.now = self.clock.nanos(time);
-                self.unit.passes(self.now);
+                self.unit.passes(self.now, self.next);
             }
             Packet::Pip { cr3, .. } => self.code.choose_space(cr3),
             Packet::Cfe { vector, .. } => self.cause = vector,
