@@ -152,7 +152,7 @@ impl Buffer {
             }
             None => {
                 self.returned = self.written;
-                vec![TracePiece { length: self.written - before, end }]
+                vec![TracePiece { begin: before, length: self.written - before, end }]
             }
         }
     }

@@ -88,7 +88,8 @@ const RISCV64: Processor = Processor {
     switch_function: "__switch_to",
     syscall_entry: None,
     syscall: "__riscv_sys_",
-    physical: 0,
+    // The RAM begins at 2 GB; with five levels of page tables.
+    physical: 0xff60_0000_0000_0000 - (2 << 30),
     pc: 579,
     space: 641,
     stack: 2,

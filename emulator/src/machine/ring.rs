@@ -86,7 +86,7 @@ impl Ring {
         let since = if again.is_some() { self.written.before } else { first.before };
         self.covered.append(traced.since(since));
         self.written = now;
-        self.pieces.push(TracePiece { length, end: time });
+        self.pieces.push(TracePiece { begin: first.position, length, end: time });
         Ok(())
     }
 }

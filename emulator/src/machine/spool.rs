@@ -296,6 +296,9 @@ impl Checkpoint {
 /// the latter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracePiece {
+    /// The position in the trace of the first byte of a snapshot, which may repeat bytes of the one before.
+    #[serde(default)]
+    pub begin: u64,
     /// Length in bytes.
     pub length: u64,
     /// Its end, in ticks.
@@ -439,7 +442,7 @@ mod tests {
             |position, instructions| Checkpoint { position, instructions, sum: 2 * instructions };
         let mut save = |instructions, length, checkpoints: &[Checkpoint], closing: &[u8]| {
             let traced = Account { instructions, digest: 0, sum: 2 * instructions };
-            let pieces = vec![TracePiece { length, end: instructions }];
+            let pieces = vec![TracePiece { begin: 0, length, end: instructions }];
             let (checkpoints, closing) = (checkpoints.to_vec(), closing.to_vec());
             progress.save(Cpu { cpu: 1, traced, pieces, checkpoints, closing, ..Cpu::default() }).unwrap();
         };
@@ -456,10 +459,11 @@ mod tests {
             expected.map(|(position, instructions)| checkpoint(position, instructions))
         );
         assert_eq!(whole.clone().in_one_piece().all_checkpoints(), whole.all_checkpoints());
-        assert_eq!(whole.in_one_piece().pieces, [TracePiece { length: 140, end: 20 }]);
+        assert_eq!(whole.in_one_piece().pieces, [TracePiece { begin: 0, length: 140, end: 20 }]);
         // Snapshots have none.
         assert_eq!(
-            Cpu { pieces: vec![TracePiece { length: 9, end: 9 }], ..Cpu::default() }.all_checkpoints(),
+            Cpu { pieces: vec![TracePiece { begin: 0, length: 9, end: 9 }], ..Cpu::default() }
+                .all_checkpoints(),
             []
         );
     }

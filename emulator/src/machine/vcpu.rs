@@ -135,7 +135,7 @@ impl Vcpu {
         self.counters.blocks += 1;
         self.counters.hidden += if block.mode.is_hidden { block.flow.count } else { 0 };
         if cr3 != self.cr3 {
-            self.switch(cr3, memory);
+            self.switch(cr3, pc, memory);
         }
         self.blocks_to_check -= 1;
         if self.blocks_to_check == 0 {
@@ -150,7 +150,8 @@ impl Vcpu {
         if let Some(filter) = &mut self.filter {
             filter.refresh(cr3);
             let last = block.flow.count.checked_sub(1).map(|last| block.flow.address(last));
-            self.divided = last.is_some_and(|last| filter.divides(pc, last.wrapping_add(self.shift)));
+            let divides = |last: u64| filter.divides(pc, last.wrapping_add(self.shift));
+            self.divided = !block.mode.is_hidden && last.is_some_and(divides);
         }
         if self.tracing != self.holds(pc) {
             self.set_tracing(pc, block.mode);
@@ -162,11 +163,16 @@ impl Vcpu {
         self.previous = Some(block);
     }
 
-    /// Whether the instruction at `address` is recorded.
+    /// Whether the instruction at `address` is recorded, in the present mode.
     #[inline(always)]
     fn holds(&self, address: u64) -> bool {
+        !self.mode.is_hidden && self.holds_in_any_mode(address)
+    }
+
+    /// Whether the instruction at `address` is recorded, if its mode is one that is.
+    #[inline(always)]
+    fn holds_in_any_mode(&self, address: u64) -> bool {
         !self.losing
-            && !self.mode.is_hidden
             && self.privilege.holds(address)
             && self.filter.as_ref().is_none_or(|filter| filter.holds(address))
     }
@@ -230,7 +236,7 @@ impl Vcpu {
     /// Control runs on to the instruction at `address`, perhaps into the recorded addresses or out of them.
     #[cold]
     fn walk_to(&mut self, address: u64) {
-        match (self.tracing, self.holds(address)) {
+        match (self.tracing, self.holds_in_any_mode(address)) {
             (true, false) => self.leave(address),
             (false, true) => self.set_tracing(address, self.retiring),
             _ => {}
@@ -274,7 +280,9 @@ impl Vcpu {
             return self.left_early(block, begun, next);
         }
         self.retire_all(block);
-        if self.filter.is_some() && self.tracing && flow.kind != Kind::Far && !self.holds(next) {
+        // Without a far transfer the mode stays as it is; an interrupt that came then may have changed it already.
+        let stays = flow.kind != Kind::Far;
+        if self.filter.is_some() && self.tracing && stays && !self.holds_in_any_mode(next) {
             self.leave(next);
         }
         let (encoder, buffer, now) = (&mut self.encoder, &mut self.buffer, self.now);
@@ -413,7 +421,7 @@ impl Vcpu {
     }
 
     #[cold]
-    fn switch(&mut self, cr3: u64, memory: &Memory) {
+    fn switch(&mut self, cr3: u64, pc: u64, memory: &Memory) {
         self.cr3 = cr3;
         self.counters.switches += 1;
         if self.guest.is_none() {
@@ -423,7 +431,8 @@ impl Vcpu {
             filter.set_space(cr3);
             // MOV to CR3 ends the recorded part without an address.
             if self.tracing && !filter.is_in_context() {
-                self.encoder.disable(None, self.now, &mut self.buffer);
+                let target = self.is_for_other_unit.then_some(pc);
+                self.encoder.disable(target, self.now, &mut self.buffer);
                 self.tracing = false;
             }
         }

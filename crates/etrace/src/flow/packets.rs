@@ -236,6 +236,12 @@ impl Decoder<'_> {
                 let to = self.flush(programs, sink);
                 sink.event(Event::Disabled { from: None, to, asynchronous: false, cause: None });
             }
+            if let (State::Trapped, Some(PendingTrap { from: from @ Some(_), cause })) =
+                (self.state, self.trap)
+            {
+                // The handler is not traced.
+                sink.event(Event::Disabled { from, to: None, asynchronous: true, cause: Some(cause) });
+            }
             self.trap = None;
             if self.state != State::Lost {
                 self.state = State::Off;

@@ -298,9 +298,16 @@ impl Collected {
         writer: &mut Writer<'_, W>,
     ) -> io::Result<()> {
         for (index, cpu) in self.machine.cpus.iter().enumerate() {
-            if let Some(Encoded { path, length, .. }) = self.encoded.get(index) {
-                let end = self.clock.nanos(Tsc(cpu.counters.end));
-                writer.trace(index, end, *length, &mut disk::open(path, is_full)?)?;
+            if let Some(Encoded { path, pieces, .. }) = self.encoded.get(index) {
+                let mut file = disk::open(path, is_full)?;
+                for &(length, end) in pieces {
+                    writer.trace(
+                        index,
+                        self.clock.nanos(Tsc(end)),
+                        length,
+                        &mut file.by_ref().take(length),
+                    )?;
+                }
                 continue;
             }
             let mut file = disk::open(&spool::trace_path(folder, cpu.cpu), is_full)?;

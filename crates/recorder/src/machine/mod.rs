@@ -230,14 +230,9 @@ fn target(request: &Request) -> Result<(Target, Option<PathBuf>), Error> {
 
 /// Rejects what only machines for x86 do.
 fn refuse_for_others(request: &Request, target: Target) -> Result<(), Error> {
-    let is_part = request.filter.is_some()
-        || request.process.is_some()
-        || request.snapshot.is_some()
-        || !request.triggers.is_empty();
     let wrong = [
         (!request.events.is_empty(), "-e is for Intel PT"),
         (request.nested, "--nested needs a machine for x86_64"),
-        (is_part, "--filter, --process, --snapshot and --trigger need a machine for x86_64"),
         (
             request.with.iter().any(|&tracer| tracer != Tracer::Ftrace),
             "--with perf and --with lttng need a machine for x86_64; --with ftrace works",

@@ -66,6 +66,7 @@ const KERNEL: u64 = 1 << 63;
 const KERNEL_LEVEL: u8 = 1;
 
 /// Exception types (ETMv4, "Exception packet").
+const DEBUG_HALT: u16 = 1;
 const CALL: u16 = 2;
 const TRAP: u16 = 3;
 const SYSTEM_ERROR: u16 = 4;
@@ -246,13 +247,19 @@ impl Unit for Processor {
         self.encoder.exception(CALL, after | self.mark);
     }
 
-    fn interrupted(&mut self, cause: u8, next: u64) {
-        let kind = if self.cpu.is_some() { exception_type(cause) } else { INTERRUPT };
+    fn interrupted(&mut self, cause: Option<u8>, next: u64) {
+        let kind = match cause {
+            _ if self.cpu.is_none() => INTERRUPT,
+            Some(cause) => exception_type(cause),
+            None => DEBUG_HALT,
+        };
         self.encoder.exception(kind, next | self.mark);
     }
 
-    /// The address after the last instruction is in the trace already.
-    fn left(&mut self, _target: u64) {}
+    /// A unit that just stopped would leave out the instructions behind the last waypoint.
+    fn left(&mut self, target: u64) {
+        self.encoder.exception(DEBUG_HALT, target | self.mark);
+    }
 
     fn trapped(&mut self, cause: u8, from: u64, handler: u64) {
         let kind = match u16::from(cause) {

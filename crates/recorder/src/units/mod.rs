@@ -81,8 +81,8 @@ trait Unit {
     fn system_call(&mut self, address: u64, after: u64);
 
     /// Code that is not traced runs because of a trap, such as the kernel, and will continue at an address. `cause` is that of the
-    /// packets, and 0 if they have none.
-    fn interrupted(&mut self, cause: u8, next: u64);
+    /// packets. Without one, a machine's recording just stops there.
+    fn interrupted(&mut self, cause: Option<u8>, next: u64);
 
     /// The last instruction led to code that is not traced.
     fn left(&mut self, target: u64);

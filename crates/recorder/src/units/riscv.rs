@@ -121,18 +121,19 @@ impl Unit for Hart {
         self.write();
     }
 
-    fn interrupted(&mut self, cause: u8, next: u64) {
-        let (is_interrupt, cause) = match self.privilege {
-            None => (cause & INTERRUPT != 0, u64::from(cause & !INTERRUPT)),
-            Some(_) => (true, TIMER),
+    fn interrupted(&mut self, cause: Option<u8>, next: u64) {
+        let (is_interrupt, cause) = match (self.privilege, cause) {
+            (None, Some(cause)) => (cause & INTERRUPT != 0, u64::from(cause & !INTERRUPT)),
+            (None, None) => return self.left(next),
+            (Some(_), _) => (true, TIMER),
         };
         self.encoder.trap(&Taken { cause, is_interrupt, value: 0, address: next });
         self.encoder.end(None);
         self.write();
     }
 
-    fn left(&mut self, _target: u64) {
-        self.encoder.end(None);
+    fn left(&mut self, target: u64) {
+        self.encoder.end(Some(target));
         self.write();
     }
 

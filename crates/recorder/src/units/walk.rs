@@ -43,8 +43,8 @@ pub(super) struct Walk<'w, 'a, U> {
     /// The time in nanoseconds.
     now: u64,
     clock: Clock<'w>,
-    /// The cause of the trap that follows.
-    cause: u8,
+    /// The cause of the trap that follows, if it has one.
+    cause: Option<u8>,
     hidden: u64,
     missing: Option<String>,
     last_ip: LastIp,
@@ -63,7 +63,7 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
             next: None,
             now,
             clock,
-            cause: 0,
+            cause: None,
             hidden: 0,
             missing: None,
             last_ip: LastIp::ZERO,
@@ -123,7 +123,7 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
                 self.unit.passes(self.now, self.next);
             }
             Packet::Pip { cr3, .. } => self.code.choose_space(cr3),
-            Packet::Cfe { vector, .. } => self.cause = vector,
+            Packet::Cfe { vector, .. } => self.cause = Some(vector),
             Packet::Tnt8(tnt) | Packet::Tnt64(tnt) => return self.branches(tnt),
             Packet::Tip(payload) => {
                 if let Some(target) = self.last_ip.join(payload) {
@@ -220,7 +220,7 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
     fn indirect(&mut self, target: u64) -> Result<(), Trouble> {
         if let Some(source) = self.source.take() {
             self.run_to(source)?;
-            self.unit.trapped(self.cause, source, target);
+            self.unit.trapped(self.cause.take().unwrap_or(0), source, target);
             self.next = Some(target);
             return Ok(());
         }
@@ -243,18 +243,36 @@ impl<'w, 'a, U: Unit> Walk<'w, 'a, U> {
         let target = self.last_ip.join(payload);
         if let Some(source) = self.source.take() {
             self.run_to(source)?;
-            self.unit.interrupted(self.cause, source);
-        } else if let Some(last) = self.advance()? {
-            match (last.step.terminator, target) {
-                (Terminator::Trap, _) => self.trap(&last),
-                (Terminator::Far, Some(target)) => {
-                    self.execute(&last, target);
-                    self.unit.left(target);
-                }
-                _ => return Err(Trouble::Packet(last.address)),
-            }
+            self.unit.interrupted(self.cause.take(), source);
+        } else if self.next.is_some_and(|next| Some(next) != target) {
+            self.leave(target)?;
+        } else if let Some(target) = target {
+            self.unit.left(target);
         }
         self.next = None;
+        Ok(())
+    }
+
+    /// Runs to the instruction that calls the kernel, or leads to code at `target` that is not traced.
+    fn leave(&mut self, target: Option<u64>) -> Result<(), Trouble> {
+        while let Some(last) = self.peek()? {
+            if self.execute_plain(&last) {
+                if self.next != target {
+                    continue;
+                }
+            } else if last.step.terminator == Terminator::Trap {
+                self.trap(&last);
+                break;
+            } else {
+                let to = target.ok_or(Trouble::Packet(last.address))?;
+                if self.is_conditional(&last) && ![last.step.target, last.end()].contains(&to) {
+                    return Err(Trouble::Packet(last.address));
+                }
+                self.execute(&last, to);
+            }
+            target.into_iter().for_each(|target| self.unit.left(target));
+            break;
+        }
         Ok(())
     }
 
