@@ -109,7 +109,7 @@ const X86_CS_BASE: usize = 43;
 const AARCH32_PC: usize = 7;
 /// `aarch64`, in the lowest byte.
 const AARCH64_IS_64: usize = 42;
-const AARCH64_DAIF: usize = 48;
+const AARCH64_DAIF: usize = 71;
 const AARCH64_SP_EL0: usize = 77;
 const AARCH64_ESR: usize = 137;
 /// `priv`, in the second byte.

@@ -436,8 +436,16 @@ impl Vcpu {
                 self.tracing = false;
             }
         }
+        // A processor of Arm that starts changes its tables within code at low addresses: what precedes is in the old ones.
+        let stops = self.is_for_other_unit && self.tracing && pc & KERNEL == 0;
+        if stops {
+            self.encoder.interrupt(pc, self.now, &mut self.buffer);
+        }
         self.stamp();
         self.encoder.set_cr3(cr3, self.now, &mut self.buffer);
+        if stops {
+            self.encoder.enable(pc, self.now, &mut self.buffer);
+        }
         if self.guest.is_none() {
             memory.switched(self.index, self.now, cr3);
         }

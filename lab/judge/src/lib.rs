@@ -35,6 +35,7 @@ mod libipt_tools;
 mod lines;
 mod machine;
 mod machine_log;
+mod machine_others;
 mod machine_perf;
 mod machine_stacks;
 mod maps;

@@ -9,7 +9,8 @@
 //! one more recording, one instruction per block ──► QEMU's own log ──► the same account? (`machine_log`; by name only)
 //! ```
 //!
-//! At last it runs the end-to-end tests that boot machines (`tests`).
+//! Then it records programs in machines for Arm and RISC-V (`machine_others`), and at last runs the end-to-end tests that boot
+//! machines (`tests`).
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +29,7 @@ use workbench::{
     workloads,
 };
 
-use crate::{machine_log, machine_perf};
+use crate::{machine_log, machine_others, machine_perf};
 
 /// The factor of a digest (`CpuTruth` of `hodo-formats`).
 pub(super) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -155,12 +156,18 @@ pub(super) fn run(names: &[String]) -> Outcome {
         );
         _ = fs::remove_dir_all(spool);
     }
+    if names.is_empty() || names.iter().any(|name| name == machine_others::NAME) {
+        let (count, differ) = machine_others::judge(&folder)?;
+        (total, wrong) = (total + count, wrong + differ);
+    }
     if wrong > 0 {
         return Err(format!("{wrong} of the verdicts are different").into());
     }
     println!("judge machine: {total} instructions, all equal");
     if names.is_empty() || names.iter().any(|name| name == TESTS) {
         machine::ensure_lttng()?;
+        machine::ensure_for("aarch64")?;
+        machine::ensure_for("riscv64")?;
         command::run(&mut command::cargo(&[
             "test",
             "-p",
@@ -225,7 +232,7 @@ pub(super) fn spool(folder: &Path) -> Outcome<PathBuf> {
 }
 
 /// The recorded account of each vCPU.
-fn truth(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
+pub(super) fn truth(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
     let mut hodo = Command::new(command::hodo());
     let info = command::capture(hodo.args(["info", "--format", "json"]).arg(recording))?;
     let info: Value = serde_json::from_str(&info)?;
@@ -245,7 +252,7 @@ fn truth(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
 }
 
 /// The account of each vCPU from `hodo script --insns`.
-fn ours(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
+pub(super) fn ours(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["script", "--insns", "--fields", "cpu,ip"]).arg(recording);
     let mut accounts: BTreeMap<u32, Account> = BTreeMap::new();

@@ -55,13 +55,14 @@ pub enum Architecture {
   hodo record --engine machine --snapshot --trigger 'latency(syscall:read) > 200us' -- ./prog
   hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog
   hodo record ./arm-program                an ELF file for 64-bit Arm or RISC-V, under QEMU
+  hodo record --engine machine ./arm-program         the same, with the kernel of a machine for it
   hodo record --engine board --board slaves=8,time=60s traces/     a board with eight slaves")]
 pub struct Record {
     /// Source of the trace
     #[arg(long, value_enum, default_value = "auto")]
     pub engine: Engine,
-    /// Emulated processor: the processor that the program must be for. Programs for another one than this machine's are
-    /// recorded by --engine emulate
+    /// The processor that the program must be for, or that the machine has. Programs for another one than this machine's are
+    /// recorded by --engine emulate, or by --engine machine with their kernel
     #[arg(long, value_enum, default_value = "auto")]
     pub arch: Architecture,
     /// The folder with the libraries of a program for another processor [default: QEMU_LD_PREFIX, or

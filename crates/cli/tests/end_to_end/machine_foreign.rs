@@ -79,7 +79,7 @@ fn threads_of_other_machines_are_told_apart() {
     }
 }
 
-/// Parts of what runs, lost packets, and a clock that counts.
+/// Parts of what runs, snapshots, lost packets, and a clock that counts.
 #[test]
 #[ignore = "boots a machine: `cargo judge machine tests`"]
 fn parts_of_other_machines_are_exact() {
@@ -88,14 +88,46 @@ fn parts_of_other_machines_are_exact() {
         if !can_record(target) {
             continue;
         }
-        let program = compile(&folder, target, "signals.c", &["-O2"]);
-        for options in [&["--kernel"][..], &["--user"], &["--icount"], &["--overflow", "100000..200000"]] {
-            let options = [options, &["--witness"]].concat();
-            let Some((recording, ran)) = record(&folder, &options, &[&program]) else { return };
+        let program = compile(&folder, target, "threads.c", &["-O1", "-pthread"]);
+        let filter = format!("filter row @ {program}");
+        let triggers = ["syscall:write", "wakeup", "interrupts-off", &format!("function:worker@{program}")]
+            .map(|latency| format!("latency({latency}) > 1us"));
+        let snapshot = ["--snapshot", "--trigger"];
+        for options in [
+            &["--kernel"][..],
+            &["--user"],
+            &["--icount"],
+            &["--overflow", "100000..200000"],
+            &["--filter", &filter],
+            &["--filter", "filter vfs_write"],
+            &[&snapshot[..], &[&triggers[0]]].concat(),
+            &[&snapshot[..], &[&triggers[1]]].concat(),
+            &[&snapshot[..], &[&triggers[2]]].concat(),
+            &[&snapshot[..], &[&triggers[3]]].concat(),
+        ] {
+            let Some((recording, ran)) = record(&folder, options, &[&program]) else { return };
             assert_eq!(ran.code, 0, "{target} {options:?}: {ran:?}");
             assert!(!ran.stderr.contains("missing"), "{target} {options:?}: {ran:?}");
-            assert_eq!(listed(&recording), truth(&recording), "{target} {options:?}");
+            let truth = truth(&recording);
+            assert!(!truth.is_empty(), "{target} {options:?}: {ran:?}");
+            assert_eq!(listed(&recording), truth, "{target} {options:?}");
         }
+    }
+}
+
+#[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
+fn a_processor_of_other_machines_starts_again() {
+    for target in BOTH {
+        let folder = Folder::new();
+        if !can_record(target) {
+            continue;
+        }
+        let program = compile(&folder, target, "offline.c", &["-O1", "-static"]);
+        let Some((recording, ran)) = record(&folder, &["--witness"], &[&program]) else { return };
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "2 changes\n"), "{target}: {ran:?}");
+        assert!(!ran.stderr.contains("missing"), "{target}: {ran:?}");
+        assert_eq!(listed(&recording), truth(&recording), "{target}");
     }
 }
 
@@ -116,7 +148,6 @@ fn what_other_machines_do_not_do_is_said() {
         (&["-e", "intel_pt//"][..], "-e is for Intel PT"),
         (&["--nested"], "--nested needs a machine for x86_64"),
         (&["--with", "lttng"], "--with ftrace works"),
-        (&["--process", "ls"], "need a machine for x86_64"),
     ] {
         said(&record(&[&["--arch", "riscv64"], options].concat(), &script), what);
     }
