@@ -16,9 +16,9 @@ fn sentence(pauses: u64, instructions: u64) -> Option<String> {
     let share = pauses as f64 / instructions.max(1) as f64;
     (share > THRESHOLD).then(|| {
         format!(
-            "{:.1} % of the instructions are PAUSE, which a processor executes in each round of a loop while it waits for a lock \
+            "{:.1} % of the instructions are PAUSE, YIELD or WFE, which a processor executes in each round of a loop while it waits for a lock \
              of another: the emulated processors share those of this computer, so a lock's holder may stand still. hodo \
-             report functions shows the loops (native_queued_spin_lock_slowpath). --icount records one processor, which \
+             report functions shows the loops (such as native_queued_spin_lock_slowpath). --icount records one processor, which \
              never waits for another",
             100.0 * share
         )
