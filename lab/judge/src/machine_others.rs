@@ -18,7 +18,7 @@ const PROGRAMS: [(&str, &[&str], &[&str]); 9] = [
     ("signals.c", &["-O2"], &[]),
     ("tail_calls.c", &["-O2"], &[]),
     ("made_code.c", &["-O1"], &[]),
-    ("waits.c", &["-O1", "-pthread"], &[]),
+    ("slowpath.c", &["-O1"], &[]),
     ("eight_threads.c", &["-O1", "-pthread"], &[]),
     ("throws.cpp", &["-O2"], &[]),
     ("offline.c", &["-O1"], &[]),
