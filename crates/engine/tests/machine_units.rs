@@ -104,7 +104,7 @@ impl Words {
         code.into_iter().flat_map(u32::to_le_bytes).collect()
     }
 
-    /// A loop with a system call after so many instructions.
+    /// A loop: as many instructions, then a system call.
     fn program(&self, before: usize) -> Vec<u8> {
         let mut code = vec![self.nop; before];
         code.extend([self.call_system, self.nop, (self.jump)(-4 * (before as i64 + 2))]);
@@ -119,7 +119,7 @@ struct Instruction<'c> {
     step: Step,
 }
 
-/// What a CPU's unit is told.
+/// The trace unit of a CPU.
 trait Unit {
     fn begin(&mut self, address: u64, thread: Thread, now: u64);
     /// Returns whether the instruction is in the trace.
@@ -343,7 +343,7 @@ fn write(file: &Path, unit: TraceUnit<'_>, words: &Words, programs: [&[u8]; 2], 
     let setup = Setup {
         unit,
         config: 0,
-        clock: PerfClock::new(0, 1, 0).unwrap(),
+        clock: PerfClock::NANOSECONDS,
         tsc_ctc_ratio: (1, 1),
         max_nonturbo_ratio: 1,
         snapshot: false,
@@ -364,8 +364,8 @@ fn write(file: &Path, unit: TraceUnit<'_>, words: &Words, programs: [&[u8]; 2], 
         build_id: &[],
         kernel: true,
     };
-    let nobody = Thread { pid: KeptCode::KERNEL, tid: 0 };
-    let mut records = vec![(500, None, nobody, SidebandKind::Map(map))];
+    let of_kernel = Thread { pid: KeptCode::KERNEL, tid: 0 };
+    let mut records = vec![(500, None, of_kernel, SidebandKind::Map(map))];
     for (cpu, ran) in CPUS.iter().zip(&cpus) {
         for &(time, from, to) in &ran.switches {
             records.push((

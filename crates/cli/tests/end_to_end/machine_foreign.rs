@@ -141,6 +141,7 @@ fn what_other_machines_do_not_do_is_said() {
     };
     let said = |ran: &Ran, what: &str| assert!(ran.code == 3 && ran.stderr.contains(what), "{ran:?}");
     said(&record(&["--arch", "aarch64"], "/bin/true"), "a machine for aarch64 can't execute it");
+    said(&record(&["--sysroot", "/usr"], "/bin/true"), "--sysroot is for programs of other processors");
     // A script may run anywhere where its interpreter does, so what is refused is the option.
     let script = folder.file("script");
     fs::write(&script, "#!/nonexistent\n").unwrap();

@@ -39,3 +39,16 @@ pub(super) fn last(kallsyms: &[u8], start: u64) -> Option<u64> {
     let last = own.filter_map(address).max()?;
     (last > start).then(|| (last + 1).next_multiple_of(PAGE))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_ends_behind_its_last_symbol_and_not_behind_those_of_modules() {
+        let text = b"ffff800008010000 T _stext\nffff800008d00fff t last\nffff800009000000 t f\t[module]\n";
+        let start = address(text, b"_stext").unwrap();
+        assert_eq!(last(text, start), Some(0xffff_8000_08d0_1000));
+        assert_eq!(last(text, 0xffff_8000_08d0_0fff), None);
+    }
+}

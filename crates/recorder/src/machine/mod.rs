@@ -248,6 +248,9 @@ fn refuse_for_others(request: &Request, target: Target) -> Result<(), Error> {
 fn refuse(request: &Request, target: Target, privilege: Privilege) -> Result<(), Error> {
     if target != Target::X86_64 {
         refuse_for_others(request, target)?;
+    } else if request.sysroot.is_some() {
+        let why = "--sysroot is for programs of other processors, and this machine is for x86_64";
+        return Err(Error::Missing(why.to_owned()));
     }
     let is_part = privilege != Privilege::All
         || request.filter.is_some()

@@ -145,9 +145,9 @@ pub(crate) fn event(target: Target) -> Event {
 
 /// Returns the event of the trace units of a target's machine.
 pub(crate) fn machine_event(target: Target) -> Event {
-    let Event { text, .. } = event(target);
-    let text = text.trim_end_matches('u').replace("timestamp", "timestamp,contextid");
-    Event { text, ..event(target) }
+    let event = event(target);
+    let text = event.text.trim_end_matches('u').replace("timestamp", "timestamp,contextid");
+    Event { text, ..event }
 }
 
 /// Makes the traces of all threads' files. `code` are the bytes of the notes about code, in their order.
